@@ -1,11 +1,11 @@
-"""What servers of the user's have in common: neither placed nor restarted, data marked as ours.
+"""External servers: the user's own, which the harness neither places nor restarts.
 
-Data go into schemas of ours (databases, where a server calls them so), one per dataset, each
-with a mark that says so. What is in a schema without it is not ours, and neither is what
-its owner has put into one of ours: it is never dropped.
+Each dataset goes into a schema (on some servers: a database) of its own, with a mark that the
+harness made it. A schema without the mark belongs to the user and is never dropped; neither are
+objects that its owner added to a marked schema.
 
-Harnesses of several hosts may know one server, so each holds a lock on it from its start to its
-end, over its own restarts.
+Harnesses on several hosts may use one server, so each locks it from the first start of the engine
+to the end of its run, across its own restarts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ import socket
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from harness.engine import DataDirectories, EngineKind, ProcessId, SqlConnection
+from harness.engine import (
+    DataDirectories,
+    Engine,
+    EngineContext,
+    EngineKind,
+    EngineVersion,
+    ProcessId,
+    SqlConnection,
+)
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 
@@ -28,34 +37,68 @@ _Connection = TypeVar("_Connection", bound=SqlConnection)
 
 
 def mark_text(*, complete: bool, facts: Mapping[str, Any] | None = None) -> str:
-    """Our mark on a schema; ``facts`` of the data in it once they are complete."""
+    """The harness's mark on a schema; ``facts``: of the data, when they are complete."""
     mark = {"made_by": PREFIX, "complete": complete}
     return json.dumps(mark if facts is None else {**mark, "facts": dict(facts)}, sort_keys=True)
 
 
 def session_name() -> str:
-    """What a lock's session is called, for the error of whoever meets it."""
+    """Name of a lock's session, for the error in another harness."""
     return f"harness on {socket.gethostname()}, process {os.getpid()}"
 
 
-class ExternalServer(ABC, Generic[_Connection]):
-    """The verbs of an engine that a server of the user's refuses or has nothing to do for.
+@dataclass
+class ServerFactory:
+    """Makes an engine that is managed unless the engine option ``dsn`` names an external server.
 
-    To be named behind the class that has the SQL abilities. With ``prepare``,
-    ``mark_prepared`` and ``data_bytes`` it implements KeepsOwnData.
+    ``installed_version``: UsageError if there is no installation. ``external_version``:
+    UsageError if the server does not answer. ``not_placeable``: why a part cannot be placed.
+    """
+
+    name: str
+    title: str
+    options: Mapping[str, str]
+    placeable: frozenset[Part]
+    managed: Callable[[EngineContext], Engine]
+    external: Callable[[EngineContext], Engine]
+    installed_version: Callable[[Mapping[str, Any], Path], EngineVersion]
+    external_version: Callable[[Mapping[str, Any]], EngineVersion]
+    not_placeable: Mapping[Part, str] = field(default_factory=dict)
+    kinds: tuple[EngineKind, ...] = ("managed", "external")
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """An external server cannot be placed."""
+        return frozenset() if "dsn" in options else self.placeable
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """The version of the installation or of the external server."""
+        if "dsn" in options:
+            return self.external_version(options)
+        return self.installed_version(options, engines_prefix)
+
+    def create(self, context: EngineContext) -> Engine:
+        """UsageError for a setting that this server rejects."""
+        return self.external(context) if "dsn" in context.options else self.managed(context)
+
+
+class ExternalServer(ABC, Generic[_Connection]):
+    """Methods of an engine that an external server refuses or for which there is nothing to do.
+
+    List it after the class that has the SQL abilities. With ``prepare``, ``mark_prepared`` and
+    ``data_bytes`` it implements KeepsOwnData.
     """
 
     kind: EngineKind = "external"
     supported_parts: frozenset[Part] = frozenset()
 
-    #: What holds the data of one dataset, and what holds those, in the server's words.
+    #: The server's terms for what contains one dataset, and for what contains those.
     schema_word: ClassVar[str]
     holder_word: ClassVar[str]
     longest_schema_name: ClassVar[int]
 
-    #: The schema in use, once there is one.
+    #: The schema in use.
     _schema: str | None = None
-    #: Gives the lock on the server back, once we hold it.
+    #: Releases the lock on the server, while the harness holds it.
     _unlock: Callable[[], None] | None = None
     _connections: weakref.WeakSet[_Connection]
 
@@ -67,7 +110,7 @@ class ExternalServer(ABC, Generic[_Connection]):
     @property
     @abstractmethod
     def _address(self) -> str:
-        """Where it is, for messages: never user or password."""
+        """Its address, for messages, without user and password."""
 
     @abstractmethod
     def connect(self) -> _Connection:
@@ -79,60 +122,60 @@ class ExternalServer(ABC, Generic[_Connection]):
 
     @abstractmethod
     def _stored_mark(self, schema: str) -> str | None:
-        """The mark as stored ("" where there is none); None where there is no such schema."""
+        """The stored mark ("" if there is none); None if there is no such schema."""
 
     @abstractmethod
     def _lock(self) -> Callable[[], None]:
-        """Lock the server for this harness; RunFailed naming the session that has locked it.
+        """Lock the server and return what unlocks it; RunFailed names the locking session.
 
-        The lock goes with its connection, at the latest.
+        The lock ends with its connection at the latest.
         """
 
     def format_options(self) -> Mapping[str, str]:
-        """None: its owner has made it."""
+        """None: the server's owner chose the format."""
         return {}
 
-    def initialise(self, places: DataDirectories) -> None:
-        """Refused: there is nothing of ours to make."""
-        raise UsageError(f"place an external {self._title}", "its owner decides where it lies")
+    def initialise(self, directories: DataDirectories) -> None:
+        """Refused."""
+        raise UsageError(f"place an external {self._title}", "its owner decides where its data are")
 
     def start(self) -> None:
-        """Look whether it answers, and lock it unless we have."""
+        """Check that it answers, and lock it unless it is locked already."""
         self.connect().close()
         if self._unlock is None:
             self._unlock = self._lock()
 
     def stop(self) -> None:
-        """Close our connections; the server goes on."""
+        """Close the harness's connections; the server continues to run."""
         self._close_monitor()
         for connection in list(self._connections):
             connection.close()
 
     def kill(self) -> None:
-        """As ``stop``, and give the lock back: the server is not ours."""
+        """Close the harness's connections and unlock; the server continues to run."""
         self.stop()
         unlock, self._unlock = self._unlock, None
         if unlock is not None:
             unlock()
 
     def processes(self) -> Sequence[ProcessId]:
-        """None of ours."""
+        """None: the server may run on another host."""
         return []
 
     def files(self) -> Sequence[Path]:
-        """None that we know of."""
+        """None: the server may run on another host."""
         return []
 
-    def snapshot(self, golden: Path) -> None:
+    def snapshot(self, dataset: Path) -> None:
         """Refused."""
-        raise UsageError(f"copy an external {self._title}", "its files are not ours")
+        raise UsageError(f"copy an external {self._title}", "its files belong to its owner")
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
         """Refused."""
-        raise UsageError(f"restore into an external {self._title}", "its files are not ours")
+        raise UsageError(f"restore an external {self._title}", "its files belong to its owner")
 
     def prepared(self, key: str) -> Mapping[str, Any] | None:
-        """The facts of the complete data under ``key``, which are used from now on."""
+        """The facts of the complete data under ``key``, which become the data in use."""
         name = self._schema_name(key)
         mark = self._mark_of(name)
         if mark is None or not mark.get("complete"):
@@ -151,15 +194,15 @@ class ExternalServer(ABC, Generic[_Connection]):
     def _not_ours(self, schema: str, objects: Sequence[str]) -> RunFailed:
         return RunFailed(
             f"drop {self.schema_word} {schema} on {self._address}",
-            f"it holds, or others depend on, what tierbench did not make: {'; '.join(objects)}",
-            f"drop or move that, or use another {self.holder_word}",
+            f"contains or is used by objects that tierbench did not make: {'; '.join(objects)}",
+            f"drop or move them, or use another {self.holder_word}",
         )
 
     def _schema_name(self, key: str) -> str:
         return f"{PREFIX}_{key.replace('-', '_')}"[: self.longest_schema_name]
 
     def _mark_of(self, schema: str) -> Mapping[str, Any] | None:
-        """Our mark on a schema; None where there is no such schema; RunFailed on another's."""
+        """The mark of a schema; None if there is no such schema; RunFailed if it has no mark."""
         stored = self._stored_mark(schema)
         if stored is None:
             return None
@@ -170,7 +213,7 @@ class ExternalServer(ABC, Generic[_Connection]):
         if not isinstance(mark, dict) or mark.get("made_by") != PREFIX:
             raise RunFailed(
                 f"{self.schema_word} {schema} on {self._address}",
-                "it exists and was not made by tierbench",
+                "exists and was not made by tierbench",
                 f"rename or drop it, or use another {self.holder_word}",
             )
         return mark

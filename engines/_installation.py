@@ -1,4 +1,4 @@
-"""Which installation of a server to run: the order in which those found are asked."""
+"""Selection of the installation of a server to run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class FoundInstallation:
-    """``version``: its release ("9.7.4"). ``banner``: what its server says of itself.
+    """``version``: release ("9.7.4"). ``banner``: what its server prints for ``--version``.
 
     ``source``: where it came from, as recorded with a run.
     """
@@ -42,41 +42,41 @@ def first_fitting(
     options: Mapping[str, Any],
     install: str,
 ) -> Found:
-    """The newest of the machine's own, else the first of the private prefix.
+    """The newest of the machine's own, or the first of the private prefix.
 
-    With the option ``version`` (a major or a full release) the first in that order which
-    fits it. UsageError where none does; ``install`` says there how to get one.
+    With the option ``version`` (a major or a full release), the first in that order that
+    matches. UsageError if none does, with ``install``, the command that installs one.
     """
     own = sorted(machine, key=lambda i: i.version_tuple, reverse=True)
     found = [*own, *private]
-    wanted = str(options.get("version", ""))
+    version = str(options.get("version", ""))
     for installation in found:
-        if not wanted or f"{installation.version}.".startswith(f"{wanted}."):
+        if not version or f"{installation.version}.".startswith(f"{version}."):
             return installation
-    there = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
+    listed = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
     raise UsageError(
-        f"{title} {wanted}".strip(),
-        f"installations found: {there}",
+        f"{title} {version}".strip(),
+        f"installations found: {listed}",
         f"{install}, install {title}, or name one with the engine option 'prefix'",
     )
 
 
 def check_reachable(title: str, prefix: Path) -> None:
-    """UsageError where the servers' user cannot enter a folder that was named."""
+    """UsageError if the servers' user cannot enter the folder ``prefix``."""
     if (user := unprivileged()) is None:
         return
     real = prefix.resolve()
-    way = [path for path in (*reversed(real.parents), real) if path.is_dir()]
-    if closed := [path for path in way if not may_enter(path, user)]:
+    folders = [path for path in (*reversed(real.parents), real) if path.is_dir()]
+    if closed := [path for path in folders if not may_enter(path, user)]:
         raise UsageError(
             f"{title} under {prefix}",
-            f"user {user.name}, whom it runs as, cannot enter {closed[0]}",
+            f"it runs as user {user.name}, who cannot enter {closed[0]}",
             f"chmod o+x {closed[0]}, or name another prefix",
         )
 
 
 def output_of(*command: str) -> str:
-    """What a program says on stdout to the servers' user; empty where it cannot be run."""
+    """What a program prints on stdout when the servers' user runs it; empty if it cannot run."""
     try:
         done = run_unprivileged(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):

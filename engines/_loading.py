@@ -1,45 +1,49 @@
-"""What every loader of rows does and asks: of the server, of the files, of the loaded rows."""
+"""The steps that every loader of rows goes through, and its checks of files and rows."""
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol
+from typing import Generic, Protocol
 
 from engines._workers import Connection, Job, Workers
-from harness.drivers.loadgen.protocols import Fill
-from harness.engine import LoadFormat
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
-from harness.sql_files import calls, text_of
+from harness.sql_files import head, tables_of, text_of
 from harness.store.spec import JsonObject
 
-#: Of a source that is no file, for what a loader sizes by its source.
-_ABOUT_ROW_BYTES = 400
+#: Estimated size of a row that no file has, for what a loader sizes by its source.
+_ROW_BYTES = 400
 
 
 class LoadingServer(Protocol):
-    """What a loader may ask of a managed server."""
+    """What a loader needs of a managed server."""
 
     @property
     def memory_bytes(self) -> int | None:
         """The memory cap, if there is one."""
 
     def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """Restart with these, and of the profile's only what decides what is stored."""
+        """Restart with these and with those of the profile that decide what is stored."""
 
     def restart_for_use(self) -> None:
-        """Make all durable, restart without them."""
+        """Make all data durable and restart with the profile's settings."""
 
     def can_read(self, paths: Sequence[Path]) -> bool:
         """Whether the server's user may read every one of ``paths``."""
 
 
 def readable_by(server: LoadingServer | None, files: Mapping[str, Sequence[Path]]) -> bool:
-    """Whether the server's own user may read all of ``files``; of an external one not known."""
+    """Whether the server's own user may read all of ``files``; False for an external server."""
     return server is not None and server.can_read([p for paths in files.values() for p in paths])
+
+
+def total_bytes(files: Mapping[str, Sequence[Path]]) -> int:
+    """The size of all ``files``."""
+    return sum(path.stat().st_size for paths in files.values() for path in paths)
 
 
 def has_header(file: Path, columns: Sequence[str]) -> bool:
@@ -50,29 +54,58 @@ def has_header(file: Path, columns: Sequence[str]) -> bool:
 
 def verify_counts(
     loaded: Mapping[str, int],
-    wanted: Mapping[str, int],
-    do: str = "the source files are not complete: remove them with `harness data rm`",
+    expected: Mapping[str, int],
+    hint: str = "the source files are incomplete: remove them with `harness data rm`",
 ) -> None:
-    """RunFailed for the first table that has another number of rows than it should."""
-    for table, rows in wanted.items():
-        if loaded.get(table, 0) != rows:
-            raise RunFailed(
-                f"load {rows} rows into {table}",
-                f"{loaded.get(table, 0)} were loaded",
-                do,
-            )
+    """RunFailed for the first table whose number of rows is not the expected one."""
+    for table, rows in expected.items():
+        if (found := loaded.get(table, 0)) != rows:
+            raise RunFailed(f"load {rows} rows into {table}", f"{found} were loaded", hint)
+
+
+class FileLoad(Generic[Connection]):
+    """The files of one load and the rows loaded so far. Thread-safe."""
+
+    def __init__(self, files: Mapping[str, Sequence[Path]], task: Task) -> None:
+        self.files = files
+        self.task = task
+        self.bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
+        self.rows = dict.fromkeys(files, 0)
+        self._lock = threading.Lock()
+
+    def job(
+        self,
+        stage: int,
+        table: str,
+        weight: int,
+        load: Callable[[Connection], int],
+        *,
+        shared: bool,
+    ) -> Job[Connection]:
+        """A job that adds the rows which ``load`` returns to those of ``table``."""
+
+        def run(connection: Connection) -> None:
+            rows = load(connection)
+            with self._lock:
+                self.rows[table] += rows
+
+        return Job(stage, frozenset({table}), shared, weight, run)
 
 
 class Loader(ABC, Generic[Connection]):
     """Loads a workload's tables over several connections."""
 
+    def __init__(self, connect: Callable[[], Connection], threads: int) -> None:
+        self._connect = connect
+        self._connections = max(1, threads)
+
     @abstractmethod
     def empty_tables(
         self, folder: Path, source_bytes: int, params: JsonObject | None = None
     ) -> AbstractContextManager[Workers[Connection]]:
-        """Connections to empty tables; at the end all is durable.
+        """Connections to empty tables; all data are durable at the end of the block.
 
-        A managed server has its settings for loading meanwhile.
+        A managed server runs with its settings for loading until then.
         """
 
     @abstractmethod
@@ -83,17 +116,53 @@ class Loader(ABC, Generic[Connection]):
         files: Mapping[str, Sequence[Path]],
         task: Task,
     ) -> Mapping[str, int]:
-        """All files, and behind them what ``jobs_behind`` has; the rows loaded by table."""
+        """Load all files, then run ``final_jobs``; returns the rows loaded by table."""
 
     @abstractmethod
-    def jobs_behind(
+    def final_jobs(
         self, folder: Path, weights: Mapping[str, int], task: Task
     ) -> list[Job[Connection]]:
         """All work on the filled tables, by stages; ``weights``: their sizes, in any unit."""
 
     @abstractmethod
-    def run(self, connection: Connection, sql: str) -> None:
-        """One statement."""
+    def run(self, connection: Connection, sql: str, table: str = "") -> None:
+        """Execute one statement, on behalf of ``table`` if one is given."""
+
+    def _statement_jobs(
+        self,
+        stages: Iterable[tuple[int, Sequence[str], bool]],
+        weights: Mapping[str, int],
+        task: Task,
+        alone: Sequence[int] = (),
+    ) -> list[Job[Connection]]:
+        """Jobs for the statements of ``stages``: number, texts, whether they share their tables.
+
+        A statement uses the tables it names; all of them if it names none or its stage is one
+        of ``alone``.
+        """
+        return [
+            self._statement_job(stage, text, shared, weights, task, stage in alone)
+            for stage, texts, shared in stages
+            for text in texts
+        ]
+
+    def _statement_job(
+        self,
+        stage: int,
+        text: str,
+        shared: bool,
+        weights: Mapping[str, int],
+        task: Task,
+        alone: bool,
+    ) -> Job[Connection]:
+        tables = tables_of(text, weights) or list(weights)
+
+        def run(connection: Connection) -> None:
+            self.run(connection, text, tables[0])
+            task.advance(0, note=head(text, 60))
+
+        used = frozenset(weights if alone else tables)
+        return Job(stage, used, shared, weights[tables[0]], run)
 
     def load(
         self,
@@ -103,7 +172,7 @@ class Loader(ABC, Generic[Connection]):
         progress: Progress,
     ) -> None:
         """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
-        total = sum(path.stat().st_size for paths in files.values() for path in paths)
+        total = total_bytes(files)
         with (
             self.empty_tables(folder, total) as workers,
             progress.task("loading tables", total, "B") as task,
@@ -119,57 +188,11 @@ class Loader(ABC, Generic[Connection]):
         params: JsonObject,
     ) -> None:
         """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
-        about_bytes = sum(row_counts.values()) * _ABOUT_ROW_BYTES
-        with self.empty_tables(folder, about_bytes, params) as workers:
+        source_bytes = sum(row_counts.values()) * _ROW_BYTES
+        with self.empty_tables(folder, source_bytes, params) as workers:
             stored = fill()
-            verify_counts(stored, row_counts, "load again; the server's log may tell why")
+            verify_counts(stored, row_counts, "load again; the server's log may say why")
             with progress.task("building indexes", total=None) as task:
-                workers.run(self.jobs_behind(folder, stored, task))
+                workers.run(self.final_jobs(folder, stored, task))
             for file in sorted((folder / "procedures").glob("*.sql")):
                 self.run(workers.connections[0], text_of(file))
-
-
-class LoadedBySql(ABC, Generic[Connection]):
-    """What SQL engines do by the files in ``sql/<workload>/``: loaded, and driven natively."""
-
-    load_format: ClassVar[LoadFormat] = "csv"
-    sql_folder: Path
-
-    @abstractmethod
-    def _loader(self) -> Loader[Connection]:
-        """What loads rows into it."""
-
-    @abstractmethod
-    def native_connection(self) -> Mapping[str, Any]:
-        """As the native back end takes it: where the data are, with the password."""
-
-    def bulk_load(
-        self,
-        workload: str,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-    ) -> None:
-        """Schema, files in parallel, keys, indexes, statistics; row counts verified."""
-        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
-
-    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """From ``sql/<workload>/calls/``."""
-        return calls(self.sql_folder / workload, params)
-
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
-        """Schema, ``fill``, keys, indexes, statistics, procedures; row counts verified."""
-        self._loader().fill(
-            self.sql_folder / workload,
-            lambda: fill(self.native_connection()),
-            row_counts,
-            progress,
-            params or {},
-        )

@@ -1,4 +1,4 @@
-"""What managed servers have in common: one server on directories of our own, loaded, then used."""
+"""Managed servers: one server process on directories of the run, loaded, then used."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from harness.engine import EngineContext, EngineKind, ProcessId
 
 
 class Directories(Protocol):
-    """The database on disk; nothing of it runs while these verbs work."""
+    """The database on disk; its server is stopped while these methods run."""
 
     def directories(self) -> list[Path]:
-        """All that hold its data."""
+        """All directories that contain its data."""
 
-    def snapshot(self, golden: Path) -> None:
-        """Move (copy across file systems) what golden data keep."""
+    def snapshot(self, dataset: Path) -> None:
+        """Move (copy across file systems) the data to the folder ``dataset``."""
 
     def make_durable(self) -> None:
-        """What was written while the server did no fsync itself is on its devices."""
+        """Force to the devices what the server wrote without fsync."""
 
 
 _Cluster = TypeVar("_Cluster", bound=Directories)
@@ -30,10 +30,10 @@ _Server = TypeVar("_Server", bound=ServerProcess)
 
 
 class ManagedServer(ABC, Generic[_Cluster, _Server]):
-    """The verbs over one cluster and its server, and what loaders ask (LoadingServer).
+    """An engine of one cluster and its server; implements LoadingServer for loaders.
 
-    To be named behind the class that has the SQL abilities. ``initialise`` and ``restore``
-    set all three: the cluster, its server, and whether it is for loading.
+    List it after the class that has the SQL abilities. ``initialise`` and ``restore`` set the
+    cluster, its server, and whether the server is to be loaded.
     """
 
     kind: EngineKind = "managed"
@@ -41,11 +41,11 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
     _cluster: _Cluster | None = None
     _server: _Server | None = None
     _loading = False
-    #: Where the server listens besides its private socket: the same from start to start.
+    #: Where the server listens in addition to its private socket, at every start.
     _listening: Listening | None = None
 
     def _manage(self, context: EngineContext, settings: Mapping[str, str]) -> None:
-        """``settings``: the tuning profile's. UsageError for a timeout that is none."""
+        """``settings``: the tuning profile's. UsageError for an invalid timeout."""
         self._context = context
         self._settings = settings
         self._timeouts = Timeouts.of(context.options)
@@ -68,13 +68,15 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
         """Close the connection that reads counters, if there is one."""
 
     def start(self) -> None:
-        """Start with the tuning profile's settings; after ``initialise`` with none of them
-        but those in the golden key, so that golden data are the same whoever loads them.
+        """Start with the tuning profile's settings.
+
+        After ``initialise``, start only with those that are part of the dataset's key, so that a
+        dataset does not depend on the profile that loaded it.
         """
         self._start(self._loaded_with() if self._loading else self._settings)
 
     def stop(self) -> None:
-        """Clean shutdown: a later start recovers nothing."""
+        """Shut down cleanly, so that a later start does not recover."""
         self._close_monitor()
         if self._server is not None:
             self._server.stop()
@@ -86,38 +88,38 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
             self._server.kill()
 
     def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """These alone, with what the golden key has of the profile."""
+        """Restart with these and with the profile's settings that are in the dataset's key."""
         self.stop()
         self._start({**settings, **self.stored_settings()})
 
     def restart_for_use(self) -> None:
-        """Everything on its device, then as ``start`` does it."""
+        """Make all data durable, then ``start``."""
         self.stop()
         self._placed().make_durable()
         self.start()
 
     def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's own user may read every one of ``paths``."""
+        """Whether the server's user may read every one of ``paths``."""
         return readable_by_server(self._context, paths)
 
     def processes(self) -> Sequence[ProcessId]:
-        """The server and what it has started."""
+        """The server and the processes it started."""
         return self._server.processes() if self._server is not None else []
 
     def files(self) -> Sequence[Path]:
         """The directories of every part."""
         return self._cluster.directories() if self._cluster is not None else []
 
-    def snapshot(self, golden: Path) -> None:
-        """Move the stopped server's files to ``golden``."""
-        self._placed().snapshot(golden)
+    def snapshot(self, dataset: Path) -> None:
+        """Move the stopped server's files to ``dataset``."""
+        self._placed().snapshot(dataset)
 
     def _loaded_with(self) -> dict[str, str]:
-        """The settings of a start for loading, before the loader brings its own."""
+        """The settings of a start for loading, in addition to the loader's."""
         return self.stored_settings()
 
     def _listens(self) -> Listening | None:
-        """Where the server to be started listens; a load has nobody on other hosts."""
+        """Where the server will listen; None during a load, which has no clients elsewhere."""
         if self._context.listen is None or self._loading:
             return None
         if self._listening is None:

@@ -1,7 +1,7 @@
-"""What the server processes of managed engines have in common.
+"""Server processes of managed engines.
 
-Each engine says how its server is called, how it shows that it is ready, and which signal
-ends it in order; waiting, giving up, killing and telling with the log's last lines are here.
+An engine supplies the command line, the test for readiness and the signal for a clean shutdown.
+Waiting, timeouts, killing, and errors with the log's last lines are here.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _START_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 900.0
 _POLL_S = 0.01
 
-#: The engine options that say how long to wait, with their help.
+#: The engine options for timeouts, with their help.
 TIMEOUTS: Mapping[str, str] = {
-    "start_timeout_s": f"seconds to wait for the server's start [{_START_TIMEOUT_S:g}]",
-    "stop_timeout_s": f"seconds to wait for the server's shutdown [{_STOP_TIMEOUT_S:g}]",
+    "start_timeout_s": f"seconds to wait for the server to start [{_START_TIMEOUT_S:g}]",
+    "stop_timeout_s": f"seconds to wait for the server to stop [{_STOP_TIMEOUT_S:g}]",
 }
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a server may take to start and to end."""
+    """How long a server may take to start and to stop."""
 
     start_s: float
     stop_s: float
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Timeouts:
-        """From the engine options; UsageError where they are no positive numbers."""
+        """From the engine options; UsageError unless they are positive numbers."""
         return cls(
             _seconds(options, "start_timeout_s", _START_TIMEOUT_S),
             _seconds(options, "stop_timeout_s", _STOP_TIMEOUT_S),
@@ -51,7 +51,7 @@ class Timeouts:
 
 
 class ServerProcess(ABC):
-    """One server at most; ``title`` names it in messages ("PostgreSQL 15.18")."""
+    """At most one server process; ``title`` names it in messages ("PostgreSQL 15.18")."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ServerProcess(ABC):
         return self._process is not None and self._process.poll() is None
 
     def processes(self) -> list[ProcessId]:
-        """The server and every process it has started; none where it does not run."""
+        """The server and every process it started; empty if it does not run."""
         if self._process is None or not self.running:
             return []
         identity = process_identity(self._process.pid)
@@ -83,10 +83,10 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Shut down cleanly; RunFailed when it was not; no error where nothing runs."""
+        """Shut down cleanly; RunFailed if that failed; no error if the server does not run."""
 
     def kill(self) -> None:
-        """SIGKILL; no error where nothing runs."""
+        """SIGKILL; no error if the server does not run."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -98,9 +98,9 @@ class ServerProcess(ABC):
         ready: Callable[[Process], bool],
         orphaned: signal.Signals,
     ) -> Process:
-        """Start and return when ``ready``; RunFailed with the log's last lines otherwise.
+        """Start and return when ``ready``; otherwise, RunFailed with the log's last lines.
 
-        ``orphaned``: what the supervisor sends it when the harness has died.
+        ``orphaned``: the signal that the supervisor sends when the harness has died.
         """
         process = self._process = self._context.processes.spawn(
             argv,
@@ -117,7 +117,7 @@ class ServerProcess(ABC):
                 raise self._failed(
                     "start",
                     f"exit status {status}",
-                    "correct the setting or the cause named there",
+                    "correct the setting or the cause that the log names",
                 )
             if ready(process):
                 return process
@@ -126,19 +126,19 @@ class ServerProcess(ABC):
         raise self._failed(
             "start",
             f"not ready after {self._timeouts.start_s:g} s",
-            "if its start needs longer, raise the engine option start_timeout_s",
+            "if it needs more time, raise the engine option start_timeout_s",
         )
 
     def _end(self, number: signal.Signals) -> int | None:
-        """Ask for an orderly end and wait; its exit status, None where nothing ran.
+        """Request a shutdown and wait; returns the exit status, None if the server did not run.
 
-        RunFailed where it had ended by itself, or had to be killed.
+        RunFailed if it had exited before, or had to be killed.
         """
         if (process := self._process) is None:
             return None
         if (status := process.poll()) is not None:
             self._process = None
-            raise self._failed("stop", f"it had ended by itself with status {status}")
+            raise self._failed("stop", f"it had already exited with status {status}")
         process.signal(number)
         try:
             status = process.wait(self._timeouts.stop_s)
@@ -146,30 +146,26 @@ class ServerProcess(ABC):
             self.kill()
             raise self._failed(
                 "stop",
-                f"no end {self._timeouts.stop_s:g} s after {number.name}, so it was killed",
-                "if writing its pages needs longer, raise the engine option stop_timeout_s",
+                f"killed: still running {self._timeouts.stop_s:g} s after {number.name}",
+                "if it needs more time to write its pages, raise the engine option stop_timeout_s",
             ) from None
         self._process = None
         return status
 
-    def _failed(self, verb: str, found: str, do: str = "") -> RunFailed:
-        return RunFailed(
-            f"{verb} {self._title}",
-            f"{found}; {self._last_words()}",
-            do,
-        )
+    def _failed(self, verb: str, context: str, hint: str = "") -> RunFailed:
+        return RunFailed(f"{verb} {self._title}", f"{context}; {self._log_end()}", hint)
 
-    def _last_words(self) -> str:
-        """What its log says last, as the end of a sentence."""
+    def _log_end(self) -> str:
+        """The end of the log, as the end of a sentence."""
         return f"the last lines of its log:\n{log_tail(self.log, self._context.credentials)}"
 
 
 def run_once(
-    context: EngineContext, asked: str, argv: Sequence[str], log: Path, stdin: str = ""
+    context: EngineContext, problem: str, argv: Sequence[str], log: Path, stdin: str = ""
 ) -> None:
-    """Run a program as the server's user until it ends; RunFailed with its last lines.
+    """Run a program as the server's user until it exits; RunFailed with its last lines.
 
-    It may take as long as a start of the server, and is killed after that.
+    It is killed when it takes longer than a start of the server may take.
     """
     process = context.processes.spawn(
         argv,
@@ -178,42 +174,42 @@ def run_once(
         credentials=context.credentials,
         pipes=bool(stdin),
     )
-    conversation = threading.Thread(target=_converse, args=(process, stdin), daemon=True)
+    writer = threading.Thread(target=_write_stdin, args=(process, stdin), daemon=True)
     if stdin:
-        conversation.start()
+        writer.start()
     limit_s = Timeouts.of(context.options).start_s
     try:
         status = process.wait(limit_s)
     except TimeoutError:
         process.kill()
         raise RunFailed(
-            asked,
-            f"no end after {limit_s:g} s, so it was killed",
-            "if it needs longer, raise the engine option start_timeout_s",
+            problem,
+            f"killed: still running after {limit_s:g} s",
+            "if it needs more time, raise the engine option start_timeout_s",
         ) from None
     finally:
         if stdin:
-            conversation.join()
+            writer.join()
     if status != 0:
         last = log_tail(log, context.credentials)
-        raise RunFailed(asked, f"exit status {status}; its last lines:\n{last}")
+        raise RunFailed(problem, f"exit status {status}; its last lines:\n{last}")
 
 
-def _converse(process: Process, stdin: str) -> None:
-    """In a thread of its own: what reads nothing must not keep the caller waiting for ever."""
-    with suppress(BrokenPipeError):  # it ended early: its exit status and log say why
+def _write_stdin(process: Process, stdin: str) -> None:
+    """Runs in a thread, so that a program that reads nothing does not block the caller."""
+    with suppress(BrokenPipeError):  # it exited early: its exit status and log say why
         process.stdin.write(stdin.encode())
         process.stdin.close()
     process.stdout.read()
 
 
 def make_folder(context: EngineContext, folder: Path) -> None:
-    """A new folder of the server's user, which nobody else may enter."""
+    """Make a folder that only the server's user may enter."""
     make_directory(folder, context.credentials)
 
 
 def readable_by_server(context: EngineContext, paths: Sequence[Path]) -> bool:
-    """Whether the user that servers run as may read every one of ``paths``: one process for all."""
+    """Whether the user that servers run as may read every one of ``paths``."""
     process = context.processes.spawn(
         ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
         credentials=context.credentials,
@@ -224,11 +220,11 @@ def readable_by_server(context: EngineContext, paths: Sequence[Path]) -> bool:
 def _seconds(options: Mapping[str, Any], name: str, default: float) -> float:
     value = options.get(name, default)
     try:
-        found = float(value)
+        seconds = float(value)
     except (TypeError, ValueError):
-        found = 0.0
-    if not 0 < found < math.inf:  # nor is nan
+        seconds = 0.0
+    if not 0 < seconds < math.inf:  # false for nan
         raise UsageError(
-            f"engine option {name}={value}", "not a number of seconds", f"say {name}=60"
+            f"engine option {name}={value}", "must be a number of seconds > 0", f"write {name}=60"
         )
-    return found
+    return seconds

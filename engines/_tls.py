@@ -1,8 +1,8 @@
-"""What a managed server that listens is known by: a certificate of its run, and nobody else's.
+"""The certificate of a managed server that listens, made for its run.
 
-An authority is made for the run, signs one certificate of the server's address, and its key
-is removed. Clients believe that authority alone (its certificate goes to them with the
-password). All files are the server's user's, in the scratch folder, which goes with the run
+An authority is made for the run and signs one certificate for the server's address; then its key
+is removed. Clients trust only that authority, whose certificate they receive with the password.
+All files belong to the server's user and are in the scratch folder, which is removed with the run
 however the harness ends.
 """
 
@@ -19,8 +19,20 @@ from harness.host.listen_address import Address, free_port
 from harness.supervise.user_files import acting_as, read_text, write_text
 
 #: Longer than any run.
-_DAYS = "90"
-_NEW_KEY = ("-newkey", "rsa:2048", "-nodes")
+_DAYS = 90
+_FILES = (
+    *("sections.cnf", "authority.key", "authority.pem"),
+    *("server.key", "server.csr", "server.pem"),
+)
+#: What openssl runs, in this order; words that are names of files stand for their paths.
+_COMMANDS = (
+    "req -config sections.cnf -new -newkey rsa:2048 -nodes -x509 -extensions authority "
+    "-subj /CN=tierbench -days {days} -keyout authority.key -out authority.pem",
+    "req -config sections.cnf -new -newkey rsa:2048 -nodes "
+    "-subj /CN={address} -keyout server.key -out server.csr",
+    "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -set_serial 0x{serial} "
+    "-days {days} -extfile sections.cnf -extensions server -out server.pem",
+)
 _SECTIONS = """\
 [req]
 distinguished_name = name
@@ -42,7 +54,7 @@ authorityKeyIdentifier = keyid
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a server listens, and its files: PEM, the key readable by its user only."""
+    """Where a server listens, and its PEM files; only its user can read the key."""
 
     host: str
     port: int
@@ -55,12 +67,12 @@ class Listening:
         return str(Address(self.host, self.port))
 
     def authority_text(self) -> str:
-        """The authority's certificate, by which clients know the server."""
+        """The authority's certificate, with which clients verify the server."""
         return self.authority_pem
 
 
 def listening(context: EngineContext) -> Listening:
-    """On ``context.listen`` with a new certificate; RunFailed where there cannot be one."""
+    """Listen on ``context.listen`` with a new certificate; RunFailed if there cannot be one."""
     assert context.listen is not None
     host = context.listen.host
     try:
@@ -76,63 +88,18 @@ def listening(context: EngineContext) -> Listening:
 
 
 def _certify(context: EngineContext, folder: Path, address: str) -> None:
-    sections = folder / "sections.cnf"
-    write_text(sections, _SECTIONS.format(address=address), context.credentials)
-    signing = folder / "authority.key"
-
-    def openssl(*arguments: str | Path) -> None:
+    files = {name: folder / name for name in _FILES}
+    write_text(files["sections.cnf"], _SECTIONS.format(address=address), context.credentials)
+    for command in _COMMANDS:
+        serial = secrets.token_hex(8)
+        words = command.format(address=address, days=_DAYS, serial=serial).split()
         run_once(
             context,
-            f"make a certificate of {address}",
-            ["openssl", *map(str, arguments)],
+            f"make a certificate for {address}",
+            ["openssl", *(str(files.get(word, word)) for word in words)],
             context.scratch / "openssl.log",
         )
-
-    request = ("req", "-config", sections, "-new", *_NEW_KEY)
-    openssl(
-        *request,
-        "-x509",
-        "-extensions",
-        "authority",
-        "-subj",
-        "/CN=tierbench run",
-        "-days",
-        _DAYS,
-        "-keyout",
-        signing,
-        "-out",
-        folder / "authority.pem",
-    )
-    openssl(
-        *request,
-        "-subj",
-        f"/CN={address}",
-        "-keyout",
-        folder / "server.key",
-        "-out",
-        folder / "server.csr",
-    )
-    openssl(
-        "x509",
-        "-req",
-        "-in",
-        folder / "server.csr",
-        "-CA",
-        folder / "authority.pem",
-        "-CAkey",
-        signing,
-        "-set_serial",
-        f"0x{secrets.token_hex(8)}",
-        "-days",
-        _DAYS,
-        "-extfile",
-        sections,
-        "-extensions",
-        "server",
-        "-out",
-        folder / "server.pem",
-    )
     with acting_as(context.credentials):
-        signing.unlink()
-        (folder / "server.csr").unlink()
-        (folder / "server.key").chmod(0o600)
+        files["authority.key"].unlink()
+        files["server.csr"].unlink()
+        files["server.key"].chmod(0o600)

@@ -1,10 +1,9 @@
-"""Several connections that work through jobs which depend on one another by table.
+"""Several connections that run jobs which depend on one another by table.
 
-A job belongs to a stage (copy, keys, indexes …) and touches tables. It may start when
-every job of an earlier stage on its tables is done and nobody uses them in a way that
-would make the server block it: so keys of one table are built while another is still
-being copied, and no connection sits waiting for a lock. Of the jobs that may start,
-the heaviest goes first.
+A job belongs to a stage (copy, keys, indexes …) and uses tables. It may start when every job of
+an earlier stage on its tables is done and no running job holds a lock on them that would block
+it. So keys of one table are built while another is still being copied, and no connection waits
+for a lock. Of the jobs that may start, the heaviest starts first.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ Connection = TypeVar("Connection", bound=Cancels)
 
 @dataclass(frozen=True, eq=False)
 class Job(Generic[Connection]):
-    """``weight``: how much work it is, in any unit. ``shared``: it only takes locks on its
-    tables that go with those of other shared jobs.
+    """``weight``: amount of work, in any unit. ``shared``: its locks on its tables are compatible
+    with those of other shared jobs.
     """
 
     stage: int
@@ -35,7 +34,7 @@ class Job(Generic[Connection]):
 
 
 class Schedule(Generic[Connection]):
-    """Jobs waiting and running. Thread-safe."""
+    """The waiting and the running jobs. Thread-safe."""
 
     def __init__(self, jobs: Sequence[Job[Connection]]) -> None:
         self._waiting = sorted(jobs, key=lambda job: job.weight, reverse=True)
@@ -43,7 +42,7 @@ class Schedule(Generic[Connection]):
         self._changed = threading.Condition()
 
     def take(self) -> Job[Connection] | None:
-        """The next job, waiting for one that may start; None when none is left to take."""
+        """The next job; waits for one that may start. None if no job is left."""
         with self._changed:
             while self._waiting:
                 for job in self._waiting:
@@ -55,13 +54,13 @@ class Schedule(Generic[Connection]):
             return None
 
     def done(self, job: Job[Connection]) -> None:
-        """It has ended, well or not."""
+        """``job`` has ended, successfully or not."""
         with self._changed:
             self._running.remove(job)
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Nothing more is to be started."""
+        """Start no more jobs."""
         with self._changed:
             self._waiting.clear()
             self._changed.notify_all()
@@ -77,8 +76,8 @@ class Schedule(Generic[Connection]):
 class Workers(Generic[Connection]):
     """``count`` connections, opened at the start of the block and closed at its end.
 
-    Whatever ends a ``run`` early, Ctrl-C included, cancels the statements under way,
-    so that nothing waits for an index build that nobody wants any more.
+    Any exception during ``run``, Ctrl-C included, cancels the running statements, so that the
+    harness does not wait for an obsolete index build.
     """
 
     def __init__(self, connect: Callable[[], Connection], count: int) -> None:
@@ -108,7 +107,7 @@ class Workers(Generic[Connection]):
             connection.close()
 
     def run(self, jobs: Sequence[Job[Connection]]) -> None:
-        """Do all jobs; raises the first failure after cancelling the rest."""
+        """Run all jobs; raises the first failure after cancelling the rest."""
         schedule = Schedule(jobs)
         with ThreadPoolExecutor(self._count) as pool:
             futures = [pool.submit(_work, c, schedule) for c in self.connections]

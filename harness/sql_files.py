@@ -1,13 +1,12 @@
 r"""The SQL files of an engine's folder: ``sql/<workload>/NN_<what>.sql``.
 
-What several engines say in the same words stands once, in ``engines/_sql/<workload>/``. An
-engine's file takes it in with psql's own word for it, on a line of its own, relative to
-the file::
+Statements that several engines share are in ``engines/_sql/<workload>/``. An engine's file
+includes one as psql does, on a line of its own, relative to the file::
 
     \ir ../../../_sql/tpch/20_keys.sql
 
-What depends on the workload's parameters is a template, ``NN_<what>.sql.j2``. ``calls/`` has
-a file for each operation of a workload that the native client offers.
+Statements that depend on the workload's parameters are a template, ``NN_<what>.sql.j2``.
+``calls/`` has a file for each operation of a workload that the native client runs.
 """
 
 from __future__ import annotations
@@ -24,20 +23,22 @@ _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
 _END = re.compile(r";[ \t]*(?:--.*)?(?:\n|$)")
 _CREATED = re.compile(r"^create (?P<kind>table|function|procedure) (?P<name>\w+)", re.M | re.I)
+_HEAD_LENGTH = 200
+_HEAD_LENGTH = 200
 _TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
 def text_of(file: Path) -> str:
-    """The file with what it takes in."""
+    """The file with its included files."""
     text = file.read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
 
 
 def statements(folder: Path, stem: str, params: JsonObject | None = None) -> list[str]:
-    """The statements of ``<stem>.sql`` without comments; empty where there is no such file.
+    """The statements of ``<stem>.sql`` without comments; empty if there is no such file.
 
-    Of ``<stem>.sql.j2``, where there is that, with ``params``. A statement ends with a
-    semicolon at the end of a line.
+    ``<stem>.sql.j2`` is rendered with ``params``. A statement ends with a semicolon at the end
+    of a line.
     """
     for path in (folder / f"{stem}.sql", folder / f"{stem}.sql.j2"):
         if path.exists():
@@ -46,7 +47,7 @@ def statements(folder: Path, stem: str, params: JsonObject | None = None) -> lis
 
 
 def created(folder: Path) -> dict[str, set[str]]:
-    """Names of what a workload's files create, by kind: table, function, procedure."""
+    """Names of the objects that a workload's files create, by kind: table, function, procedure."""
     found: dict[str, set[str]] = {"table": set(), "function": set(), "procedure": set()}
     for path in (*folder.glob("10_tables.sql*"), *folder.glob("procedures/*.sql")):
         for match in _CREATED.finditer(text_of(path)):
@@ -57,7 +58,7 @@ def created(folder: Path) -> dict[str, set[str]]:
 def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
     """The files of ``folder/calls``, by operation.
 
-    One that ends its statements with a semicolon has one a field of the record, in order.
+    A file whose statements end with a semicolon has one statement per field of the record.
     """
     found: dict[str, str | list[str]] = {}
     for path in sorted((folder / "calls").iterdir()) if (folder / "calls").is_dir() else ():
@@ -76,7 +77,13 @@ def _split(text: str) -> list[str]:
 
 
 def tables_of(statement: str, tables: Iterable[str]) -> list[str]:
-    """Those of ``tables`` that the statement names, in the order of their first mention."""
+    """The ``tables`` that the statement names, in the order of their first mention."""
     names = set(tables)
     words = re.findall(r"\w+", statement.lower())
     return list(dict.fromkeys(word for word in words if word in names))
+
+
+def head(sql: str, length: int = _HEAD_LENGTH) -> str:
+    """The statement on one line, shortened for a message."""
+    line = " ".join(sql.split())
+    return line if len(line) <= length else f"{line[:length]} …"

@@ -1,4 +1,4 @@
-"""Values of result rows as JSON, with their types kept: for worker processes and kept steps."""
+"""Values of result rows as typed JSON, for worker processes and checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The inverse of ``encode`` (types that have no form of their own come back as text)."""
+    """The inverse of ``encode``; values of other types are returned as text."""
     if not isinstance(value, dict):
         return value
     (kind, text), *_ = value.items()

@@ -1,17 +1,16 @@
-"""The data directory on disk: made, secured, copied to golden data and back.
+"""The data directory on disk: creation, passwords, copies to and from a dataset.
 
 Layout, the same for every placement, so that only the devices differ::
 
     <data>/data     the data directory: tables with their indexes, undo, doublewrite
     <wal>/redo      InnoDB's redo log
-    <wal>/binlog    the binary log, where a run has one: golden data never do
+    <wal>/binlog    the binary log, if the run has one; a dataset never has
     <temp>/tmp      tmpdir: sorts that spill, internal temporary tables
     <temp>/innodb   InnoDB's temporary tablespaces, empty whenever the server is stopped
 
-Nothing in these files says where they lie (every location is an option of the server's
-start), so golden data are the first two directories as they are, and a copy of them runs
-anywhere. InnoDB keeps the indexes of a table inside the table's own file: they cannot be
-placed apart.
+These files contain no locations (every location is an option of the server's start), so a dataset
+consists of the first two directories, unchanged, and a copy of them runs anywhere. InnoDB stores
+a table and its indexes in one file: indexes cannot be placed separately.
 """
 
 from __future__ import annotations
@@ -27,46 +26,46 @@ from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 
-#: What the harness itself works as.
+#: The user that the harness uses.
 ROLE = "harness"
-#: What clients on other hosts work as, which come through a tunnel: rights on our database alone.
+#: The user of clients on other hosts that connect through a tunnel; it has rights on DATABASE only.
 TUNNEL_ROLE = "harness_client"
 DATABASE = "harness"
-#: A server's identity and keys, and which pages it happened to hold: no copy shares them.
+#: A server's identity and keys, and the list of pages in its memory: not part of a dataset.
 _NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*.pem", "*.pid", "ib_buffer_pool")
-#: What mariadb-install-db runs, without help texts, GIS and the sys schema; renamed in 11.
+#: Scripts of mariadb-install-db, without help texts, GIS and the sys schema; renamed in 11.
 _SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
 
 
 class Cluster:
-    """One data directory in the places of a run; nothing of it runs while these verbs work."""
+    """One data directory of a run; its server is stopped while these methods run."""
 
     def __init__(
         self,
         installation: Installation,
         context: EngineContext,
-        places: DataDirectories,
+        directories: DataDirectories,
         doublewrite: Part = "data",
     ) -> None:
         self._installation = installation
         self._context = context
         self._user = context.credentials
-        self.data = places["data"] / "data"
-        self.redo = places["wal"] / "redo"
-        self.binary_log = places["wal"] / "binlog"
-        self.tmp = places["temp"] / "tmp"
-        self.temporary_tablespaces = places["temp"] / "innodb"
+        self.data = directories["data"] / "data"
+        self.redo = directories["wal"] / "redo"
+        self.binary_log = directories["wal"] / "binlog"
+        self.tmp = directories["temp"] / "tmp"
+        self.temporary_tablespaces = directories["temp"] / "innodb"
         self.doublewrite = self.redo if doublewrite == "wal" else self.data
         self.title = installation.title
-        #: Whether the server on it ended by a clean shutdown the last time.
+        #: Whether the last shutdown of its server was clean.
         self.clean = False
 
     def directories(self) -> list[Path]:
-        """All five directories."""
+        """All five of them."""
         return [self.data, self.redo, self.binary_log, self.tmp, self.temporary_tablespaces]
 
     def locations(self, knows: Callable[[str], bool]) -> dict[str, str]:
-        """The options that put every part into its place, of those that this release knows."""
+        """The options for the location of every part; ``knows``: whether the release has one."""
         found = {
             "datadir": self.data,
             "innodb_data_home_dir": "",
@@ -82,12 +81,12 @@ class Cluster:
         return {name: str(value) for name, value in found.items() if knows(name)}
 
     def binary_log_options(self) -> dict[str, str]:
-        """The options that turn the binary log on, in its place."""
+        """The options that turn the binary log on."""
         base = self.binary_log / "binlog"
         return {"log_bin": str(base), "log_bin_index": f"{base}.index"}
 
     def create(self, configuration: Path) -> None:
-        """The system tables of an empty server, with the option file's settings."""
+        """Make the system tables of an empty server, with the option file's settings."""
         for folder in self.directories():
             make_folder(self._context, folder)
         if self._installation.flavour == "mysql":
@@ -97,41 +96,41 @@ class Cluster:
         self.clean = True
 
     def make_durable(self) -> None:
-        """What was written while the server did no fsync itself is on its devices."""
+        """Force to the devices what the server wrote without fsync."""
         for folder in self.directories():
             make_durable(folder, self._user)
 
-    def assert_clean(self, asked: str) -> None:
-        """RunFailed unless the server on it was shut down cleanly."""
+    def assert_clean(self, problem: str) -> None:
+        """RunFailed unless its server was shut down cleanly."""
         if not self.clean:
             raise RunFailed(
-                asked, f"the server on {self.data} was not shut down cleanly", "load it again"
+                problem, f"the server on {self.data} was not shut down cleanly", "load it again"
             )
 
-    def snapshot(self, golden: Path) -> None:
-        """Move (copy across file systems) data and redo log to ``golden``."""
-        self.assert_clean("keep as golden data")
+    def snapshot(self, dataset: Path) -> None:
+        """Move (copy across file systems) data and redo log to ``dataset``."""
+        self.assert_clean("store as a dataset")
         with acting_as(self._user):
             for pattern in _NOT_KEPT:
                 for path in self.data.glob(pattern):
                     path.unlink()
-        for folder, name in self._golden_names().items():
-            move_tree(folder, golden / name, self._user)
-        make_durable(golden)
+        for folder, name in self._dataset_names().items():
+            move_tree(folder, dataset / name, self._user)
+        make_durable(dataset)
 
-    def restore(self, golden: Path) -> None:
-        """Copy data and redo log into the places; temporary parts begin empty."""
-        for folder, name in self._golden_names().items():
-            copy_tree(golden / name, folder, writer=self._user)
+    def restore(self, dataset: Path) -> None:
+        """Copy data and redo log; the other directories start empty."""
+        for folder, name in self._dataset_names().items():
+            copy_tree(dataset / name, folder, writer=self._user)
         for folder in (self.binary_log, self.tmp, self.temporary_tablespaces):
             make_folder(self._context, folder)
         self.clean = True
 
-    def _golden_names(self) -> dict[Path, str]:
+    def _dataset_names(self) -> dict[Path, str]:
         return {self.data: "data", self.redo: "redo"}
 
     def _system_tables(self) -> str:
-        """The statements that make MariaDB's own tables; each begins on a line of its own."""
+        """The statements that make MariaDB's system tables, each on a new line."""
         scripts = ["CREATE DATABASE mysql;", "USE mysql;", "SET @auth_root_socket=NULL;"]
         for name in _SYSTEM_TABLES:
             candidates = (f"mariadb_{name}.sql", f"mysql_{name}.sql")
@@ -140,17 +139,17 @@ class Cluster:
                 raise UsageError(
                     f"initialise {self._installation.title}",
                     f"{' or '.join(candidates)} is not under {self._installation.base}/share",
-                    "install the whole server package (Debian: mariadb-server-core), or name "
+                    "install the complete server package (Debian: mariadb-server-core), or select "
                     "another installation with the engine option 'prefix'",
                 )
             scripts.append(path.read_text(encoding="utf-8"))
-        # The scripts make a root without a password for every name of this machine.
+        # The scripts make a root user without a password for every name of this machine.
         scripts.append("DELETE FROM mysql.global_priv WHERE Host <> 'localhost';")
         scripts.append("DELETE FROM mysql.proxies_priv WHERE Host <> 'localhost';\n")
         return "\n".join(scripts)
 
     def _run(self, what: str, configuration: Path, *arguments: str, statements: str = "") -> None:
-        """Run the server once, as its own user, until it ends; ``statements`` go to its stdin."""
+        """Run the server as its own user until it exits; ``statements`` go to its stdin."""
         run_once(
             self._context,
             f"{what} {self._installation.title}",

@@ -1,8 +1,8 @@
 """A connection that runs SQL text on MySQL or MariaDB and times it.
 
-The time limit is the server's own where it has one for the statement: of any statement
-on MariaDB (``max_statement_time``), of a SELECT on MySQL (``max_execution_time``). Other
-statements on MySQL are ended by KILL QUERY from a second connection.
+The server enforces time limits if it can: of any statement on MariaDB (``max_statement_time``),
+of a SELECT on MySQL (``max_execution_time``). On MySQL, a KILL QUERY from a second connection
+ends other statements.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import pymysql
 
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.wire import LazyConnection, LazyResult
-from engines._statement import head
 from harness.engine import Credentials, QueryTimeout, SqlResult
 from harness.errors import RunFailed
+from harness.sql_files import head
 from harness.supervise.user_files import acting_as
 
 _CONNECT_TIMEOUT_S = 15
 _KILL_AGAIN_S = 1.0
-#: Whatever the server's own default: what is cut or rounded is an error, not a warning.
+#: Independent of the server's default: truncated or rounded values are errors, not warnings.
 _SQL_MODE = (
     "STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ZERO_IN_DATE,NO_ZERO_DATE,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -49,15 +49,15 @@ def open_connection(
     ssl_ca: str | None = None,
     socket_owner: Credentials | None = None,
 ) -> LazyConnection:
-    """A new connection in autocommit mode; text is compared by byte where no column decides.
+    """A new connection in autocommit mode; text compares by byte unless a column decides.
 
-    Over TCP it is encrypted where the server offers it, always (and its certificate
-    checked) with ``ssl_ca``. ``local_infile``: whether LOAD DATA LOCAL may be used.
-    ``socket_owner``: the user in whose directory the socket lies.
+    Over TCP, it is encrypted if the server offers TLS; with ``ssl_ca``, TLS is required and the
+    certificate is verified. ``local_infile``: whether LOAD DATA LOCAL may be used.
+    ``socket_owner``: owner of the directory that contains the socket.
     """
     tls: dict[str, Any] = {}
     if unix_socket is not None:
-        tls = {"ssl_disabled": True}  # nobody listens there, and it would cost time
+        tls = {"ssl_disabled": True}  # the socket is private, and TLS would cost time
     elif ssl_ca is not None:
         tls = {"ssl_ca": ssl_ca, "ssl_verify_cert": True, "ssl_verify_identity": True}
 
@@ -86,14 +86,14 @@ def open_connection(
 
 
 def flavour_of(connection: LazyConnection) -> Flavour:
-    """Told by the version that the server greets with."""
+    """MySQL or MariaDB, by the version in the server's greeting."""
     info: Any = connection.get_server_info()  # type: ignore[no-untyped-call]
     return "mariadb" if "mariadb" in str(info).lower() else "mysql"
 
 
 @contextmanager
 def connecting(flavour: Flavour) -> Iterator[None]:
-    """RunFailed for a connection that cannot be opened."""
+    """RunFailed if a connection cannot be opened."""
     try:
         yield
     except pymysql.Error as error:
@@ -114,7 +114,7 @@ class MySqlConnection:
     def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
 
-        Rows are converted after the clock has stopped.
+        The time excludes the conversion of rows.
         """
         started = time.monotonic_ns()
         killed = threading.Event()
@@ -132,7 +132,7 @@ class MySqlConnection:
             raise failed(self.flavour, sql, error) from error
 
     def run(self, sql: str) -> LazyResult:
-        """Run one statement for what its result says of itself; RunFailed on an error."""
+        """Run one statement and return its raw result; RunFailed on an error."""
         try:
             return self.raw.run(sql)
         except pymysql.Error as error:
@@ -144,7 +144,7 @@ class MySqlConnection:
         return bool(self.raw.open)
 
     def cancel(self) -> None:
-        """End the statement that runs on it now; for any thread. The connection stays open."""
+        """End the running statement, from any thread. The connection stays open."""
         number = self.raw.thread_id()  # type: ignore[no-untyped-call]
         with (
             contextlib.suppress(pymysql.Error),
@@ -153,11 +153,11 @@ class MySqlConnection:
             other.query(f"KILL QUERY {number}")
 
     def close(self) -> None:
-        """Close; no error when the server is gone."""
+        """Close; no error if the server no longer runs."""
         close(self.raw)
 
     def _limit(self, timeout_s: float | None) -> None:
-        """Set the server's own limit, outside the timed window; rounded up, never early."""
+        """Set the server's limit, outside the timed statement; rounded up, never early."""
         seconds = timeout_s or 0.0
         if seconds == self._limit_s:
             return
@@ -172,7 +172,7 @@ class MySqlConnection:
     def _killed_at(
         self, sql: str, timeout_s: float | None, fired: threading.Event
     ) -> Iterator[None]:
-        """End what MySQL's own limit does not hold for; sets ``fired`` before it does."""
+        """End statements to which MySQL's limit does not apply; sets ``fired`` before."""
         if timeout_s is None or self.flavour == "mariadb" or _is_select(sql):
             yield
             return
@@ -181,7 +181,7 @@ class MySqlConnection:
 
         def kill() -> None:
             fired.set()
-            while not ended.is_set():  # one that comes before the statement ends nothing
+            while not ended.is_set():  # a KILL before the statement starts has no effect
                 self.cancel()
                 ended.wait(_KILL_AGAIN_S)
 
@@ -193,7 +193,7 @@ class MySqlConnection:
             ended.set()
             timer.cancel()
             timer.join()
-            if fired.is_set():  # a KILL that came too late would end the next statement
+            if fired.is_set():  # a KILL that arrives late would end the next statement
                 with contextlib.suppress(pymysql.Error):
                     self.raw.query("DO 0")
 
@@ -213,12 +213,12 @@ def message(error: pymysql.Error) -> str:
 
 
 def failed(flavour: Flavour, sql: str, error: pymysql.Error) -> RunFailed:
-    """The error of a statement."""
+    """A RunFailed for the error of a statement."""
     return RunFailed(f"{TITLES[flavour]}: {head(sql)}", message(error))
 
 
 def server_error(error: BaseException) -> int | None:
-    """The number of the server's error behind ``error``, None where there is none."""
+    """The number of the server's error that caused ``error``, None if there is none."""
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, pymysql.Error):
@@ -228,10 +228,10 @@ def server_error(error: BaseException) -> int | None:
 
 
 def _reached_limit(error: pymysql.Error, over: bool) -> bool:
-    """Whether the limit ended it, and not somebody else's KILL.
+    """Whether the limit ended the statement, not another user's KILL.
 
-    ``over``: its time was up, or we have sent a KILL of our own. That one's clock starts
-    before the statement's, so it may come to a statement that is younger than the limit.
+    ``over``: the time limit has passed, or the harness has sent a KILL. The timer of that KILL
+    starts before the statement, so it may end a statement slightly before its limit.
     """
     code = error.args[0] if error.args else None
     return code in _TIMED_OUT or (code in _INTERRUPTED and over)

@@ -1,15 +1,15 @@
 """The server's cumulative counters, as numbers with their unit in the name.
 
-Storage counters are InnoDB's own global sums (``innodb_…``), the others the SQL layer's
-(``server_…``). One connection reads them while the server runs, and has read them a few
-times before its first reading counts: what a reading itself needs of the data dictionary is
-then in memory, and it adds nothing to the counters that are left.
+Storage counters are InnoDB's global sums (``innodb_…``), the others are those of the SQL layer
+(``server_…``). One connection reads them while the server runs, and reads them a few times before
+its first reading counts: then the parts of the data dictionary that it needs are in memory, and a
+reading adds nothing to these counters.
 
 ``spilled_bytes`` are the bytes that MySQL wrote to temporary files: sorts, hash joins and
-internal temporary tables on disk, from the performance schema's sums of file writes (and, of
-its TempTable engine, of file-backed memory). It is missing where that schema is off or our
-user on a server of the user's may not read it, and always on MariaDB: even with a performance
-schema 10.11 counted nothing of a sort with 165 merge passes. Missing is not zero.
+internal temporary tables on disk, from the performance schema's sums of file writes (for its
+TempTable engine, of file-backed memory). It is missing if that schema is off or not readable by
+the user of an external server, and always on MariaDB: even with a performance schema, 10.11
+counted nothing for a sort with 165 merge passes. Missing does not mean zero.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from engines._innodb.wire import LazyConnection
 from harness.errors import RunFailed
 
 _WARM_READINGS = 3
-#: Status variable → our name. Releases differ in which they have.
+#: Status variable → counter. No release has all of them.
 _STATUS: Mapping[str, str] = {
     "innodb_data_read": "innodb_data_read_bytes",
     "innodb_data_written": "innodb_data_written_bytes",
     "innodb_data_fsyncs": "innodb_data_fsyncs_count",
     "innodb_os_log_written": "innodb_log_written_bytes",
-    # MySQL from 8.0.30, MariaDB: how far the redo log has been written, and up to where every
-    # page it describes is on its device.
+    # MySQL from 8.0.30, MariaDB: end of the redo log, and the position up to which every page
+    # that it describes is on its device.
     "innodb_redo_log_current_lsn": "innodb_redo_bytes",
     "innodb_lsn_current": "innodb_redo_bytes",
     "innodb_redo_log_checkpoint_lsn": "innodb_redo_checkpointed_bytes",
@@ -48,8 +48,8 @@ _STATUS: Mapping[str, str] = {
 _STATUS_SQL = (
     "SHOW GLOBAL STATUS WHERE variable_name IN (" + ", ".join(f"'{name}'" for name in _STATUS) + ")"
 )
-#: By the kind of file, and InnoDB's temporary tablespaces by their names. What MySQL's
-#: TempTable engine keeps in mapped files is memory to it.
+#: By kind of file; InnoDB's temporary tablespaces by name. Mapped files of MySQL's TempTable
+#: engine are counted as memory.
 _SPILLED_SQL = """
 SELECT (SELECT sum(sum_number_of_bytes_write)
         FROM performance_schema.file_summary_by_event_name
@@ -69,27 +69,27 @@ class Monitor:
     def __init__(self, raw: LazyConnection, flavour: Flavour) -> None:
         self._raw = raw
         self._flavour: Flavour = flavour
-        self._spills_told = self._tells_spills()
+        self._reports_spills = self._can_read_spills()
         for _ in range(_WARM_READINGS):
             self.read()
 
     def read(self) -> Mapping[str, float]:
-        """All counters that this server keeps; what it does not know is left out."""
+        """Cumulative counters; those that the server does not have are left out."""
         try:
-            found = {str(name).lower(): value for name, value in self._raw.run(_STATUS_SQL).rows}
-            counters = {_STATUS[name]: float(value) for name, value in found.items()}
-            if self._spills_told:
+            status = {str(name).lower(): value for name, value in self._raw.run(_STATUS_SQL).rows}
+            counters = {_STATUS[name]: float(value) for name, value in status.items()}
+            if self._reports_spills:
                 counters["spilled_bytes"] = float(self._raw.run(_SPILLED_SQL).rows[0][0] or 0)
         except pymysql.Error as error:
             raise RunFailed(f"read {TITLES[self._flavour]}'s counters", message(error)) from error
         return counters
 
     def close(self) -> None:
-        """Close; no error when the server is gone."""
+        """Close; no error if the server no longer runs."""
         close(self._raw)
 
-    def _tells_spills(self) -> bool:
-        """Whether the server counts them all, and our user may read it."""
+    def _can_read_spills(self) -> bool:
+        """Whether the server counts all spills and the user may read them."""
         if self._flavour == "mariadb":
             return False
         try:

@@ -1,8 +1,8 @@
-"""Where a MySQL or MariaDB of the user's is reached: a URL, its password kept out of records.
+"""The address of an external MySQL or MariaDB: a URL without a password in the record.
 
 ``mysql://user[:password]@host[:port][/database][?ssl-ca=FILE]``, or with
-``?socket=PATH`` and no host. ``env`` stands for ``$HARNESS_DSN``. A DSN that is given as an
-option is stored with every run, so it must not hold a password.
+``?socket=PATH`` and no host. ``env`` means ``$HARNESS_DSN``. A DSN in an option is stored with
+every run, so it must not contain a password.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULT_PORT = 3306
 
 @dataclass(frozen=True)
 class Dsn:
-    """A parsed DSN; its password is not part of how it is shown."""
+    """A parsed DSN; its representation does not contain the password."""
 
     user: str
     password: str = field(repr=False)
@@ -37,12 +37,12 @@ class Dsn:
 
     @property
     def address(self) -> str:
-        """Server and database, for messages and records: never user or password."""
+        """Server and database, for messages and records, without user and password."""
         where = f"socket={self.socket}" if self.socket else f"host={self.host} port={self.port}"
         return f"{where} dbname={self.database}" if self.database else where
 
     def open(self, database: str | None = None, local_infile: bool = False) -> LazyConnection:
-        """A new connection to ``database``, else to the DSN's own."""
+        """A new connection to ``database`` (default: the DSN's)."""
         return open_connection(
             unix_socket=self.socket,
             host=self.host,
@@ -55,8 +55,8 @@ class Dsn:
         )
 
     def native(self, database: str | None = None) -> dict[str, Any]:
-        """The same for the native client, which wants no member that is None."""
-        found = {
+        """The same for the native client, without members that are None."""
+        members = {
             "socket": self.socket,
             "host": self.host,
             "port": self.port,
@@ -65,47 +65,47 @@ class Dsn:
             "database": database or self.database,
             "ssl_ca": self.ssl_ca,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in members.items() if value is not None}
 
 
 def dsn_of(flavour: Flavour, options: Mapping[str, Any]) -> Dsn:
-    """The DSN; UsageError where it is none, holds a password, or $HARNESS_DSN is unset."""
-    asked = f"external {TITLES[flavour]} by DSN"
-    given = str(options["dsn"])
-    if given != "env":
-        dsn = _parsed(given, asked)
+    """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
+    problem = f"external {TITLES[flavour]} by DSN"
+    text = str(options["dsn"])
+    if text != "env":
+        dsn = _parsed(text, problem)
         if dsn.password:
             raise UsageError(
-                asked,
-                "the DSN holds a password, which would be stored with the run",
-                "export it as HARNESS_DSN and say dsn=env",
+                problem,
+                "the DSN contains a password, which would be stored with the run",
+                "export it as HARNESS_DSN and use dsn=env",
             )
         return dsn
-    if not (given := os.environ.get("HARNESS_DSN", "")):
-        raise UsageError(f"{asked}, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
-    return _parsed(given, asked)
+    if not (text := os.environ.get("HARNESS_DSN", "")):
+        raise UsageError(f"{problem}, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
+    return _parsed(text, problem)
 
 
-def _parsed(text: str, asked: str) -> Dsn:
-    """UsageError without the text: it may hold a password."""
+def _parsed(text: str, problem: str) -> Dsn:
+    """Errors do not contain ``text``, which may contain a password."""
     try:
         url = urlsplit(text)
         port = url.port
         parameters = dict(parse_qsl(url.query, strict_parsing=bool(url.query)))
     except ValueError as error:
-        raise UsageError(asked, "it is not a URL", _FORM) from error
+        raise UsageError(problem, "not a URL", _FORM) from error
     if url.scheme not in TITLES or not url.username:
-        raise UsageError(asked, "it is no mysql:// or mariadb:// URL with a user", _FORM)
+        raise UsageError(problem, "not a mysql:// or mariadb:// URL with a user", _FORM)
     for name in parameters:
         if name not in _PARAMETERS:
             raise UsageError(
-                asked,
+                problem,
                 f"unknown parameter {name!r}{nearest(name, _PARAMETERS)}",
                 f"known: {', '.join(_PARAMETERS)}",
             )
     socket = parameters.get("socket")
     if bool(socket) == bool(url.hostname):
-        raise UsageError(asked, "it names a host and a socket, or neither", _FORM)
+        raise UsageError(problem, "it must name either a host or a socket", _FORM)
     return Dsn(
         unquote(url.username),
         unquote(url.password or ""),

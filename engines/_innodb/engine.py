@@ -1,21 +1,23 @@
-"""MySQL and MariaDB as engines: the managed server, and the base of their factories.
+"""MySQL and MariaDB as engines: the managed server and the factory.
 
 The server listens on a Unix socket in the run's private scratch folder, with a password that is
-made for the run and kept in memory; on an address of the host only where the run says so, and
-then with TLS alone.
+generated for the run and stays in memory. It listens on an address of the host only if the run
+requires it, and then with TLS only.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engines._external import ServerFactory
 from engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
 from engines._innodb.configuration import (
-    BINARY,
     CHARACTERS,
+    SETTINGS,
     applied,
     check_settings,
     configured,
@@ -40,27 +42,18 @@ from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines._tls import Listening
 from harness.drivers.loadgen.protocols import Tunnel
-from harness.engine import DataDirectories, Engine, EngineContext, EngineKind, EngineVersion
+from harness.engine import (
+    DataDirectories,
+    EngineContext,
+    EngineFactory,
+    EngineVersion,
+)
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 
-#: What a profile may say that decides what is stored: part of the golden key, loaded with.
-_STORED = (
-    "histogram_generation_max_mem_size",
-    "innodb_checksum_algorithm",
-    "innodb_compression_level",
-    "innodb_default_row_format",
-    "innodb_file_per_table",
-    "innodb_fill_factor",
-    "innodb_stats_persistent",
-    "innodb_stats_persistent_sample_pages",
-    "innodb_undo_tablespaces",
-    "use_stat_tables",
-)
-
 
 class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
-    """A server of our own on directories of our own."""
+    """A server and directories that belong to the run."""
 
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
 
@@ -89,41 +82,44 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         return self._installation.engine_version()
 
     def format_options(self) -> Mapping[str, str]:
-        """What initialising fixes for good, and the settings that decide what is stored."""
-        return {**self._format, "collation": BINARY["collation_server"]} | self.stored_settings()
+        """What initialisation fixes for good, and the settings that decide what a load stores."""
+        return {
+            **self._format,
+            "collation": SETTINGS.values["collation_server"],
+        } | self.stored_settings()
 
     def stored_settings(self) -> dict[str, str]:
         """The tuning profile's settings that decide what a load stores, such as statistics."""
-        return {n: v for n, v in self._settings.items() if n in _STORED}
+        return SETTINGS.stored_of(self._settings)
 
     def _loaded_with(self) -> dict[str, str]:
-        """After its shutdown nothing is left to purge or merge in golden data."""
+        """A slow shutdown leaves nothing to purge or merge in a dataset."""
         return {**self.stored_settings(), "innodb_fast_shutdown": "0"}
 
-    def initialise(self, places: DataDirectories) -> None:
-        """An empty server in the places, from now on with the settings for loading."""
+    def initialise(self, directories: DataDirectories) -> None:
+        """Make an empty server; until a restore, it starts with the settings for loading."""
         self._loading = True
-        cluster = self._use(places)
+        cluster = self._use(directories)
         cluster.create(self._configuration(self.stored_settings()))
 
     def effective_config(self) -> Mapping[str, str]:
-        """What somebody has set and what matters anyway, and how the redo log is written.
+        """The recorded variables, and how the redo log is written.
 
-        Where it is mapped there is no log buffer, and MariaDB gives the log's size instead:
-        the setting is recorded then, so that only what was asked for tells placements apart.
+        If it is mapped, there is no log buffer, and MariaDB reports the log's size instead. Then
+        the setting is recorded, so that placements do not differ in it.
         """
-        found = dict(super().effective_config())
+        config = dict(super().effective_config())
         mapped = any(redo_is_mapped(p.pid, self._placed()) for p in self.processes())
         if mapped:
             value = configured(self._installation, self._settings, LOG_BUFFER)
-            found[LOG_BUFFER] = f"{size_bytes(value):.0f}"
-        found["log_redo_access"] = "memory-mapped" if mapped else "system calls"
-        return found
+            config[LOG_BUFFER] = f"{size_bytes(value):.0f}"
+        config["log_redo_access"] = "memory-mapped" if mapped else "system calls"
+        return config
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Copy ``golden`` into the places; nothing in it says where it lies."""
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        """Copy ``dataset``, which contains no locations."""
         self._loading = False
-        self._use(places).restore(golden)
+        self._use(directories).restore(dataset)
 
     def _open(self, local_infile: bool = False) -> LazyConnection:
         return self._open_database(DATABASE, local_infile)
@@ -138,7 +134,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         }
 
     def tunnel(self, token: str) -> Tunnel:
-        """By a socket of any name."""
+        """A socket of any name."""
         remote = f"/tmp/tierbench-{token}.sock"
         connection = {
             **self.native_connection(),
@@ -149,7 +145,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         return Tunnel(self._used().socket, remote, connection)
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
-        """By TLS, the server known by the run's own authority and its address."""
+        """TLS; the run's own authority certifies the server's address."""
         if (listening := self._listening) is None:
             return None
         return {
@@ -172,7 +168,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         )
 
     def _start(self, settings: Mapping[str, str]) -> None:
-        """The first start on these files also gives our user its password of this run."""
+        """The first start on these files also sets the passwords of the run."""
         listening = self._listens()
         statements = self._access(listening is not None) if self._first_start else ""
         configuration = self._configuration(settings, statements, listening)
@@ -184,25 +180,19 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         self._first_start = False
 
     def _verify(self, pid: int, settings: Mapping[str, str]) -> None:
-        """That the parts lie where they should, and that the settings hold."""
+        """Verify the locations of the parts and the settings."""
         cluster = self._placed()
         verify_locations(pid, cluster, also=(self._context.scratch,))
-        connection = self.connect()
-        try:
-            rows = connection.execute("SHOW GLOBAL VARIABLES").rows
-        finally:
-            connection.close()
-        variables = {str(name): str(value) for name, value in rows}
-        verify_variables(pid, variables, cluster, {**settings, **self._format})
+        verify_variables(pid, self._variables(), cluster, {**settings, **self._format})
 
     def _access(self, listens: bool) -> str:
-        """Our database and our user with the run's password; nobody else can log in.
+        """Statements that make the database and its user; nobody else can log in.
 
-        From elsewhere: that user alone, on our database alone, with TLS alone.
+        From other hosts, only that user can log in, only to that database, only with TLS.
         """
         user, elsewhere = f"'{ROLE}'@'localhost'", f"'{ROLE}'@'%'"
         statements = [
-            # In full: the session of an init file has the release's defaults, not ours.
+            # Explicit: the session of an init file has the release's defaults.
             f"CREATE DATABASE IF NOT EXISTS {DATABASE} {CHARACTERS}",
             f"CREATE USER IF NOT EXISTS {user}",
             f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
@@ -239,49 +229,32 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             listening,
         )
 
-    def _use(self, places: DataDirectories) -> Cluster:
-        self._cluster = Cluster(self._installation, self._context, places, self._doublewrite)
+    def _use(self, directories: DataDirectories) -> Cluster:
+        self._cluster = Cluster(self._installation, self._context, directories, self._doublewrite)
         self._server = Server(
-            self._installation, self._context, self._cluster, places.memory, self._timeouts
+            self._installation, self._context, self._cluster, directories.memory, self._timeouts
         )
         self._first_start = True
         return self._cluster
 
 
-class InnoDBFactory:
-    """Managed unless the option ``dsn`` names a server of the user's."""
-
-    kinds: tuple[EngineKind, ...] = ("managed", "external")
-    #: Why a part cannot be placed, for the message that refuses it.
-    not_placeable: Mapping[Part, str] = {
-        "index": "InnoDB keeps the indexes of a table in the table's own file"
-    }
-
-    def __init__(self, flavour: Flavour) -> None:
-        self.name: str = flavour
-        self.title = TITLES[flavour]
-        self._flavour = flavour
-        self.options: Mapping[str, str] = {
-            "dsn": "use this server of yours: mysql://user@host/, or 'env' for $HARNESS_DSN",
-            "prefix": "folder of the installation to run (it has bin/mysqld or sbin/mariadbd)",
-            "version": "release to run of those found, such as 9 or 10.11",
-            "page_size": "size of a page in KiB: 4, 8, 16, 32 or 64 [16]",
+def factory(flavour: Flavour) -> EngineFactory:
+    """``ENGINE`` of MySQL or MariaDB."""
+    return ServerFactory(
+        name=flavour,
+        title=TITLES[flavour],
+        options={
+            "dsn": "use this external server: mysql://user@host/, or 'env' for $HARNESS_DSN",
+            "prefix": "folder of the installation to run (bin/mysqld or sbin/mariadbd)",
+            "version": "release to run, such as 9 or 10.11 (default: the newest found)",
+            "page_size": "page size in KiB: 4, 8, 16, 32 or 64 [16]",
             "doublewrite": "part that holds the doublewrite files, data or wal [data]",
             **TIMEOUTS,
-        }
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """All but indexes; none of an external server."""
-        return frozenset() if "dsn" in options else ManagedInnoDB.supported_parts
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The installation found, or the external server's own answer."""
-        if "dsn" in options:
-            return server_version(self._flavour, options)
-        return choose(self._flavour, options, engines_prefix).engine_version()
-
-    def create(self, context: EngineContext) -> Engine:
-        """UsageError for a setting that this server does not take."""
-        if "dsn" in context.options:
-            return ExternalInnoDB(context, self._flavour)
-        return ManagedInnoDB(context, self._flavour)
+        },
+        placeable=ManagedInnoDB.supported_parts,
+        not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
+        managed=lambda context: ManagedInnoDB(context, flavour),
+        external=lambda context: ExternalInnoDB(context, flavour),
+        installed_version=lambda options, prefix: choose(flavour, options, prefix).engine_version(),
+        external_version=partial(server_version, flavour),
+    )

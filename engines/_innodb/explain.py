@@ -1,11 +1,11 @@
-"""How MySQL and MariaDB executed a statement, as neutral operators with exclusive wall times.
+"""Executed plans of MySQL and MariaDB as neutral operators with exclusive wall times.
 
 ======================  =====================================================  ==============
-release                 asked by                                               translated in
+release                 statement                                              translated in
 ======================  =====================================================  ==============
 MySQL from 8.3          ``EXPLAIN ANALYZE FORMAT=JSON`` (second JSON version)  explain_mysql
 MySQL 8.0.18 to 8.2     ``EXPLAIN ANALYZE FORMAT=TREE``                        explain_mysql
-MySQL before 8.0.18     cannot tell: CannotExplain
+MySQL before 8.0.18     none: CannotExplain
 MariaDB                 ``ANALYZE FORMAT=JSON``                                explain_mariadb
 ======================  =====================================================  ==============
 """
@@ -20,7 +20,7 @@ from engines._innodb.connection import MySqlConnection
 from harness.engine import CannotExplain, SqlConnection
 from harness.query_plan import ExecutedPlan
 
-_FIRST_TO_TELL = (8, 0, 18)
+_FIRST_WITH_ANALYZE = (8, 0, 18)
 _FIRST_WITH_JSON = (8, 3)
 _RELEASE = re.compile(r"\d+(?:\.\d+)+")
 
@@ -33,10 +33,9 @@ def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
         return explain_mariadb.translate(str(result.rows[0][0]), result.duration_ns)
     info: Any = connection.raw.get_server_info()  # type: ignore[no-untyped-call]
     release = _release(str(info))
-    if release < _FIRST_TO_TELL:
+    if release < _FIRST_WITH_ANALYZE:
         raise CannotExplain(
-            f"MySQL {'.'.join(map(str, release))} does not tell how it executed a statement: "
-            "EXPLAIN ANALYZE came with 8.0.18"
+            f"MySQL {'.'.join(map(str, release))} has no EXPLAIN ANALYZE: it was added in 8.0.18"
         )
     if release < _FIRST_WITH_JSON:
         result = connection.execute("EXPLAIN ANALYZE FORMAT=TREE " + sql)

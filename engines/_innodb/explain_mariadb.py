@@ -1,13 +1,12 @@
 """MariaDB's ANALYZE FORMAT=JSON.
 
-MariaDB times three things, all as wall time: the reading of each table
-(``r_table_time_ms``), what is done with its rows before the next table's are read
-(``r_other_time_ms``: testing conditions and, behind the last table, building the result,
-grouping included), and sorts. The first two are exclusive and leave out what runs in between,
-such as a subquery. A sort's time holds what it read and evaluated where that comes below
-it, and then the rest is the sort's own. What is left of the whole statement's
-``r_total_time_ms`` stays with the query block. So joining and grouping cannot be told from
-testing conditions: all three are in ``other``.
+MariaDB measures three things, all as wall time: reading each table (``r_table_time_ms``), the
+work on its rows before the next table is read (``r_other_time_ms``: testing conditions and, after
+the last table, building the result, including grouping), and sorts. The first two are exclusive
+and omit what runs in between, such as a subquery. A sort's time includes the reading and
+evaluation of the operators below it; the rest is the sort's own. The remainder of the whole
+statement's ``r_total_time_ms`` is attributed to the query block. So joins and grouping cannot be
+distinguished from testing conditions: all three are in ``other``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _NS_PER_MS = 1e6
 _NOTE = (
-    "own times are wall time; MariaDB does not tell joining and grouping from testing "
+    "own times are wall time; MariaDB does not distinguish joins and grouping from testing "
     "conditions: they are in other"
 )
 _NAMED: Mapping[str, tuple[OperatorKind, str]] = {
@@ -65,25 +64,24 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
 
 @dataclass
 class _Node:
-    """An operator while its times are being divided up, in ms."""
+    """An operator whose times, in ms, are being attributed."""
 
     kind: OperatorKind
     name: str
     own_ms: float = 0.0
     rows: int = 0
     relation: str | None = None
-    #: A sort's time, with or without that of its inputs.
+    #: A sort's time, including or excluding its inputs.
     sort_ms: float = 0.0
     children: list[_Node] = field(default_factory=list)
 
     def walk(self) -> Iterator[_Node]:
-        """The inputs first."""
+        """All nodes, inputs first."""
         for child in self.children:
             yield from child.walk()
         yield self
 
     def operator(self) -> Operator:
-        """As it stays."""
         return Operator(
             kind=self.kind,
             name=self.name,
@@ -95,7 +93,7 @@ class _Node:
 
 
 def _divide(root: _Node, total_ms: float) -> None:
-    """Give sorts their own time and the root what nobody else had."""
+    """Attribute sorts their own time and the root the remaining time."""
     left = max(0.0, total_ms - sum(node.own_ms for node in root.walk()))
     for node in root.walk():
         if not node.sort_ms:
@@ -108,7 +106,7 @@ def _divide(root: _Node, total_ms: float) -> None:
 
 
 def _inputs(holder: Mapping[str, Any]) -> list[_Node]:
-    """The operators directly below; keys without a meaning of their own are looked through."""
+    """The operators directly below; other keys are searched recursively."""
     found: list[_Node] = []
     for key, value in holder.items():
         for item in value if isinstance(value, list) else [value]:
@@ -140,7 +138,7 @@ def _node(key: str, holder: Mapping[str, Any]) -> _Node:
 
 
 def _table(table: Mapping[str, Any]) -> _Node:
-    """The table's reading, below what is done with its rows."""
+    """The work on a table's rows, above the reading of the table."""
     name = str(table.get("table_name", "no table"))
     access = str(table.get("access_type", ""))
     if key := table.get("key"):

@@ -1,13 +1,13 @@
 """MySQL's EXPLAIN ANALYZE: a tree of iterators.
 
 Times are *inclusive* and per loop (``actual_last_row_ms``: from an iterator's start to its
-last row, averaged over ``actual_loops``), so an operator's own time is its total minus its
-inputs'. Everything runs in one thread, and a subquery is an input of the operator whose
-condition asks for it: the own times add up to the root's total. What the execution took
-beyond that is outside the operators: planning, and writing the plan. Every row of every
-operator reads the clock twice, which makes plans with many rows slower than the query.
+last row, averaged over ``actual_loops``), so an operator's own time is its total minus that of
+its inputs. Everything runs in one thread, and a subquery is an input of the operator whose
+condition uses it: the own times add up to the root's total. The rest of the execution time is
+outside the operators: planning, and writing the plan. Every row of every operator reads the clock
+twice, which makes plans with many rows slower than the query.
 
-Before 8.3 the same tree comes as text, rounded to three digits.
+Before 8.3, the tree is text, rounded to three digits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _NS_PER_MS = 1e6
 _NOTE = "own times are wall time; reading the clock for every row of every operator is in them"
-#: By the words an operation begins with; what reads another operator's rows is no scan.
+#: By the first words of an operation; an operation on another operator's rows is not a scan.
 _KINDS: Sequence[tuple[re.Pattern[str], OperatorKind]] = (
     (re.compile(r"\b(anti|semi)?join\b"), "join"),
     (re.compile(r"^(sort|remove duplicates from input sorted)\b"), "sort"),
@@ -66,7 +66,7 @@ def _plan(root: Mapping[str, Any], raw: str, form: Any, duration_ns: int) -> Exe
 
 
 def _total_ms(node: Mapping[str, Any]) -> float:
-    """Over all loops; of a mere heading, its inputs'."""
+    """The total over all loops; for a heading without times, that of its inputs."""
     if "actual_last_row_ms" not in node:
         return sum(_total_ms(child) for child in node.get("inputs", ()))
     return float((node["actual_last_row_ms"] or 0) * (node["actual_loops"] or 0))
@@ -90,7 +90,7 @@ def _operator(node: Mapping[str, Any]) -> Operator:
 
 def _kind(operation: str, children: Sequence[Operator]) -> OperatorKind:
     words = operation.lower()
-    if words.startswith("filter"):  # of a table's own rows: other engines test them as they scan
+    if words.startswith("filter"):  # on a table's own rows: other engines do it in the scan
         return "scan" if children and children[0].kind == "scan" else "other"
     head = _DETAIL.split(words, maxsplit=1)[0]
     for pattern, kind in _KINDS:
@@ -105,11 +105,11 @@ def _name(node: Mapping[str, Any]) -> str:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """The indented text as nodes of the JSON format, as far as they are used here."""
+    """The indented text as nodes of the JSON format, with the members used here."""
     above: list[dict[str, Any]] = [{"operation": "Result", "inputs": []}]
     for line in text.splitlines():
         match = _LINE.match(line)
-        if match is None:  # a condition with a line break in it
+        if match is None:  # the rest of a condition with a line break
             continue
         depth = len(match["indent"]) // _INDENT + 1
         node: dict[str, Any] = {"operation": match["operation"], "inputs": []}

@@ -1,7 +1,7 @@
-"""A MySQL or MariaDB server of the user's: reached by DSN, neither placed nor restarted.
+"""An external MySQL or MariaDB, reached by DSN, neither placed nor restarted.
 
-Data go into databases of ours, one per dataset, each with a table that is our mark: the
-servers keep no comment of a database. What is in a database without it is not ours.
+Each dataset goes into a database of its own. The mark is a table: these servers have no comments
+on databases. A database without the mark belongs to the user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.errors import RunFailed, UsageError
 from harness.sql_files import created
 
 _MARK_TABLE = f"{PREFIX}_mark"
-#: A lock is idle while the server works for us: no limit of the server's may end its session.
+#: A lock's session is idle during a run: no limit of the server may end it.
 _LOCK_IDLE_S = 365 * 24 * 3600
 _OBJECTS = """
     SELECT 'table', table_name FROM information_schema.tables WHERE table_schema = %s
@@ -39,21 +39,21 @@ _OBJECTS = """
 
 
 def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersion:
-    """What the server says of itself; UsageError when it does not answer or is the other one."""
+    """The server's version; UsageError if it does not answer or is of the other flavour."""
     dsn = dsn_of(flavour, options)
-    asked = f"external {TITLES[flavour]} at {dsn.address}"
+    problem = f"external {TITLES[flavour]} at {dsn.address}"
     try:
         with closing(dsn.open()) as connection:
             found = flavour_of(connection)
             ((version, comment),) = _rows(connection, "SELECT VERSION(), @@version_comment")
     except (pymysql.Error, OSError) as error:
         raise UsageError(
-            asked,
+            problem,
             message(error) if isinstance(error, pymysql.Error) else str(error),
             "check the DSN, the server and the rights of its user",
         ) from error
     if found != flavour:
-        raise UsageError(asked, f"it is {TITLES[found]} {version}", f"say --engine {found}")
+        raise UsageError(problem, f"it is {TITLES[found]} {version}", f"use --engine {found}")
     release = re.match(r"[\d.]+", str(version))
     return EngineVersion(
         flavour,
@@ -64,7 +64,7 @@ def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersio
 
 
 class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
-    """Runs SQL on the user's server, in a database of ours. Implements KeepsOwnData."""
+    """Runs SQL on the user's server, in a database of its own. Implements KeepsOwnData."""
 
     schema_word = "database"
     holder_word = "server"
@@ -79,11 +79,11 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
-        """As the server says."""
+        """As reported by the server."""
         return server_version(self.flavour, self._options)
 
     def prepare(self, key: str) -> None:
-        """An empty database of ours; RunFailed where one of that name is somebody else's."""
+        """Make an empty, marked database; RunFailed if another user's has that name."""
         name = self._schema_name(key)
         ours = self._mark_of(name) is not None
         with self._server() as connection:
@@ -97,7 +97,7 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         self._schema = name
 
     def _others(self, connection: LazyConnection, schema: str, workload: str) -> list[str]:
-        """What lies in our database and is not the workload's."""
+        """Objects in the database that the workload did not make."""
         ours = created(self.sql_folder / workload)
         known = {(kind, name) for kind, names in ours.items() for name in names}
         known.add(("table", _MARK_TABLE))
@@ -120,22 +120,22 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
                 "FROM information_schema.processlist WHERE id = IS_USED_LOCK(%s)"
             )
             rows = _rows(asking, holder, PREFIX)
-        raise self._locked(rows[0][0] if rows else "a session that this user may not see")
+        raise self._locked(rows[0][0] if rows else "a session that this user cannot see")
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
-        """Write ``facts`` into our mark."""
+        """Write ``facts`` into the mark."""
         mark = mark_text(complete=True, facts=facts)
         with self._server() as connection:
             _set_mark(connection, self._schema_name(key), mark)
 
     def data_bytes(self) -> int | None:
-        """Tables and indexes of our database, as the server counts them now."""
+        """Size of tables and indexes, as the server counts it now."""
         query = (
             "SELECT SUM(data_length + index_length) FROM information_schema.tables "
             "WHERE table_schema = %s"
         )
         with self._server() as connection:
-            if self.flavour == "mysql":  # else as they were up to a day ago
+            if self.flavour == "mysql":  # by default, sizes are up to a day old
                 _rows(connection, "SET SESSION information_schema_stats_expiry = 0")
             ((found,),) = _rows(connection, query, self._schema)
         return int(found) if found is not None else None
@@ -149,7 +149,7 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         return self._dsn.address
 
     def native_connection(self) -> Mapping[str, Any]:
-        """Where the DSN says, in our database."""
+        """The DSN's address and the database in use."""
         return self._dsn.native(self._schema)
 
     def _open(self, local_infile: bool = False) -> LazyConnection:
@@ -157,7 +157,7 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
 
     @contextmanager
     def _server(self) -> Iterator[LazyConnection]:
-        """A connection for what concerns our databases; RunFailed where that is not allowed."""
+        """A connection for work on the harness's databases; RunFailed if it is not allowed."""
         try:
             with closing(self._dsn.open()) as connection:
                 yield connection
@@ -165,7 +165,7 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
             raise RunFailed(
                 f"{self._title} at {self._address}",
                 message(error),
-                f"let the user do all in databases of ours: GRANT ALL ON `{PREFIX}\\_%`.* TO …",
+                f"grant the user all rights on these databases: GRANT ALL ON `{PREFIX}\\_%`.* TO …",
             ) from error
 
     def _stored_mark(self, schema: str) -> str | None:

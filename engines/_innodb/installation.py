@@ -1,12 +1,11 @@
-"""Which MySQL or MariaDB to run: what the machine has, else the private prefix.
+"""Selection of the MySQL or MariaDB to run: the machine's own, or one of the private prefix.
 
-The two are told apart by what the server says of itself (``--version``), never by the
-name of a file: MariaDB still answers to ``mysqld``. Of a service only its binaries are
-used, on directories of our own.
+The two are distinguished by the output of ``--version``, not by the name of a file: MariaDB's
+server may be called ``mysqld``. Only the binaries of an installed service are used, on
+directories of the run.
 
-An installation of the private prefix may bring libraries of its own, even its own C
-library: it is then started through the dynamic linker it brings, which leaves the
-machine's own libraries alone.
+An installation of the private prefix may contain libraries, even its own C library: it is then
+started through its own dynamic linker, and the machine's libraries are not used.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Flavour = Literal["mysql", "mariadb"]
 TITLES: Mapping[Flavour, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _NAMES = ("mariadbd", "mysqld")
 _FOLDERS = ("bin", "sbin", "libexec", "usr/sbin", "usr/bin", "usr/libexec")
-#: Where distributions and vendors put it, below /.
+#: Folders of distributions and vendors, below /.
 _MACHINE = (
     "usr/sbin",
     "usr/libexec",
@@ -53,8 +52,8 @@ _VERSION = re.compile(r"Ver (\d+(?:\.\d+)+)")
 class Installation(FoundInstallation):
     """One server binary and what belongs to it.
 
-    ``command``: what starts the server, dynamic linker included. ``base``: the folder that
-    has ``share`` and ``lib``.
+    ``command``: starts the server, including the dynamic linker. ``base``: the folder that
+    contains ``share`` and ``lib``.
     """
 
     flavour: Flavour
@@ -72,20 +71,20 @@ class Installation(FoundInstallation):
         return EngineVersion(self.flavour, self.version, self.banner, self.source)
 
     def folders(self) -> dict[str, str]:
-        """Options that name its folders: compiled-in paths do not hold in a private prefix."""
-        found = {"basedir": str(self.base)}
+        """Options for its folders: compiled-in paths are wrong in a private prefix."""
+        options = {"basedir": str(self.base)}
         if messages := self.share("english/errmsg.sys"):
-            found["lc_messages_dir"] = str(messages.parent.parent)
+            options["lc_messages_dir"] = str(messages.parent.parent)
         if characters := self.share("charsets/Index.xml"):
-            found["character_sets_dir"] = str(characters.parent)
+            options["character_sets_dir"] = str(characters.parent)
         for folder in ("lib/mysql/plugin", "lib64/mysql/plugin", "lib/plugin", "lib64/plugin"):
             if (self.base / folder).is_dir():
-                found["plugin_dir"] = str(self.base / folder)
+                options["plugin_dir"] = str(self.base / folder)
                 break
-        return found
+        return options
 
     def share(self, name: str) -> Path | None:
-        """A file of its ``share`` folder, wherever this build keeps it."""
+        """A file of its ``share`` folder; None if it has none of that name."""
         for folder in ("share", "share/mysql", "share/mariadb"):
             if (path := self.base / folder / name).is_file():
                 return path
@@ -93,10 +92,10 @@ class Installation(FoundInstallation):
 
 
 def choose(flavour: Flavour, options: Mapping[str, Any], engines_prefix: Path) -> Installation:
-    """The installation that these options mean; UsageError where there is none.
+    """The installation that the engine options select; UsageError if there is none.
 
     Order: ``prefix``; the newest of the machine's own; the private prefix. With
-    ``version`` (``9``, ``8.0`` or a full release) the first in that order which fits it.
+    ``version`` (``9``, ``8.0`` or a full release), the first in that order that matches.
     """
     if prefix := options.get("prefix"):
         return _of_prefix(flavour, Path(str(prefix)))
@@ -115,12 +114,12 @@ def _of_prefix(flavour: Flavour, prefix: Path) -> Installation:
     for installation in found:
         if installation.flavour == flavour:
             return installation
-    what = "; ".join(f"{i.server} is {i.title}" for i in found)
+    others = "; ".join(f"{i.server} is {i.title}" for i in found)
     raise UsageError(
         f"{TITLES[flavour]} under {prefix}",
-        what or f"no {' or '.join(_NAMES)} that runs in {', '.join(('.', *_FOLDERS))}",
-        "name the folder that has bin/mysqld"
-        + (f", or say --engine {found[0].flavour}" if found else ""),
+        others or f"no working {' or '.join(_NAMES)} in {', '.join(('.', *_FOLDERS))}",
+        "name the folder that contains bin/mysqld"
+        + (f", or use --engine {found[0].flavour}" if found else ""),
     )
 
 
@@ -167,7 +166,7 @@ def _private(flavour: Flavour, engines_prefix: Path) -> Iterator[Installation]:
 
 
 def _with_libraries(installation: Installation, moved_on: tuple[str, ...]) -> Installation:
-    """Libraries other than the pinned ones make it another build."""
+    """Libraries that differ from the pinned ones make it another build."""
     libraries = f" with {', '.join(moved_on)}" if moved_on else ""
     return replace(installation, banner=installation.banner + libraries)
 

@@ -1,19 +1,19 @@
 """Bulk load: parallel LOAD DATA in primary-key order, then indexes, foreign keys, statistics.
 
 InnoDB keeps rows in the primary key's tree, so tables have their keys before they are
-loaded, and every file goes in sorted. All secondary indexes of a table are built at once,
-in one pass over its rows, while another table is still being loaded. A managed server has
-settings of its own while it loads, whatever the tuning profile says (golden data must not
-depend on who was first to load them): no doublewrite, no flush at commit, and no redo log
-where the release can do without one (MySQL 8.0.21); a crash costs the load, which would be
-repeated anyway. Its clean stop afterwards brings every page to its device.
+loaded, and every file is loaded in key order. All secondary indexes of a table are built at
+once, in one pass over its rows, while another table is still being loaded. A managed server has
+its own settings during a load, independent of the tuning profile (a dataset must not depend on
+the profile that loaded it): no doublewrite, no flush at commit, and no redo log if the release
+can run without one (MySQL 8.0.21); a crash costs the load, which would be repeated anyway. The
+clean stop afterwards writes every page to its device.
 
 Files of one table are loaded in parallel. ``unique_checks`` stays on, which costs nothing while
-there is no secondary index: without it MariaDB locks an empty table exclusively to fill it, and
-two connections that begin together deadlock. A file is one transaction, so what a deadlock with
-another session undoes is loaded again.
+there is no secondary index: without it, MariaDB locks an empty table exclusively to fill it, and
+two connections that begin together deadlock. A file is one transaction: if a deadlock with
+another session undoes it, it is loaded again.
 
-LOAD DATA cuts and converts what does not fit and only warns where the client sends the
+LOAD DATA truncates and converts values that do not fit and only warns if the client sends the
 file: every warning is an error here.
 """
 
@@ -33,12 +33,11 @@ from engines import _loading
 from engines._innodb.connection import MySqlConnection, server_error
 from engines._innodb.installation import Flavour
 from engines._innodb.wire import LazyResult
-from engines._loading import has_header, readable_by
-from engines._statement import head
+from engines._loading import FileLoad, has_header, readable_by
 from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_files import statements, tables_of
+from harness.sql_files import head, statements
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
@@ -48,7 +47,7 @@ _DEADLOCK = 1213
 _SPARE_CONNECTIONS = 20
 _ATTEMPTS = 5
 _LEAST_POOL, _MOST_POOL = 256 * MIB, 8 * GIB
-#: Foreign keys are vouched for by the verified counts and the files' origin, not row by row.
+#: The verified counts and the files' origin vouch for foreign keys; rows are not checked.
 _SESSION = "SET SESSION foreign_key_checks = 0"
 _CREATE_INDEX = re.compile(
     r"create (?P<unique>unique )?index (?P<name>\w+) on (?P<table>\w+)\s*(?P<rest>\(.*\))",
@@ -62,7 +61,7 @@ _FIRST_WITH_REDO_CAPACITY = (8, 0, 30)
 
 @runtime_checkable
 class LoadingServer(_loading.LoadingServer, Protocol):
-    """What a loader may ask of a managed server."""
+    """What a loader needs of a managed server."""
 
     @property
     def version_tuple(self) -> tuple[int, ...]:
@@ -76,10 +75,10 @@ def loading_settings(
     memory_bytes: int | None,
     source_bytes: int,
 ) -> dict[str, str]:
-    """Server settings that hold only while loading, on top of the server's defaults."""
+    """Server settings during a load, in addition to the server's defaults."""
     memory = memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     pool = max(_LEAST_POOL, min(_MOST_POOL, memory // 2))
-    pool -= pool % (GIB if pool >= GIB else 128 * MIB)  # else the server would round it up
+    pool -= pool % (GIB if pool >= GIB else 128 * MIB)  # otherwise, the server rounds it up
     sorting = max(16 * MIB, min(GIB, memory // 8))
     settings = {
         "innodb_buffer_pool_size": str(pool),
@@ -89,10 +88,10 @@ def loading_settings(
         "innodb_io_capacity_max": "40000",
         "innodb_log_buffer_size": str(64 * MIB),
         "local_infile": "ON",
-        # Ours, and as many of a native client.
+        # The loader's connections, and as many of a native client.
         "max_connections": str(2 * threads + _SPARE_CONNECTIONS),
     }
-    # What a plan reserves on the redo log's tier: more would make checkpoints rarer.
+    # The space that preflight reserves on the redo log's tier; more would make checkpoints rarer.
     redo = min(2 * GIB, 64 * MIB + source_bytes // 4) // MIB * MIB
     if flavour == "mysql" and version >= _FIRST_WITH_REDO_CAPACITY:
         settings["innodb_redo_log_capacity"] = str(redo)
@@ -110,9 +109,9 @@ def loading_settings(
 
 
 def combined(texts: Sequence[str]) -> list[str]:
-    """The statements with those that add to the same table made one ALTER TABLE.
+    """The statements, with all additions to one table in one ALTER TABLE.
 
-    One pass over the table then builds all its indexes. Statements of another form stay.
+    One pass over the table then builds all its indexes. Other statements are unchanged.
     """
     additions: dict[str, list[str]] = {}
     others: list[str] = []
@@ -130,14 +129,14 @@ def combined(texts: Sequence[str]) -> list[str]:
 
 
 class Retries:
-    """How often a deadlock undid a file or statement of the load, by table. Thread-safe."""
+    """How often a deadlock undid a file or a statement of the load, by table. Thread-safe."""
 
     def __init__(self) -> None:
         self.by_table: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def repeat(self, table: str, attempt: Callable[[], _Answer]) -> _Answer:
-        """The answer of ``attempt``, which is made again after a deadlock."""
+        """The result of ``attempt``, which is repeated after a deadlock."""
         attempts = 1
         while True:
             try:
@@ -150,45 +149,8 @@ class Retries:
                 self.by_table[table] += 1
 
 
-class _Load:
-    """One load under way: its files, its jobs, and the rows loaded so far."""
-
-    def __init__(
-        self,
-        files: Mapping[str, Sequence[Path]],
-        by_server: bool,
-        task: Task,
-        retries: Retries,
-    ) -> None:
-        self.files = files
-        self.by_server = by_server
-        self.task = task
-        self.retries = retries
-        self.loaded = dict.fromkeys(files, 0)
-        self._lock = threading.Lock()
-        self.bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
-
-    def file_jobs(self, stage: int, columns: Mapping[str, Sequence[str]]) -> list[_Job]:
-        """One job a file: the largest table first, its files in their order."""
-        return [
-            self._file_job(stage, table, path, columns[table])
-            for table, paths in self.files.items()
-            for path in paths
-        ]
-
-    def _file_job(self, stage: int, table: str, path: Path, columns: Sequence[str]) -> _Job:
-        def run(connection: MySqlConnection) -> None:
-            load = partial(load_file, connection, table, path, columns, self.by_server)
-            rows = self.retries.repeat(table, load)
-            with self._lock:
-                self.loaded[table] += rows
-            self.task.advance(path.stat().st_size, note=table)
-
-        return _Job(stage, frozenset({table}), True, self.bytes[table], run)
-
-
 def _check_admin(text: str, result: LazyResult) -> None:
-    """ANALYZE TABLE tells its errors in a row of its result, and succeeds."""
+    """RunFailed for the errors of ANALYZE TABLE, which succeeds and returns them as rows."""
     if result.columns[2:3] != ("Msg_type",):
         return
     for row in result.rows or ():
@@ -199,8 +161,8 @@ def _check_admin(text: str, result: LazyResult) -> None:
 class Loader(_loading.Loader[MySqlConnection]):
     """LOAD DATA over several connections.
 
-    ``server``: None of a server of the user's, which is neither restarted nor given files
-    to read: the client sends them.
+    ``server``: the managed server to restart for the load. None for an external one, to which
+    the client sends the files.
     """
 
     def __init__(
@@ -210,9 +172,8 @@ class Loader(_loading.Loader[MySqlConnection]):
         threads: int,
         server: LoadingServer | None = None,
     ) -> None:
-        self._connect = connect
+        super().__init__(connect, threads)
         self._flavour: Flavour = flavour
-        self._connections = max(1, threads)
         self._server = server
         self.retries = Retries()
 
@@ -223,20 +184,33 @@ class Loader(_loading.Loader[MySqlConnection]):
         files: Mapping[str, Sequence[Path]],
         task: Task,
     ) -> Mapping[str, int]:
-        """A file at a time on every connection."""
+        """One file at a time per connection: the largest table first, its files in order."""
         for connection in workers.connections:
             connection.run(_SESSION)
         first = workers.connections[0]
         columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
-        load = _Load(files, readable_by(self._server, files), task, self.retries)
-        workers.run([*load.file_jobs(1, columns), *self.jobs_behind(folder, load.bytes, task)])
-        return load.loaded
+        load = FileLoad[MySqlConnection](files, task)
+        by_server = readable_by(self._server, files)
+
+        def load_one(table: str, path: Path, connection: MySqlConnection) -> int:
+            attempt = partial(load_file, connection, table, path, columns[table], by_server)
+            rows = self.retries.repeat(table, attempt)
+            task.advance(path.stat().st_size, note=table)
+            return rows
+
+        jobs = [
+            load.job(1, table, load.bytes[table], partial(load_one, table, path), shared=True)
+            for table, paths in files.items()
+            for path in paths
+        ]
+        workers.run([*jobs, *self.final_jobs(folder, load.bytes, task)])
+        return load.rows
 
     @contextmanager
     def empty_tables(
         self, folder: Path, source_bytes: int, params: JsonObject | None = None
     ) -> Iterator[Workers[MySqlConnection]]:
-        """With their keys, by which rows are stored."""
+        """Tables with their primary keys, by which rows are stored."""
         without_redo = self._prepare_server(source_bytes)
         with Workers(self._connect, self._connections) as workers:
             first = workers.connections[0]
@@ -251,40 +225,26 @@ class Loader(_loading.Loader[MySqlConnection]):
         if self._server is not None:
             self._server.restart_for_use()
 
-    def jobs_behind(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
+    def final_jobs(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
+        """No statement shares a table."""
         analyse = statements(folder, f"50_analyze_{self._flavour}")
         stages = [
             (2, combined(statements(folder, "30_indexes")), False),
-            # Quick, and two at a time often deadlock in MySQL's data dictionary.
-            (3, combined(statements(folder, "40_foreign_keys")), True),
+            (3, combined(statements(folder, "40_foreign_keys")), False),
             (4, analyse or [f"ANALYZE TABLE {t}" for t in weights], False),
         ]
-        return [
-            self._statement_job(stage, text, alone, weights, task)
-            for stage, texts, alone in stages
-            for text in texts
-        ]
+        # Foreign keys are quick, and two at a time often deadlock in MySQL's data dictionary.
+        return self._statement_jobs(stages, weights, task, alone=[3])
 
-    def run(self, connection: MySqlConnection, sql: str) -> None:
-        connection.run(sql)
-
-    def _statement_job(
-        self, stage: int, text: str, alone: bool, weights: Mapping[str, int], task: Task
-    ) -> _Job:
-        """A statement, by itself on the tables it names; on all if it is ``alone`` or names none.
-
-        The data dictionary's own locks may undo it.
-        """
-        tables = tables_of(text, weights) or list(weights)
-
-        def run(connection: MySqlConnection) -> None:
-            _check_admin(text, self.retries.repeat(tables[0], partial(connection.run, text)))
-            task.advance(0, note=head(text, 60))
-
-        return _Job(stage, frozenset(weights if alone else tables), False, weights[tables[0]], run)
+    def run(self, connection: MySqlConnection, sql: str, table: str = "") -> None:
+        """Locks of the data dictionary may undo a statement on ``table``, which is repeated."""
+        if not table:
+            connection.run(sql)
+            return
+        _check_admin(sql, self.retries.repeat(table, partial(connection.run, sql)))
 
     def _prepare_server(self, source_bytes: int) -> bool:
-        """Restart a managed server for loading; whether it can do without its redo log."""
+        """Restart a managed server for loading; whether it can run without its redo log."""
         server = self._server
         if server is None:
             return False
@@ -310,10 +270,10 @@ def load_file(
             rf"LINES TERMINATED BY '\n'{header}"
         )
     except RunFailed as error:
-        do = error.hint
+        hint = error.hint
         if "error 3948" in error.context or "error 4166" in error.context:
-            do = "let the server take files from clients: SET GLOBAL local_infile = ON"
-        raise RunFailed(f"load table {table} from {path.name}", error.context, do) from error
+            hint = "let the server accept files from clients: SET GLOBAL local_infile = ON"
+        raise RunFailed(f"load table {table} from {path.name}", error.context, hint) from error
     finally:
         connection.raw.local_file = None
     if result.warning_count:
@@ -322,11 +282,10 @@ def load_file(
 
 
 def _warned(connection: MySqlConnection, table: str, path: Path, count: int) -> RunFailed:
-    shown = connection.run("SHOW WARNINGS LIMIT 3").rows
-    words = "; ".join(str(row[2]) for row in shown)
+    rows = connection.run("SHOW WARNINGS LIMIT 3").rows
     return RunFailed(
         f"load table {table} from {path.name}",
-        f"{count} warnings, the first: {words}",
+        f"{count} warnings, the first: {'; '.join(str(row[2]) for row in rows)}",
         "the rows in the table are not those of the file: correct the file or the schema",
     )
 

@@ -1,4 +1,4 @@
-"""Engine options of MySQL and MariaDB, checked."""
+"""Validation of the engine options of MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def page_size(options: Mapping[str, Any]) -> str:
     if given not in map(str, _PAGE_SIZES):
         raise UsageError(
             f"engine option page_size={given}",
-            "InnoDB has pages of 4, 8, 16, 32 or 64 KiB",
-            "leave it out for InnoDB's own 16",
+            "must be 4, 8, 16, 32 or 64 (KiB)",
+            "omit it for InnoDB's default, 16",
         )
     return str(int(given) * 1024)
 
@@ -28,20 +28,20 @@ def page_size(options: Mapping[str, Any]) -> str:
 def part_of_doublewrite(installation: Installation, options: Mapping[str, Any]) -> Part:
     """The part whose tier holds the doublewrite files.
 
-    It is ``data`` in every release that cannot place them (they are inside ibdata1 before
-    MySQL 8.0.20 and in MariaDB), so it is the default of those that can.
+    Before MySQL 8.0.20 and in MariaDB, they are inside ibdata1 and always on ``data``, which is
+    therefore the default of all releases.
     """
     given = str(options.get("doublewrite", "data"))
     if given == "data":
         return "data"
     if given != "wal":
         raise UsageError(
-            f"engine option doublewrite={given}", "neither data nor wal", "say doublewrite=wal"
+            f"engine option doublewrite={given}", "neither data nor wal", "set doublewrite=wal"
         )
     if "innodb_doublewrite_dir" not in known_settings(installation):
         raise UsageError(
             f"engine option doublewrite=wal with {installation.title}",
-            "its doublewrite pages lie inside the system tablespace, which is data",
-            "use MySQL 8.0.20 or later, or leave the option out",
+            "this release keeps its doublewrite pages in the system tablespace, on data",
+            "use MySQL 8.0.20 or later, or omit the option",
         )
     return "wal"

@@ -1,4 +1,4 @@
-"""The server process of a managed MySQL or MariaDB: started, stopped, killed."""
+"""The server process of a managed MySQL or MariaDB."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.supervise.user_files import acting_as
 _GREETING_S = 1.0
 #: First byte of the server's greeting after packet length and number: protocol version 10.
 _PROTOCOL = 10
-#: Where the errors in front of a stack trace are looked for, and how many are told.
+#: How far back errors before a stack trace are looked for, and how many are shown.
 _TRACED_LINES, _TRACED_BYTES, _SHOWN_ERRORS = 2000, 1 << 18, 6
 
 
@@ -40,9 +40,9 @@ class Server(ServerProcess):
         self.socket = context.scratch / SOCKET
 
     def start(self, configuration: Path, verify: Callable[[int], None]) -> None:
-        """Start with the option file and return when it greets; RunFailed with its last lines.
+        """Start and return when the server greets; otherwise, RunFailed with its last lines.
 
-        ``verify`` is given the server's pid then; what it raises ends the server.
+        ``verify`` is then called with the server's pid; an exception ends the server.
         """
         if self.running:
             return
@@ -50,7 +50,7 @@ class Server(ServerProcess):
         process = self._launch(
             [*self._installation.command, f"--defaults-file={configuration}"],
             ready=lambda _: self._greets(),
-            # Nothing of a server outlives its process but files, which the supervisor removes.
+            # Only files outlive the server's process, and the supervisor removes them.
             orphaned=signal.SIGKILL,
         )
         try:
@@ -60,7 +60,7 @@ class Server(ServerProcess):
             raise
 
     def stop(self) -> None:
-        """Clean shutdown (SIGTERM): every page on its device; RunFailed when it was not one."""
+        """Clean shutdown (SIGTERM), every page on its device; RunFailed if it was not clean."""
         status = self._end(signal.SIGTERM)
         if status is None:
             return
@@ -68,11 +68,11 @@ class Server(ServerProcess):
             raise self._failed("stop", f"exit status {status}")
         self._cluster.clean = True
 
-    def _last_words(self) -> str:
-        return before_trace(self.log, self._user) or super()._last_words()
+    def _log_end(self) -> str:
+        return before_trace(self.log, self._user) or super()._log_end()
 
     def _greets(self) -> bool:
-        """Whether a connection is answered: its socket is there before it can be used."""
+        """Whether it answers a connection: the socket exists before it can be used."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(_GREETING_S)
             try:
@@ -84,15 +84,15 @@ class Server(ServerProcess):
 
 
 def before_trace(log: Path, user: Credentials | None) -> str | None:
-    """The errors in front of the last stack trace of a log; None where it has none.
+    """The errors before the last stack trace of a log; None if it has no stack trace.
 
-    Its last lines are addresses and advice: why the server gave up stands before them.
+    The last lines after a trace are addresses and advice; the cause is logged before it.
     """
     lines = log_tail(log, user, lines=_TRACED_LINES, max_bytes=_TRACED_BYTES).splitlines()
-    signals = [place for place, line in enumerate(lines) if " got signal " in line]
+    signals = [number for number, line in enumerate(lines) if " got signal " in line]
     if not signals:
         return None
-    before, signalled = lines[: signals[-1]], lines[signals[-1]]
+    before, signal_line = lines[: signals[-1]], lines[signals[-1]]
     errors = [line for line in before if "[ERROR]" in line or "ssertion failure" in line]
-    words = [*(errors or before)[-_SHOWN_ERRORS:], signalled]
-    return "its log before the stack trace:\n" + "\n".join(words)
+    shown = [*(errors or before)[-_SHOWN_ERRORS:], signal_line]
+    return "its log before the stack trace:\n" + "\n".join(shown)

@@ -1,8 +1,8 @@
-"""Whether a started server really has its parts and settings where and as it should.
+"""Verification that a started server uses the locations and settings of its option file.
 
-A location that a release quietly ignores would make every number of a placement wrong, and
-so would a setting that it quietly changes. Two witnesses are asked: the kernel, for the
-files that the process has open, and the server, for its own variables.
+A location that a release silently ignores would make every result of a placement wrong, and so
+would a setting that it silently changes. There are two sources: Linux, for the files that the
+process has open, and the server, for its variables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIRECT = {"O_DIRECT", "O_DIRECT_NO_FSYNC"}
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A file that a process has open: where it lies, whether deleted, and how it was opened."""
+    """A file that a process has open; ``flags`` as in open(2)."""
 
     path: Path
     deleted: bool
@@ -37,23 +37,23 @@ class OpenFile:
 
     @property
     def direct(self) -> bool:
-        """Whether its reads and writes pass by the page cache."""
+        """Whether its reads and writes bypass the page cache."""
         return bool(self.flags & os.O_DIRECT)
 
 
 def open_files(pid: int) -> list[OpenFile]:
-    """Files that a process has open, of those that have a path."""
+    """The files with a path that a process has open."""
     return list(_descriptors(pid))
 
 
 def verify_locations(pid: int, cluster: Cluster, also: tuple[Path, ...] = ()) -> None:
-    """RunFailed where a part is not in its place, by the kernel's word.
+    """RunFailed unless the server's open files are in the directories of the run or in ``also``.
 
-    Each part must show: InnoDB keeps a file of every one open. And no file that the server
-    may write lies anywhere but in the places of the run or in ``also``.
+    InnoDB keeps a file of every part open, so every part must show; and the server may write no
+    file elsewhere.
     """
     files = open_files(pid)
-    shown = {
+    seen = {
         "data": any(f.path == cluster.data / "ibdata1" for f in files),
         "redo log": any(cluster.redo in f.path.parents for f in files)
         or redo_is_mapped(pid, cluster),
@@ -62,19 +62,19 @@ def verify_locations(pid: int, cluster: Cluster, also: tuple[Path, ...] = ()) ->
         ),
         "temporary files": any(cluster.tmp in f.path.parents for f in files),
     }
-    if missing := [part for part, there in shown.items() if not there]:
+    if missing := [part for part, present in seen.items() if not present]:
         raise RunFailed(
-            f"{', '.join(missing)} of {cluster.title} in its place",
+            f"{cluster.title}: {', '.join(missing)} not in the directory of the placement",
             f"the server has no file open there; it has {_listed(files)}",
-            "this release ignores the option that places it: use another release",
+            "this release ignores the option for the location: use another release",
         )
     allowed = (*cluster.directories(), cluster.doublewrite, *also, Path("/dev"), Path("/proc"))
     strays = [f for f in files if f.writable and not any(f.path.is_relative_to(a) for a in allowed)]
     if strays:
         raise RunFailed(
-            f"all files of {cluster.title} in their places",
+            f"{cluster.title}: files outside the directories of the placement",
             f"the server may write {_listed(strays)}",
-            "leave out the setting that puts it there",
+            "remove the setting that puts them there",
         )
 
 
@@ -86,34 +86,34 @@ def redo_is_mapped(pid: int, cluster: Cluster) -> bool:
 def verify_variables(
     pid: int, variables: Mapping[str, str], cluster: Cluster, settings: Mapping[str, str]
 ) -> None:
-    """RunFailed where a variable of the server is not what its option file says."""
-    wanted = dict(settings) | cluster.locations(variables.__contains__)
+    """RunFailed if a variable of the server differs from its option file."""
+    requested = dict(settings) | cluster.locations(variables.__contains__)
     if redo_is_mapped(pid, cluster):
-        wanted.pop(LOG_BUFFER, None)  # there is none then: the variable tells the log's size
-    for name, asked in wanted.items():
+        requested.pop(LOG_BUFFER, None)  # there is none: the variable is the log's size
+    for name, value in requested.items():
         found = variables.get(name)
-        if found is not None and not same_value(asked, found):
+        if found is not None and not same_value(value, found):
             raise RunFailed(
-                f"{cluster.title} with {name}={asked}",
+                f"{cluster.title} with {name}={value}",
                 f"the server has {found}",
-                "say a value that it takes as it is",
+                "set a value that it does not adjust",
             )
     binary_log = variables.get("log_bin_basename", "")
     if binary_log and Path(binary_log).parent != cluster.binary_log:
         raise RunFailed(
             f"the binary log of {cluster.title} in {cluster.binary_log}",
             f"the server has it in {Path(binary_log).parent}",
-            "leave log_bin out, or use another release",
+            "remove log_bin, or use another release",
         )
     if variables.get("innodb_flush_method", "").upper() in _DIRECT:
         _verify_direct(pid, cluster)
 
 
 def _verify_direct(pid: int, cluster: Cluster) -> None:
-    """That O_DIRECT was not refused: InnoDB then only warns, and goes through the page cache.
+    """RunFailed if O_DIRECT was refused: InnoDB then only warns and uses the page cache.
 
-    A tmpfs may refuse it (Linux before 6.6): its data have no other place than the page
-    cache, with O_DIRECT or without, so that nothing is cached twice.
+    A tmpfs may refuse it (Linux before 6.6), but its data are only in the page cache, so nothing
+    is cached twice.
     """
     if in_memory(cluster.data.parent):
         return
@@ -121,9 +121,9 @@ def _verify_direct(pid: int, cluster: Cluster) -> None:
         if file.path == cluster.data / "ibdata1" and not file.direct:
             raise RunFailed(
                 f"{cluster.title} with innodb_flush_method=O_DIRECT",
-                f"the file system of {cluster.data} does not take O_DIRECT: reads and writes "
+                f"the file system of {cluster.data} does not support O_DIRECT: reads and writes "
                 "would go through the page cache",
-                "say --set innodb_flush_method=fsync for every placement of the comparison",
+                "use --set innodb_flush_method=fsync for every placement of the comparison",
             )
 
 
@@ -133,7 +133,7 @@ def _descriptors(pid: int) -> Iterator[OpenFile]:
             target = str(descriptor.readlink())
             info = Path(f"/proc/{pid}/fdinfo/{descriptor.name}").read_text()
         except OSError:
-            continue  # closed meanwhile
+            continue  # closed in the meantime
         if target.startswith("/"):
             flags = next(line.split()[1] for line in info.splitlines() if line[:6] == "flags:")
             yield OpenFile(
@@ -142,7 +142,7 @@ def _descriptors(pid: int) -> Iterator[OpenFile]:
 
 
 def _shared_mappings(pid: int) -> Iterator[Path]:
-    """A redo log on a DAX file system is mapped, and its descriptor closed (MariaDB)."""
+    """Files with shared mappings; MariaDB closes a mapped redo log's descriptor."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         _, modes, _, _, _, *path = line.split(maxsplit=5)
         if path and modes.endswith("s") and path[0].startswith("/"):

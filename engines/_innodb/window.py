@@ -1,7 +1,8 @@
 """Whether InnoDB writes pages back in a measurement window as it does in a long run.
 
-The redo log is reused once the pages it describes are written: in a long run its checkpoint
-moves on as fast as the log grows. Until then a window writes fewer pages than it changes.
+The redo log is reused when the pages that it describes are written: in a long run, its
+checkpoint advances as fast as the log grows. Until then, a window writes fewer pages than it
+changes.
 """
 
 from __future__ import annotations
@@ -11,25 +12,25 @@ from collections.abc import Iterator, Mapping
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 
-#: A window that logs less than this has next to nothing to write back.
+#: A window that logs less has next to nothing to write back.
 _LITTLE_BYTES = 16 * MIB
-#: How far the checkpoint may fall behind the log, or catch up with it, as a share of the log.
-_OFF = 0.2
+#: How far the checkpoint may fall behind or catch up, as a share of the log's growth.
+_TOLERANCE = 0.2
 
 
 def warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
-    """``window``: what it added to the counters. None of releases that do not count these."""
+    """``window``: increase of each counter; no warnings for releases without these counters."""
     redo = window.get("innodb_redo_bytes", 0.0)
     if redo < _LITTLE_BYTES:
         return
-    moved = window.get("innodb_redo_checkpointed_bytes", 0.0)
+    advanced = window.get("innodb_redo_checkpointed_bytes", 0.0)
     pages = window.get("innodb_pages_written_count", 0.0)
-    if abs(redo - moved) > _OFF * redo:
+    if abs(redo - advanced) > _TOLERANCE * redo:
         yield RunWarning(
             "redo-checkpoint-not-steady",
-            f"{'fewer' if moved < redo else 'more'} pages were written than in a long run",
+            f"{'fewer' if advanced < redo else 'more'} pages were written than in a long run",
             f"the redo log grew by {format_bytes(redo)}, its checkpoint advanced by "
-            f"{format_bytes(moved)} ({moved / redo:.0%}), and {pages:,.0f} pages were written",
+            f"{format_bytes(advanced)} ({advanced / redo:.0%}), and {pages:,.0f} pages were written",
             "raise --ramp-up, or have pages written sooner with a smaller redo log or a lower "
             "--set innodb_adaptive_flushing_lwm=…",
         )

@@ -1,7 +1,7 @@
 """The JDBC binding of the official YCSB client (``ycsb/``), and its properties.
 
-A connection is what the native client takes: a server on the machine listens on a unix
-socket alone, for which the binding brings a socket factory of its own.
+The connection is that of the native client. A server on this machine listens only on a Unix
+socket, for which the binding has its own socket factory.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from harness.store.spec import JsonObject
 
 _PROJECT = Path(__file__).parent / "ycsb"
 _FACTORY = "tierbench.ycsb.UnixSocketFactory"
-#: What the drivers take under the same name as the native client.
+#: Properties that have the same name in the drivers and in the native client.
 _SAME = ("user", "password")
 _POSTGRES_SAME = (*_SAME, "options", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 class ThroughJdbc(ABC):
-    """Engines that the official client drives through JDBC (harness.engine.DrivenByYcsb)."""
+    """Engines that the official client drives through JDBC (see DrivenByYcsb)."""
 
-    #: From a connection of the native client, properties of the engine's JDBC driver.
+    #: Connection of the native client → properties of the engine's JDBC driver.
     jdbc_properties: Callable[[Mapping[str, Any]], dict[str, str]]
 
     @abstractmethod
@@ -39,7 +39,7 @@ class ThroughJdbc(ABC):
     def ycsb_properties(
         self, connection: Mapping[str, Any], params: JsonObject
     ) -> Mapping[str, str]:
-        """The driver's, and the native client's statements."""
+        """Those of the driver, and the native client's statements."""
         return {
             "db": self.ycsb_binding().database,
             **self.jdbc_properties(connection),
@@ -49,19 +49,19 @@ class ThroughJdbc(ABC):
     def ycsb_counters(
         self, reported: Mapping[str, Any]
     ) -> tuple[Mapping[str, float], Mapping[str, str]]:
-        """None: the server is asked itself."""
+        """None: the counters come from the server itself."""
         return {}, {}
 
 
 def _calls(native: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
-    """Those of fields by number."""
-    found: dict[str, str] = {}
+    """Properties of the statements; those per field are numbered."""
+    calls: dict[str, str] = {}
     for operation, text in native.items():
         if isinstance(text, str):
-            found[f"call.{operation}"] = text
+            calls[f"call.{operation}"] = text
         else:
-            found |= {f"call.{operation}.{number}": one for number, one in enumerate(text)}
-    return found
+            calls |= {f"call.{operation}.{number}": item for number, item in enumerate(text)}
+    return calls
 
 
 def postgres_properties(connection: Mapping[str, Any]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def postgres_properties(connection: Mapping[str, Any]) -> dict[str, str]:
     found = {
         "jdbc.url": f"jdbc:postgresql://{_bracketed(where)}:{port}/{connection['database']}",
         "jdbc.with.ApplicationName": str(connection.get("application_name") or "harness"),
-        # Prepared in the server from the first execution on, as the native client does.
+        # Prepare in the server from the first execution on, as the native client does.
         "jdbc.with.prepareThreshold": "1",
         "jdbc.with.reWriteBatchedInserts": "true",
         **_taken_over(connection, _POSTGRES_SAME),
@@ -85,7 +85,7 @@ def postgres_properties(connection: Mapping[str, Any]) -> dict[str, str]:
 
 
 def innodb_properties(connection: Mapping[str, Any]) -> dict[str, str]:
-    """Properties of MariaDB's driver, which speaks to MySQL as well."""
+    """Properties of MariaDB's driver, which also connects to MySQL."""
     _refuse_others(connection, {*_SAME, "socket", "host", "port", "database"})
     socket = connection.get("socket")
     where = "localhost" if socket else _bracketed(str(connection["host"]))
@@ -93,7 +93,7 @@ def innodb_properties(connection: Mapping[str, Any]) -> dict[str, str]:
         "jdbc.url": f"jdbc:mariadb://{where}:{connection.get('port') or 3306}/"
         f"{connection['database']}",
         "jdbc.with.useServerPrepStmts": "true",
-        # MySQL's own way to take a password where nobody else listens.
+        # MySQL's password exchange without TLS, safe on a private socket.
         "jdbc.with.allowPublicKeyRetrieval": "true" if socket else "false",
         **_taken_over(connection, _SAME),
     }
@@ -116,6 +116,6 @@ def _refuse_others(connection: Mapping[str, Any], known: set[str]) -> None:
     if others := sorted(name for name in connection.keys() - known if connection[name]):
         raise UsageError(
             "driver ycsb with this connection",
-            f"the JDBC driver is not told {', '.join(others)}",
-            "leave that out of the DSN, or choose --driver loadgen",
+            f"the JDBC driver does not support {', '.join(others)}",
+            "remove it from the DSN, or use --driver loadgen",
         )

@@ -1,9 +1,8 @@
-"""One file shown at a second path, for this process alone: a bind mount in a mount namespace.
+"""A file at a second path, for this process only: a bind mount in a mount namespace.
 
-DuckDB resolves the links of a database's path before it derives the WAL's path from
-it, so a link cannot lead the WAL elsewhere; a mount is not resolved. It needs no
-cleaning up: the namespace and its mounts end with the process. Unprivileged processes
-may do it inside a user namespace of their own, where the kernel lets them.
+DuckDB resolves the links of a database's path before it derives the WAL's path from it, so a link
+cannot place the WAL; a mount is not resolved. No clean-up is needed: the namespace and its mounts
+end with the process. Unprivileged processes need a user namespace, if Linux allows it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bind_file(source: Path, target: Path, owner: Sequence[int] | None = None) -> None:
-    """Show the file ``source`` at the existing file ``target``; OSError where it is not allowed.
+    """Mount the file ``source`` on the existing file ``target``; OSError if it is not allowed.
 
-    ``owner``: user and group in whose directories both lie: root mounts what that user reaches,
-    and nothing that a link leads to. Only in a process that has one thread.
+    ``owner``: user and group of the directories of both. Root mounts only what that user can
+    reach, and follows no links. Only for a process with one thread.
     """
     if os.geteuid() == 0:
         _check(_libc.unshare(_CLONE_NEWNS), "unshare")
@@ -40,7 +39,7 @@ def bind_file(source: Path, target: Path, owner: Sequence[int] | None = None) ->
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    # Slave: what is unmounted on the host goes here too, nothing of ours goes there.
+    # Slave: unmounts on the host propagate to this namespace, mounts here not to the host.
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "mount")
     reached_by = NumericUser(owner[0], owner[1]) if owner else None
     with acting_as(reached_by):

@@ -1,4 +1,4 @@
-"""The harness's side of a DuckDB worker process."""
+"""Client of a DuckDB worker process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engines._statement import head
 from harness.engine import Credentials, Process, QueryTimeout, SqlResult
 from harness.errors import RunFailed
+from harness.sql_files import head
 from harness.sql_values import decode
 from harness.supervise.failures import log_tail
 
 
 class WorkerError(Exception):
-    """DuckDB refused a request; ``str()`` is its message."""
+    """DuckDB's error on a request; ``str()`` is its message."""
 
 
 class Worker:
@@ -37,7 +37,7 @@ class Worker:
         self._reader.start()
 
     def request(self, op: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
-        """One request and its answer; WorkerError, or RunFailed when the process is gone."""
+        """Send a request, return its answer; WorkerError, or RunFailed if the process exited."""
         mailbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         with self._lock:
             number = next(self._ids)
@@ -58,7 +58,7 @@ class Worker:
         return answer
 
     def _send(self, document: Mapping[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it died: the reader tells everyone who waits
+        with contextlib.suppress(OSError):  # it exited: the reader notifies all waiting threads
             self.process.stdin.write(json.dumps(document).encode() + b"\n")
             self.process.stdin.flush()
 
@@ -79,11 +79,11 @@ class Worker:
         try:
             status = self.process.wait(5)
         except TimeoutError:
-            return RunFailed(f"DuckDB: {op}", "the worker process closed its output and runs on")
-        hint = "if it passed the memory cap, lower memory_limit" if status == -9 else ""
+            return RunFailed(f"DuckDB: {op}", "the worker closed its output but still runs")
+        hint = "if it exceeded the memory cap, lower memory_limit" if status == -9 else ""
         return RunFailed(
             f"DuckDB: {op}",
-            f"the worker process ended with status {status}; the last lines of its log:\n"
+            f"the worker process exited with status {status}; the last lines of its log:\n"
             f"{log_tail(self._log, self._user)}",
             hint,
         )
@@ -114,11 +114,11 @@ class DuckDBConnection:
         )
 
     def close(self) -> None:
-        """Close; no error when the worker is gone."""
+        """Close; no error if the worker has exited."""
         with contextlib.suppress(RunFailed, WorkerError):
             self._worker.request("close", connection=self._number)
 
 
 def _limit(timeout_s: float | None) -> dict[str, Any]:
-    # Named apart: Worker.request has a timeout of its own, on the answer.
+    # Not timeout_s, which is Worker.request's timeout for the answer.
     return {} if timeout_s is None else {"limit_s": timeout_s}

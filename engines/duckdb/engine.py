@@ -1,15 +1,15 @@
-"""DuckDB as an engine: one database file, opened by a worker process of ours.
+"""DuckDB as an engine: one database file, opened by a worker process.
 
-DuckDB writes its WAL beside the database file. It resolves links in the file's path
-first, and replaces the WAL file at each checkpoint, so no link leads it elsewhere.
-Where the WAL's place is on another file system, the worker sees the database file
-bind-mounted into that place (binding.py), and its WAL appears beside the mount. On
-the same file system it simply lies beside the database file. Indexes live inside the
-database file and cannot be placed.
+DuckDB writes its WAL next to the database file. It resolves links in the file's path first and
+replaces the WAL file at each checkpoint, so a link cannot place the WAL. If the WAL's directory is
+on another file system, the database file is bind-mounted into it for the worker (binding.py), and
+the WAL appears next to the mount. On the same file system, it is next to the database file.
+Indexes are inside the database file and cannot be placed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engines._settings import SettingTable
 from engines.duckdb import explain
 from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
 from engines.duckdb.load import load
@@ -45,23 +46,9 @@ from harness.units import KIB
 _FILE = "harness.duckdb"
 _FOLDER = "duckdb"
 _MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
-#: To replay a WAL, or to write all that a checkpoint has to.
+#: For the replay of a WAL, or for a checkpoint.
 _TIMEOUT_S = 900.0
-#: Nothing is fetched from anywhere while measuring; the rest is the harness's to say.
-_OURS: Mapping[str, str] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
-_FIXED = frozenset(_OURS) | {"temp_directory", "access_mode"}
-#: What a profile may say that decides what the file holds: part of the golden key, loaded with.
-_STORED = (
-    "default_block_size",
-    "disabled_compression_methods",
-    "force_compression",
-    "preserve_insertion_order",
-    "storage_compatibility_version",
-    "zstd_min_string_length",
-)
+_SETTINGS = SettingTable.read(Path(__file__).parent)
 
 
 class DuckDB:
@@ -77,7 +64,7 @@ class DuckDB:
         self._context = context
         self._settings = _settings(context)
         self._loading = False
-        self._places: DataDirectories | None = None
+        self._directories: DataDirectories | None = None
         self._worker: Worker | None = None
         self._numbers = itertools.count()
         self._user = context.credentials
@@ -89,31 +76,32 @@ class DuckDB:
 
     def format_options(self) -> Mapping[str, str]:
         """Block size, compression and so on, where a setting changes them."""
-        return {name: self._settings[name] for name in _STORED if name in self._settings}
+        return _SETTINGS.stored_of(self._settings)
 
-    def initialise(self, places: DataDirectories) -> None:
-        """An empty database file, from now on with the settings for loading."""
+    def initialise(self, directories: DataDirectories) -> None:
+        """Make an empty database file; until a restore, ``start`` uses the settings for loading."""
         self._loading = True
-        self._use(places)
+        self._use(directories)
         make_directory(self._database.parent, self._user)
-        if self._wal_apart:  # a mount needs a file: DuckDB makes it while it lies alone
+        if self._wal_apart:  # the mount needs a file, which DuckDB makes first
             self._start(self._database, bind=None)
             self.stop()
         self.start()
         self.stop()
 
     def start(self) -> None:
-        """Start the worker and open the database with the tuning profile's settings; after
-        ``initialise`` with none of them but those in the golden key, so that golden data
-        are the same whoever loads them.
+        """Start the worker and open the database with the tuning profile's settings.
+
+        After ``initialise``, only with those that are part of the dataset's key, so that a dataset
+        does not depend on the profile that loaded it.
         """
         if self._worker is None:
             self._start(self._opened, bind=self._database if self._wal_apart else None)
 
     def _start(self, opened: Path, bind: Path | None) -> None:
-        """Have the worker open the path ``opened``, shown there as ``bind`` where that is given.
+        """Start the worker and have it open ``opened``; ``bind``: the file to mount there first.
 
-        It starts as root: an unprivileged user might neither enter our installation nor mount.
+        It starts as root: another user may be unable to enter the installation or to mount.
         """
         process = self._context.processes.spawn(
             [sys.executable, "-m", "engines.duckdb.worker"],
@@ -124,16 +112,16 @@ class DuckDB:
         )
         self._worker = Worker(process, self._log, self._user)
         temp = {"temp_directory": str(self._placed["temp"])}
-        asked = {
+        request = {
             "path": str(opened),
             "bind": None if bind is None else str(bind),
-            "config": {**self._configuration(), **_OURS, **temp},
+            "config": {**self._configuration(), **_SETTINGS.values, **temp},
             "user": None if self._user is None else [self._user.uid, self._user.gid],
             "home": str(self._context.scratch),
         }
         try:
-            self._worker.request("open", timeout_s=_TIMEOUT_S, **asked)
-            self._verify_places(process.pid, opened)
+            self._worker.request("open", timeout_s=_TIMEOUT_S, **request)
+            self._verify_paths(process.pid, opened)
         except queue.Empty:
             self.kill()
             raise RunFailed(
@@ -154,7 +142,7 @@ class DuckDB:
             raise
 
     def stop(self) -> None:
-        """Checkpoint, close, end of the worker; RunFailed when a WAL is left."""
+        """Checkpoint, close the database and end the worker; RunFailed if a WAL is left."""
         worker, self._worker = self._worker, None
         if worker is None:
             return
@@ -167,7 +155,7 @@ class DuckDB:
         except (TimeoutError, queue.Empty):
             worker.process.kill()
             raise RunFailed(
-                "close the DuckDB database", f"no end after {_TIMEOUT_S:g} s, so it was killed"
+                "close the DuckDB database", f"killed: still running after {_TIMEOUT_S:g} s"
             ) from None
         if self._wal_is_there():
             raise RunFailed("close the DuckDB database", f"its WAL {self._wal} is not empty")
@@ -184,7 +172,7 @@ class DuckDB:
         return DuckDBConnection(self._running, next(self._numbers))
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """The plan of ``sql`` as executed now; see explain.py for its times."""
+        """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times."""
         return explain.explain(connection, sql)
 
     def bulk_load(
@@ -202,17 +190,16 @@ class DuckDB:
             connection.close()
 
     def effective_config(self) -> Mapping[str, str]:
-        """Every setting that has a value, secrets left out."""
+        """Every setting that has a value; no secrets."""
         connection = self.connect()
         try:
             rows = connection.execute("SELECT name, value FROM duckdb_settings()").rows
         finally:
             connection.close()
-        secret = ("password", "secret", "username", "token")
         return {
             str(name): str(value)
             for name, value in rows
-            if value not in (None, "", "NULL") and not any(s in str(name) for s in secret)
+            if value not in (None, "", "NULL") and not _SETTINGS.is_secret(str(name))
         }
 
     def processes(self) -> Sequence[ProcessId]:
@@ -221,7 +208,7 @@ class DuckDB:
         return [identity] if identity else []
 
     def counters(self) -> Mapping[str, float]:
-        """``spilled_bytes`` (see spill.py): outside its profiles DuckDB keeps levels, no sums."""
+        """``spilled_bytes`` (see spill.py); DuckDB itself has no cumulative counters."""
         spilled = self._running.request("counters")["spilled_bytes"]
         return {} if spilled is None else {"spilled_bytes": float(spilled)}
 
@@ -233,18 +220,18 @@ class DuckDB:
         with acting_as(self._user):
             return self._wal.exists()
 
-    def snapshot(self, golden: Path) -> None:
-        """Move the closed database file to ``golden``."""
+    def snapshot(self, dataset: Path) -> None:
+        """Move the closed database file to ``dataset``."""
         if self._worker is not None:
             raise RuntimeError("stop comes first")
-        move_tree(self._database.parent, golden / _FOLDER, self._user)
-        make_durable(golden)
+        move_tree(self._database.parent, dataset / _FOLDER, self._user)
+        make_durable(dataset)
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Copy the database file into the data place."""
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        """Copy the database file into the directory of ``data``."""
         self._loading = False
-        self._use(places)
-        copy_tree(golden / _FOLDER, self._database.parent, writer=self._user)
+        self._use(directories)
+        copy_tree(dataset / _FOLDER, self._database.parent, writer=self._user)
 
     def _configuration(self) -> Mapping[str, str]:
         if not self._loading:
@@ -257,12 +244,12 @@ class DuckDB:
 
     @property
     def _wal_apart(self) -> bool:
-        """Whether the WAL's place is on another file system than the data's."""
+        """Whether the directories of ``wal`` and ``data`` are on different file systems."""
         return self._placed["wal"].stat().st_dev != self._placed["data"].stat().st_dev
 
     @property
     def _opened(self) -> Path:
-        """The path DuckDB opens: its WAL is this and ``.wal``."""
+        """The path that DuckDB opens; the WAL has the same path with ``.wal``."""
         return self._placed["wal"] / _FILE if self._wal_apart else self._database
 
     @property
@@ -271,9 +258,9 @@ class DuckDB:
 
     @property
     def _placed(self) -> DataDirectories:
-        if self._places is None:
+        if self._directories is None:
             raise RuntimeError("initialise or restore comes first")
-        return self._places
+        return self._directories
 
     @property
     def _running(self) -> Worker:
@@ -281,27 +268,24 @@ class DuckDB:
             raise RuntimeError("start comes first")
         return self._worker
 
-    def _use(self, places: DataDirectories) -> None:
-        self._places = places
+    def _use(self, directories: DataDirectories) -> None:
+        self._directories = directories
         if self._wal_apart:
             write_text(self._opened, "", self._user)
 
-    def _verify_places(self, pid: int, path: Path) -> None:
-        """The worker holds the file in the data place and derives the WAL from the right path."""
+    def _verify_paths(self, pid: int, path: Path) -> None:
+        """RunFailed unless the worker opened the file in ``data`` by the path of the WAL."""
         connection = self.connect()
         opened = str(connection.execute("PRAGMA database_list").rows[0][2])
         connection.close()
         with acting_as(self._user):
             if Path(opened).resolve() != path.resolve():
                 raise RunFailed(f"WAL in {path.parent}", f"DuckDB has opened {opened}")
-            wanted = self._database.lstat()
+            database = self._database.lstat()
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                found = descriptor.stat()
-            except OSError:
-                continue
-            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
-                return
+            with contextlib.suppress(OSError):
+                if os.path.samestat(descriptor.stat(), database):
+                    return
         raise RunFailed(f"open {self._database}", "DuckDB has opened another file")
 
 
@@ -315,13 +299,13 @@ def _version() -> EngineVersion:
 
 
 def _settings(context: EngineContext) -> dict[str, str]:
-    """The profile's settings, with threads and memory limit always among them."""
+    """The profile's settings, and always threads and memory limit."""
     import duckdb
 
     settings = dict(context.settings)
-    if taken := sorted(set(settings) & _FIXED):
+    if reserved := sorted(set(settings) & _SETTINGS.fixed):
         raise UsageError(
-            f"DuckDB setting {', '.join(taken)}", "decided by the harness", "leave it out"
+            f"DuckDB setting {', '.join(reserved)}", "reserved for the harness", "remove it"
         )
     resources = _resources(context)
     if "max_memory" in settings:
@@ -343,14 +327,14 @@ def _settings(context: EngineContext) -> dict[str, str]:
 
 
 def _resources(context: EngineContext) -> dict[str, str]:
-    """Threads and memory as DuckDB itself would take them of what the run may use."""
+    """DuckDB's defaults for threads and memory, of what the run may use."""
     memory = context.memory_limit_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = f"{int(memory * _MEMORY_SHARE) // KIB}KiB"
     return {"threads": str(context.threads), "memory_limit": limit}
 
 
 class DuckDBFactory:
-    """DuckDB as the Python package that is installed beside the harness."""
+    """DuckDB as a Python package."""
 
     name = "duckdb"
     title = "DuckDB"
@@ -358,7 +342,7 @@ class DuckDBFactory:
     options: Mapping[str, str] = {}
 
     def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """All but ``index``: its indexes lie inside the database file."""
+        """All but ``index``: indexes are inside the database file."""
         return DuckDB.supported_parts
 
     def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
@@ -368,7 +352,7 @@ class DuckDBFactory:
         return _version()
 
     def create(self, context: EngineContext) -> Engine:
-        """UsageError for a setting that DuckDB does not take."""
+        """UsageError for a setting that DuckDB rejects."""
         return DuckDB(context)
 
 

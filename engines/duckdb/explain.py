@@ -1,11 +1,11 @@
 """DuckDB's EXPLAIN ANALYZE as neutral operators.
 
-``operator_timing`` (here ``timing``) is an operator's own time, exclusive of its
-children, summed over the threads that worked on it: CPU time rather than wall time (with
-waiting for I/O inside), so that the sum over operators exceeds the statement's duration
-by up to the number of threads. To be set beside wall times it is divided by the number
-of threads that were at work on average while the plan ran, which is the sum over its
-wall time. Below one thread nothing is divided, and the rest is time without a worker.
+``operator_timing`` (here ``timing``) is an operator's own time, exclusive of its children, summed
+over its threads: CPU time rather than wall time (including waits for I/O), so that the sum over
+operators is up to the number of threads times the statement's duration. For comparison with wall
+times, it is divided by the average number of active threads while the plan ran, which is the sum
+divided by the plan's wall time. Below one thread, nothing is divided, and the rest is time without
+an active thread.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: tuple[tuple[str, OperatorKind], ...] = (
 )
 #: Operators of EXPLAIN ANALYZE itself, not of the statement.
 _WRAPPERS = frozenset({"RESULT_COLLECTOR", "EXPLAIN_ANALYZE"})
-#: They read what another operator has made, not a table.
+#: They read the output of another operator, not a table.
 _NOT_TABLES = frozenset({"COLUMN_DATA_SCAN", "DELIM_SCAN", "DUMMY_SCAN", "EMPTY_RESULT"})
 
 
@@ -83,13 +83,13 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
 
 
 def _planning_ns(document: Mapping[str, Any]) -> int:
-    """Binding, optimising and building the physical plan; parsing is too short to be told."""
+    """Binding, optimising and building the physical plan; parsing is negligible."""
     parts = ("planner", "optimizer", "physical_planner")
     return round(sum(float(document[part]["total_time"]) for part in parts) * _NS_PER_S)
 
 
 def _timing_s(node: Mapping[str, Any]) -> float:
-    """Seconds of the operator and all below it."""
+    """Seconds of the operator and all operators below it."""
     return float(node["timing"]) + sum(_timing_s(child) for child in node.get("children", ()))
 
 

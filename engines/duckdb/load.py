@@ -1,11 +1,11 @@
-"""Bulk load of Parquet files; DuckDB spreads each statement over its threads itself."""
+"""Bulk load of Parquet files; DuckDB runs each statement on all its threads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engines._loading import verify_counts
+from engines._loading import total_bytes, verify_counts
 from harness.engine import SqlConnection
 from harness.progress import Progress
 from harness.sql_files import statements
@@ -21,8 +21,7 @@ def load(
     """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
     for statement in statements(folder, "10_tables"):
         connection.execute(statement)
-    total = sum(path.stat().st_size for paths in files.values() for path in paths)
-    with progress.task("loading tables", total, "B") as task:
+    with progress.task("loading tables", total_bytes(files), "B") as task:
         for table, paths in files.items():
             names = ", ".join(_literal(path) for path in paths)
             connection.execute(f"INSERT INTO {table} SELECT * FROM read_parquet([{names}])")

@@ -1,10 +1,10 @@
-"""How much DuckDB has spilled, which it does not add up itself outside its profiles.
+"""Number of bytes that DuckDB spilled, which it reports only in its profiles.
 
-A statement that only reads writes to no file but temporary ones. So what the process
-wrote through write(2) and its kin (/proc/self/io, wchar, proc(5)) while such statements
-ran, less what went into the pipe to the harness, is what they spilled: a tmpfs or DAX
-below the temporary directory changes nothing in that. Where a statement that writes ran
-beside them, nobody can tell whose bytes were whose, and from then on nothing is said.
+A statement that only reads writes only to temporary files. So the bytes that the process wrote
+with write(2) and similar calls (/proc/self/io, wchar, proc(5)) while such statements ran, minus
+the bytes written to the pipe to the harness, are the spilled bytes, on any file system. If a
+writing statement ran at the same time, the bytes cannot be attributed, and from then on the number
+is unknown.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
 class SpillMeter:
-    """Bytes spilled by this process's statements since it began. Thread-safe."""
+    """Bytes spilled by this process's statements since its start. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: list[bool] = []  # of each statement: whether it only reads
+        self._running: list[bool] = []  # for each statement: whether it only reads
         self._piped = 0
         self._seen = self._file_bytes()
         self._spilled = 0
@@ -39,25 +39,25 @@ class SpillMeter:
             self._piped += length
 
     def begin(self, reading: bool) -> None:
-        """A statement is about to run."""
+        """A statement starts."""
         with self._lock:
             self._settle()
             self._running.append(reading)
 
     def end(self, reading: bool) -> None:
-        """It has ended, well or not."""
+        """A statement has ended, successfully or not."""
         with self._lock:
             self._settle()
             self._running.remove(reading)
 
     def spilled_bytes(self) -> int | None:
-        """The sum so far; None where it cannot be told from other writes."""
+        """The sum so far; None if it cannot be distinguished from other writes."""
         with self._lock:
             self._settle()
             return self._spilled if self._certain else None
 
     def _settle(self) -> None:
-        """Count what was written since the last look to those that ran meanwhile."""
+        """Attribute the bytes written since the last call to the statements running since then."""
         now = self._file_bytes()
         written, self._seen = now - self._seen, now
         if written and any(self._running):
@@ -72,6 +72,6 @@ class SpillMeter:
 def only_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
     """Whether every statement of the text is a query (or explains one)."""
     try:
-        return all(one.type in _READING for one in connection.extract_statements(sql))
-    except duckdb.Error:  # it will say so when it is executed
+        return all(item.type in _READING for item in connection.extract_statements(sql))
+    except duckdb.Error:  # the execution will report it
         return False

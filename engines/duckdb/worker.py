@@ -1,10 +1,10 @@
-"""The process that DuckDB runs in: one JSON request a line on stdin, answers on stdout.
+"""The process that DuckDB runs in: one JSON request per line on stdin, answers on stdout.
 
-Requests: ``{"id", "connection", "op", …}``, answers ``{"id", …}`` in any order, since
-each connection has a thread of its own. Times are taken here, around execute and
-fetchall, so that the pipe is not in them. Imports nothing of the harness but the
-wire format, the mount, the change of user and the meter of spills: what runs here is counted
-to the engine. Where it was started as root, it is the unprivileged user before it opens anything.
+Requests: ``{"id", "connection", "op", …}``; answers: ``{"id", …}`` in any order, since each
+connection has its own thread. Times are measured here, around execute and fetchall, and exclude
+the pipe. The process imports only the wire format, the mount, the change of user and the spill
+meter of the harness: all that runs here is attributed to the engine. If it is started as root, it
+becomes the unprivileged user before it opens anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def answer(document: dict[str, Any]) -> None:
 
 
 class Session(threading.Thread):
-    """One connection and the thread that works for it; requests are done in order."""
+    """One connection and its thread, which executes requests in order."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         super().__init__(daemon=True)
@@ -48,7 +48,7 @@ class Session(threading.Thread):
         self.requests: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Until a None comes."""
+        """Execute requests until None arrives."""
         while (request := self.requests.get()) is not None:
             answer({"id": request["id"], **attempt(partial(self.execute, request))})
         self.connection.close()
@@ -90,7 +90,7 @@ class Session(threading.Thread):
 
 
 def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What ``work`` returns, or its error as an answer."""
+    """The result of ``work``, or its error as an answer."""
     try:
         return work()
     except Exception as error:
@@ -98,7 +98,7 @@ def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Open the database the first line names; serve until stdin ends."""
+    """Open the database that the first line names; serve until stdin ends."""
     first = json.loads(sys.stdin.readline())
     try:
         if first["bind"] is not None:
@@ -135,14 +135,14 @@ def main() -> int:
 
 
 def become_user(user: int, group: int) -> None:
-    """For good; and the supervisor's death still ends this process, which the change forgets."""
+    """Change the user for good, and renew the parent-death signal, which the change clears."""
     supervisor = os.getppid()
     linux.become(user, group, [group])
     linux.die_with_parent(supervisor, signal.SIGKILL)
 
 
 def shut(database: duckdb.DuckDBPyConnection, sessions: dict[int, Session]) -> dict[str, Any]:
-    """Close every connection; the last one's close writes the checkpoint."""
+    """Close every connection, write a checkpoint and close the database."""
     for session in sessions.values():
         session.connection.interrupt()
         session.requests.put(None)

@@ -1,8 +1,7 @@
-"""MariaDB as an engine: see engines._innodb."""
+"""MariaDB: see engines._innodb."""
 
 from __future__ import annotations
 
-from engines._innodb.engine import InnoDBFactory
-from harness.engine import EngineFactory
+from engines._innodb.engine import factory
 
-ENGINE: EngineFactory = InnoDBFactory("mariadb")
+ENGINE = factory("mariadb")

@@ -1,8 +1,7 @@
-"""MySQL as an engine: see engines._innodb."""
+"""MySQL: see engines._innodb."""
 
 from __future__ import annotations
 
-from engines._innodb.engine import InnoDBFactory
-from harness.engine import EngineFactory
+from engines._innodb.engine import factory
 
-ENGINE: EngineFactory = InnoDBFactory("mysql")
+ENGINE = factory("mysql")

@@ -6,10 +6,11 @@ import ipaddress
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from engines._settings import SettingTable
 from engines._tls import Listening
 from engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
 from engines.postgres.installation import Installation
@@ -20,33 +21,8 @@ from harness.supervise.credentials import run_unprivileged
 from harness.supervise.supervisor import minimal_environment
 from harness.supervise.user_files import write_text
 
-#: What the harness itself decides: a tuning profile must not change it.
-_OURS: Mapping[str, str] = {
-    "listen_addresses": "",
-    "unix_socket_permissions": "0700",
-    "port": "5432",
-    "temp_tablespaces": TEMP_TABLESPACE,
-    "logging_collector": "off",
-    "log_destination": "stderr",
-    "cluster_name": "harness",
-    "timezone": "UTC",
-    "log_timezone": "UTC",
-    "datestyle": "ISO, YMD",
-}
-_FIXED = frozenset(_OURS) | {
-    "config_file",
-    "data_directory",
-    "default_tablespace",
-    "external_pid_file",
-    "hba_file",
-    "ident_file",
-    "password_encryption",
-    "ssl",
-    "ssl_cert_file",
-    "ssl_key_file",
-    "unix_socket_directories",
-}
-#: The default size of a WAL segment in MiB, and of how many the log must have room.
+SETTINGS = SettingTable.read(Path(__file__).parent)
+#: The default size of a WAL segment in MiB, and the number of segments the log must hold.
 SEGMENT_MB = 16
 _LEAST_SEGMENTS = 2
 _TIMEOUT_S = 60
@@ -63,7 +39,7 @@ def write_configuration(
     folder = context.scratch
     rules = folder / "pg_hba.conf"
     mapping = folder / "pg_ident.conf"
-    lines = dict(settings) | dict(_OURS)
+    lines = {**settings, **SETTINGS.values, "temp_tablespaces": TEMP_TABLESPACE}
     lines["unix_socket_directories"] = str(folder)
     lines["hba_file"] = str(rules)
     lines["ident_file"] = str(mapping)
@@ -72,7 +48,8 @@ def write_configuration(
     if listening is not None:
         lines |= _listening(listening)
         for address in context.client_addresses:
-            access.append(f"hostssl {DATABASE} {CLIENT_ROLE} {_alone(address)} scram-sha-256\n")
+            host = f"{address}/{ipaddress.ip_address(address).max_prefixlen}"
+            access.append(f"hostssl {DATABASE} {CLIENT_ROLE} {host} scram-sha-256\n")
     configuration = folder / "postgresql.conf"
     texts = {rules: "".join(access), mapping: "", configuration: _render(lines)}
     for path, text in texts.items():
@@ -80,13 +57,8 @@ def write_configuration(
     return configuration
 
 
-def _alone(address: str) -> str:
-    """As pg_hba.conf has one host."""
-    return f"{address}/{ipaddress.ip_address(address).max_prefixlen}"
-
-
 def _listening(listening: Listening) -> dict[str, str]:
-    """Encrypted or not at all: the access rules know no connection without."""
+    """Settings of a server that listens; the access rules allow TLS only."""
     return {
         "listen_addresses": listening.host,
         "port": str(listening.port),
@@ -97,30 +69,30 @@ def _listening(listening: Listening) -> dict[str, str]:
 
 
 def check_tls(installation: Installation, address: Address) -> None:
-    """UsageError for a server that was built without TLS."""
+    """UsageError if the server was built without TLS."""
     if _read(installation, {"ssl": "on"}, "ssl").returncode != 0:
         raise UsageError(
             f"listen {address} on PostgreSQL {installation.version} ({installation.source})",
             "it was built without TLS",
-            "choose another installation with the engine options version or prefix (the "
-            "releases of Debian and of postgresql.org have it), or leave listen out",
+            "select another installation with the engine options version or prefix (the builds "
+            "of Debian and postgresql.org have TLS), or omit listen",
         )
 
 
 def check_settings(
     installation: Installation, settings: Mapping[str, str], segment_mb: int = SEGMENT_MB
 ) -> None:
-    """UsageError for a setting this server does not know or a value it does not take.
+    """UsageError for a setting that this server does not have or a value that it rejects.
 
-    The server itself reads the settings (``postgres -C``), so that every version
-    and extension option is judged by its own rules; nothing is started. ``segment_mb``:
-    of a WAL segment, by which it judges only at its start, in MiB.
+    The server itself reads the settings (``postgres -C``), so that each version and extension
+    is checked by its own rules; nothing is started. ``segment_mb``: size of a WAL segment in
+    MiB, which the server checks only when it starts.
     """
-    if taken := sorted(set(settings) & _FIXED):
+    if reserved := sorted(set(settings) & SETTINGS.fixed):
         raise UsageError(
-            f"PostgreSQL setting {', '.join(taken)}",
-            "decided by the harness (sockets, places, access)",
-            "leave it out; the placement says where the parts lie",
+            f"PostgreSQL setting {', '.join(reserved)}",
+            "reserved for the harness (sockets, directories, access)",
+            "remove it; --placement decides where the parts are",
         )
     done = _read(installation, settings, "shared_buffers")
     if done.returncode == 0:
@@ -141,40 +113,30 @@ def check_settings(
 def _check_wal_sizes(
     installation: Installation, settings: Mapping[str, str], segment_mb: int
 ) -> None:
-    """That they hold two segments: the server says so only when it starts on data."""
+    """Check that they hold two segments; the server checks that only when it starts on data."""
     for name in [name for name in settings if name.lower() in _WAL_SIZES]:
         size_mb = int(_read(installation, settings, name).stdout)
         if size_mb < _LEAST_SEGMENTS * segment_mb:
             raise UsageError(
                 f"settings for PostgreSQL {installation.version}: {name}={settings[name]}",
-                f"{size_mb} MiB, and a WAL segment has {segment_mb}",
-                f"say {_LEAST_SEGMENTS * segment_mb}MB or more",
+                f"{size_mb} MiB, but a WAL segment has {segment_mb} MiB",
+                f"set it to {_LEAST_SEGMENTS * segment_mb}MB or more",
             )
 
 
 def _read(
     installation: Installation, settings: Mapping[str, str], name: str
 ) -> subprocess.CompletedProcess[str]:
-    """The server reads the settings and tells the value of one; nothing is started."""
-    # A file without a name: nothing is left behind, however the harness ends.
+    """The server reads the settings and prints the value of ``name``; nothing is started."""
+    # An anonymous file: nothing is left however the harness ends.
     descriptor = os.memfd_create("postgresql.conf")
     with os.fdopen(descriptor, "w") as configuration:
         configuration.write(_render(settings))
         configuration.flush()
+        files = [f"config_file=/proc/self/fd/{descriptor}"]
+        files += [f"{file}={_NOWHERE}" for file in ("data_directory", "hba_file", "ident_file")]
         return run_unprivileged(
-            [
-                str(installation.bin / "postgres"),
-                "-C",
-                name,
-                "-c",
-                f"config_file=/proc/self/fd/{descriptor}",
-                "-c",
-                f"data_directory={_NOWHERE}",
-                "-c",
-                f"hba_file={_NOWHERE}",
-                "-c",
-                f"ident_file={_NOWHERE}",
-            ],
+            [str(installation.bin / "postgres"), "-C", name, *(f"--{file}" for file in files)],
             timeout_s=_TIMEOUT_S,
             env=minimal_environment(_NOWHERE),
             descriptors=[descriptor],
@@ -183,17 +145,12 @@ def _read(
 
 @lru_cache(maxsize=8)
 def known_settings(installation: Installation) -> tuple[str, ...]:
-    """Names of the settings the server describes."""
+    """Names of the settings that the server describes."""
     command = [str(installation.bin / "postgres"), "--describe-config"]
     done = run_unprivileged(command, timeout_s=_TIMEOUT_S)
     return tuple(line.split("\t", 1)[0] for line in done.stdout.splitlines() if "\t" in line)
 
 
 def _render(settings: Mapping[str, str]) -> str:
-    return "".join(_lines(settings.items()))
-
-
-def _lines(settings: Iterable[tuple[str, str]]) -> Iterable[str]:
-    for name, value in settings:
-        escaped = value.replace("\\", "\\\\").replace("'", "''")
-        yield f"{name} = '{escaped}'\n"
+    values = {n: v.replace("\\", "\\\\").replace("'", "''") for n, v in settings.items()}
+    return "".join(f"{name} = '{value}'\n" for name, value in values.items())

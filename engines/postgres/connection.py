@@ -10,19 +10,19 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from engines._statement import head
 from harness.engine import Credentials, QueryTimeout, SqlResult
 from harness.errors import RunFailed
+from harness.sql_files import head
 from harness.supervise.user_files import acting_as
 
 _CANCEL_TIMEOUT_S = 10
-#: Transactions alone are not published: the table that every planner reads anyway makes them.
+#: A transaction alone publishes nothing; pg_am is a table that every planner reads anyway.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
 
 
 @contextlib.contextmanager
 def connecting() -> Iterator[None]:
-    """RunFailed for a connection that cannot be opened."""
+    """RunFailed if a connection cannot be opened."""
     try:
         yield
     except psycopg.OperationalError as error:
@@ -32,21 +32,20 @@ def connecting() -> Iterator[None]:
 class PostgresConnection:
     """psycopg 3 in autocommit mode; ``raw`` is the psycopg connection.
 
-    ``user``: in whose directory the server's socket lies.
+    ``user``: owner of the directory that contains the server's socket.
     """
 
     def __init__(self, raw: psycopg.Connection[Any], user: Credentials | None = None) -> None:
         self.raw = raw
         self._user = user
         self._timeout_ms = 0
-        # Prepared behind our back, a query would be planned once and timed without planning.
+        # By default, psycopg prepares repeated queries, which would be timed without planning.
         raw.prepare_threshold = None
 
     def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
 
-        Rows come back in the binary format, so that the client's decoding stays a
-        small part of the time.
+        Rows arrive in the binary format, so that decoding is a small part of the time.
         """
         try:
             self._limit(timeout_s)
@@ -77,16 +76,16 @@ class PostgresConnection:
             self.raw.execute(_FLUSH)
 
     def cancel(self) -> None:
-        """End the statement that runs on it now; for any thread. The connection stays open."""
-        with contextlib.suppress(psycopg.Error), acting_as(self._user):  # it connects again
+        """End the running statement, from any thread. The connection stays open."""
+        with contextlib.suppress(psycopg.Error), acting_as(self._user):  # opens a connection
             self.raw.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
 
     def close(self) -> None:
-        """Close; no error when the server is gone."""
+        """Close; no error if the server no longer runs."""
         self.raw.close()
 
     def _limit(self, timeout_s: float | None) -> None:
-        """Set the server's statement_timeout, outside the timed window."""
+        """Set the server's statement_timeout, outside the timed statement."""
         milliseconds = max(1, round(timeout_s * 1000)) if timeout_s is not None else 0
         if milliseconds != self._timeout_ms:
             self.raw.execute(f"SET statement_timeout = {milliseconds}")
@@ -95,7 +94,7 @@ class PostgresConnection:
 
 def _failed(sql: str, error: psycopg.Error) -> RunFailed:
     diagnosis = error.diag
-    found = diagnosis.message_primary or str(error).strip() or type(error).__name__
+    context = diagnosis.message_primary or str(error).strip() or type(error).__name__
     if diagnosis.message_detail:
-        found = f"{found} ({diagnosis.message_detail})"
-    return RunFailed(f"PostgreSQL: {head(sql)}", found, diagnosis.message_hint or "")
+        context = f"{context} ({diagnosis.message_detail})"
+    return RunFailed(f"PostgreSQL: {head(sql)}", context, diagnosis.message_hint or "")

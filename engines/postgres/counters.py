@@ -1,15 +1,15 @@
 """The server's cumulative statistics, as numbers with their unit in the name.
 
-Reading them is work for the server too, which must not be counted to the query between
-two readings. So one monitoring connection stays open while the server runs, to another
-database where there is one (the sums of the measured database and its catalogs are then
-left alone), and has read everything a few times before its first reading counts. What is
-left in the database's sums is that the measured connections are asked to publish
-theirs: measured by readings with nothing in between, and taken out of every later one.
+Reading them is work for the server, which must not be attributed to the query between two
+readings. So one monitoring connection stays open while the server runs, to another database if
+there is one (which leaves the sums of the measured database and its catalogs unchanged), and
+reads everything a few times before its first reading counts. What remains in the database's sums
+is the cost of making the measured connections publish their counters: readings with nothing in
+between measure it, and it is subtracted from every later reading.
 
-Before PostgreSQL 15 a session cannot be made to publish its sums, which come up to a
-second late: nothing is read there. What the server does not know is left out, never 0:
-times without ``track_io_timing``, the database's sums without ``track_counts``.
+Before PostgreSQL 15, a session cannot be made to publish its sums, which appear up to a second
+late: no counters are read. Counters that the server does not have are left out, never 0: times
+without ``track_io_timing``, the database's sums without ``track_counts``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.errors import RunFailed
 #: First release with pg_stat_force_next_flush().
 FIRST_VERSION = 150000
 _PREFIX = "postgres_"
-#: Names that every engine gives to the same thing: bytes written to temporary files.
+#: Counters that have the same name for every engine: bytes written to temporary files.
 _NEUTRAL = frozenset({"spilled_bytes"})
 _WARM_READINGS = 2
 _CALIBRATIONS = 2
@@ -68,7 +68,7 @@ FROM pg_stat_io"""
 
 
 def read(raw: psycopg.Connection[Any], database: str) -> dict[str, float]:
-    """Counters since the statistics were last reset, names that are PostgreSQL's prefixed."""
+    """Counters since the statistics were last reset; PostgreSQL's own have a prefix."""
     version = raw.info.server_version
     if version < FIRST_VERSION:
         return {}
@@ -97,8 +97,8 @@ def _row(
 class Monitor:
     """The monitoring connection of one server start.
 
-    ``connections`` gives the open connections whose work is counted. A reading costs
-    each the same once it is warm: their number is what the calibration depends on.
+    ``connections`` returns the open connections whose work is counted. A warm reading costs each
+    of them the same, so the calibration depends on which of them are open.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Monitor:
         self._last: dict[str, float] = {}
 
     def read(self) -> Mapping[str, float]:
-        """Sums without what reading them has cost; never less than at the reading before."""
+        """Sums without the cost of reading them; never less than in the previous reading."""
         try:
             connections = self._connections()
             if self._calibrated_for != (present := frozenset(map(id, connections))):
@@ -132,13 +132,13 @@ class Monitor:
         return dict(self._last)
 
     def close(self) -> None:
-        """Close; no error when the server is gone."""
+        """Close; no error if the server no longer runs."""
         self._raw.close()
 
     def _calibrate(self, connections: list[PostgresConnection]) -> None:
-        """What a reading adds to the database's sums: the least of a few, the rest is others'.
+        """Measure what a reading adds to the database's sums: the minimum of a few readings.
 
-        What calibrating itself has added is taken out too.
+        What the calibration itself added is subtracted too.
         """
         readings = [self._raw_reading(connections) for _ in range(_WARM_READINGS + _CALIBRATIONS)]
         of_database = set(_row(self._raw, _DATABASE, [self._database]))

@@ -1,9 +1,9 @@
 """PostgreSQL as an engine: the factory, and the managed server.
 
-The four directory parts are the data directory, its pg_wal, and two tablespaces for
-indexes and temporary files (cluster.py). The server listens on a Unix socket in the
-run's private scratch folder, with a password that is made for the run and kept in memory;
-on an address of the host only where the run says so, and then with TLS alone.
+The four directory parts are the data directory, its pg_wal, and two tablespaces for indexes and
+temporary files (cluster.py). The server listens on a Unix socket in the run's private scratch
+folder, with a password that is generated for the run and stays in memory. It listens on an
+address of the host only if the run requires it, and then with TLS only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 
+from engines._external import ServerFactory
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines.postgres import external
@@ -27,7 +28,7 @@ from engines.postgres.cluster import (
     Cluster,
     scram_verifier,
 )
-from engines.postgres.configuration import SEGMENT_MB, check_settings, check_tls
+from engines.postgres.configuration import SEGMENT_MB, SETTINGS, check_settings, check_tls
 from engines.postgres.connection import connecting
 from engines.postgres.installation import choose
 from engines.postgres.load import Loader
@@ -37,42 +38,27 @@ from engines.postgres.verify import verify_settings
 from harness.drivers.loadgen.protocols import Tunnel
 from harness.engine import (
     DataDirectories,
-    Engine,
     EngineContext,
     EngineFactory,
-    EngineKind,
     EngineVersion,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part
 from harness.supervise.user_files import acting_as
 
-#: What a profile may say that decides what is stored: part of the golden key, loaded with.
-#: Libraries too, since a table access method may come out of one.
-_STORED: Mapping[str, str | None] = {
-    "default_statistics_target": "100",  # the server's default; in the key in any case
-    "default_table_access_method": None,
-    "default_toast_compression": None,
-    "session_preload_libraries": None,
-    "shared_preload_libraries": None,
-}
-
-#: What a client on another host may do: read and change rows, run the workload's procedures.
+#: Rights of a client on another host: read and change rows, run the workload's procedures.
 _CLIENT_RIGHTS = (
     f"CREATE ROLE {CLIENT_ROLE} LOGIN",
-    # An error that the client receives anyway is not logged too (NO_ERRORS_LOGGED).
+    # See NO_ERRORS_LOGGED.
     f"ALTER ROLE {CLIENT_ROLE} SET log_min_messages = fatal",
     "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
     f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {CLIENT_ROLE}",
     f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {CLIENT_ROLE}",
 )
 
-#: Of a server that listens on no network: only in the name of its socket.
-_PORT = 5432
-
 
 class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
-    """A server of our own on directories of our own."""
+    """A server and directories that belong to the run."""
 
     name = "postgres"
     supported_parts: frozenset[Part] = frozenset(PARTS)
@@ -98,24 +84,23 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         return self._installation.engine_version()
 
     def format_options(self) -> Mapping[str, str]:
-        """What initdb fixes for good, and the settings that decide what is stored."""
+        """Options of initdb and the settings that decide what a load stores."""
         initdb = {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}
         return initdb | self.stored_settings()
 
     def stored_settings(self) -> dict[str, str]:
         """The tuning profile's settings that decide what a load stores, such as statistics."""
-        given = {name: self._settings.get(name, usual) for name, usual in _STORED.items()}
-        return {name: value for name, value in given.items() if value is not None}
+        return SETTINGS.stored_of(self._settings)
 
-    def initialise(self, places: DataDirectories) -> None:
-        """An empty cluster in the places, from now on with the settings for loading."""
+    def initialise(self, directories: DataDirectories) -> None:
+        """Make an empty cluster; until a restore, it starts with the settings for loading."""
         self._loading = True
-        self._use(places).create(self._initdb_options, self._password)
+        self._use(directories).create(self._initdb_options, self._password)
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Copy ``golden`` into the places and link its parts together."""
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        """Copy ``dataset`` and link its parts."""
         self._loading = False
-        self._use(places).restore(golden, self._password)
+        self._use(directories).restore(dataset, self._password)
 
     def _open(self) -> psycopg.Connection[Any]:
         return self._open_database(DATABASE)
@@ -136,13 +121,13 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         }
 
     def tunnel(self, token: str) -> Tunnel:
-        """libpq looks for a socket by the server's port, which therefore is the token."""
+        """libpq finds a socket by the server's port, so the port is the token."""
         connection = {**self._connection_elsewhere(), "host": "/tmp", "port": int(token)}
         local = self._context.scratch / f".s.PGSQL.{self._port}"
         return Tunnel(local, f"/tmp/.s.PGSQL.{token}", connection)
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
-        """By TLS, the server known by the run's own authority and its address."""
+        """TLS; the run's own authority certifies the server's address."""
         if (listening := self._listening) is None:
             return None
         return {
@@ -153,7 +138,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         }
 
     def _connection_elsewhere(self) -> Mapping[str, Any]:
-        """Of a client on another host, which is no superuser."""
+        """The connection of a client on another host, which is not a superuser."""
         self._make_client_role()
         return {
             **self.native_connection(),
@@ -163,7 +148,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         }
 
     def _make_client_role(self) -> None:
-        """Once for these data: with the rights of a workload on its tables, and this password."""
+        """Make the clients' role, once for these data."""
         if self._client_role_made:
             return
         with self._open() as connection:
@@ -175,8 +160,8 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
 
     @property
     def _port(self) -> int:
-        """The private socket has it in its name."""
-        return _PORT if self._listening is None else self._listening.port
+        """The server's port, which is part of its socket's name."""
+        return int(SETTINGS.values["port"]) if self._listening is None else self._listening.port
 
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
         keywords = {**self.native_connection(), "database": None, "dbname": name}
@@ -205,11 +190,11 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
             self._used().kill()
             raise
 
-    def _use(self, places: DataDirectories) -> Cluster:
+    def _use(self, directories: DataDirectories) -> Cluster:
         self._client_role_made = False
-        self._cluster = Cluster(self._installation, self._context, places)
+        self._cluster = Cluster(self._installation, self._context, directories)
         self._server = Server(
-            self._installation, self._context, self._cluster, places.memory, self._timeouts
+            self._installation, self._context, self._cluster, directories.memory, self._timeouts
         )
         return self._cluster
 
@@ -221,51 +206,35 @@ def _initdb_options(options: Mapping[str, Any]) -> list[str]:
         if not size.isdigit() or not 1 <= int(size) <= 1024 or int(size) & (int(size) - 1):
             raise UsageError(
                 f"engine option wal_segment_size_mb={size}",
-                "not a power of two from 1 to 1024",
-                "leave it out for PostgreSQL's own 16",
+                "must be a power of two from 1 to 1024",
+                "omit it for PostgreSQL's default, 16",
             )
         chosen.append(f"--wal-segsize={size}")
     if (checksums := options.get("checksums")) is not None:
         if str(checksums).lower() not in ("on", "true"):
             raise UsageError(
                 f"engine option checksums={checksums}",
-                "only 'on' is an option",
-                "leave it out for the release's own default",
+                "must be 'on'",
+                "omit it for the release's default",
             )
         chosen.append("--data-checksums")
     return chosen
 
 
-class PostgresFactory:
-    """Managed unless the option ``dsn`` names a server of the user's."""
-
-    name = "postgres"
-    title = "PostgreSQL"
-    kinds: tuple[EngineKind, ...] = ("managed", "external")
-    options: Mapping[str, str] = {
-        "dsn": "use this server of yours instead: a libpq DSN, or 'env' for $HARNESS_DSN",
-        "prefix": "folder of the installation to run (it has bin/postgres)",
-        "version": "release to run of those found, such as 18 or 15.18",
-        "checksums": "on: page checksums also where the release's default is off",
+ENGINE: EngineFactory = ServerFactory(
+    name="postgres",
+    title="PostgreSQL",
+    options={
+        "dsn": "use this external server: a libpq DSN, or 'env' for $HARNESS_DSN",
+        "prefix": "folder of the installation to run (it contains bin/postgres)",
+        "version": "release to run, such as 18 or 15.18 (default: the newest found)",
+        "checksums": "on: page checksums even if the release's default is off",
         "wal_segment_size_mb": "size of a WAL segment file in MiB [16]",
         **TIMEOUTS,
-    }
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """All five; none of an external server."""
-        return frozenset() if "dsn" in options else ManagedPostgres.supported_parts
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The installation found, or the external server's own answer."""
-        if "dsn" in options:
-            return external.server_version(options)
-        return choose(options, engines_prefix).engine_version()
-
-    def create(self, context: EngineContext) -> Engine:
-        """UsageError for a setting that this server does not take."""
-        if "dsn" in context.options:
-            return external.ExternalPostgres(context)
-        return ManagedPostgres(context)
-
-
-ENGINE: EngineFactory = PostgresFactory()
+    },
+    placeable=ManagedPostgres.supported_parts,
+    managed=ManagedPostgres,
+    external=external.ExternalPostgres,
+    installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
+    external_version=external.server_version,
+)

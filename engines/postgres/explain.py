@@ -1,20 +1,20 @@
 """PostgreSQL's EXPLAIN ANALYZE as neutral operators with exclusive wall times.
 
-PostgreSQL gives *inclusive* times per loop (``Actual Total Time`` in ms, averaged over
+PostgreSQL reports *inclusive* times per loop (``Actual Total Time`` in ms, averaged over
 ``Actual Loops``), so an operator's own time is its total minus what ran inside it:
 
-- Below a Gather the loops of all participating processes are counted together. The
-  processes run side by side, so their summed time is divided by their number
-  (loops of the Gather's child per loop of the Gather): the average over processes.
-  What the Gather itself keeps is start-up, waiting for the slowest, and tuple transfer.
-- A SubPlan runs inside the operator it hangs on, like a child.
-- An InitPlan or a CTE hangs on one operator and runs inside another, the first that
-  asks for it: the one whose expressions name its output, or the CTE Scans of its name.
-  Its time is taken from there.
+- Below a Gather, the loops of all participating processes are counted together. The processes
+  run in parallel, so their summed time is divided by their number (loops of the Gather's child
+  per loop of the Gather): the average over processes. The Gather's own time is start-up, waiting
+  for the slowest process, and tuple transfer.
+- A SubPlan runs inside its parent, like a child.
+- An InitPlan or a CTE has one parent but runs inside another operator, the first that needs it:
+  the one whose expressions name its output, or the CTE Scans of its name. Its time is subtracted
+  there.
 
-Times are clipped at zero where the clock's rounding would make them negative; but
-for that, they add up to the root's time. With planning, the start and end of the
-executor, and what the client spent beside the server, they make up the statement's.
+Times are clipped at zero where the clock's rounding would make them negative; except for that,
+they add up to the root's time. With planning, the start and end of the executor, and the time
+in the client, they add up to the statement's time.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
 
 
 def _outside(root_ns: float, extra: Mapping[str, Any], duration_ns: int) -> dict[str, int]:
-    """Where the statement spent time that is no operator's."""
+    """The statement's time outside the operators."""
     return {
         "planning": extra["planning_ns"],
         "executor start and end": max(0, extra["execution_ns"] - round(root_ns)),
@@ -86,7 +86,7 @@ def _outside(root_ns: float, extra: Mapping[str, Any], duration_ns: int) -> dict
 
 @dataclass
 class _Node:
-    """A plan node with its times in ns of wall time, while they are being divided up."""
+    """A plan node whose times, in ns of wall time, are being attributed."""
 
     plan: Mapping[str, Any]
     total_ns: float
@@ -100,7 +100,7 @@ class _Node:
 
 
 def _node(plan: Mapping[str, Any], processes: float) -> _Node:
-    """``processes``: how many ran this node side by side."""
+    """``processes``: number of processes that ran this node in parallel."""
     loops = plan.get("Actual Loops", 0)
     total = plan.get("Actual Total Time", 0.0) * loops * _NS_PER_MS / processes
     node = _Node(plan, total, total)
@@ -123,12 +123,12 @@ def _processes_below(plan: Mapping[str, Any], below: Mapping[str, Any], processe
 
 
 def _deferred(plan: Mapping[str, Any]) -> bool:
-    """An InitPlan or CTE: it runs where its result is first asked for."""
+    """Whether it is an InitPlan or CTE, which runs where its result is first needed."""
     return bool(plan.get("Parent Relationship") == "InitPlan")
 
 
 def _take_deferred(root: _Node) -> None:
-    """Take each InitPlan's time from the operators inside which it ran."""
+    """Subtract each InitPlan's time from the operators inside which it ran."""
     for owner in root.walk():
         for child in owner.children:
             if not _deferred(child.plan):
@@ -147,8 +147,8 @@ def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
     """
     name = str(deferred.plan.get("Subplan Name", ""))
     if name.startswith("CTE "):
-        wanted = name.removeprefix("CTE ")
-        return [n for n in root.walk() if n.plan.get("CTE Name") == wanted]
+        cte = name.removeprefix("CTE ")
+        return [n for n in root.walk() if n.plan.get("CTE Name") == cte]
     inside = {id(n) for n in deferred.walk()}
     outside = [n for n in root.walk() if id(n) not in inside]
     match = _RETURNS.search(name)
@@ -194,7 +194,7 @@ def _kind(node_type: str) -> OperatorKind:
 
 
 def _name(plan: Mapping[str, Any]) -> str:
-    """Node type with index, strategy and join type where there are such."""
+    """Node type with index, strategy and join type, if it has them."""
     parts = [plan["Node Type"]]
     if index := plan.get("Index Name"):
         parts.append(f"using {index}")
@@ -210,7 +210,7 @@ def _name(plan: Mapping[str, Any]) -> str:
 
 
 def _buffers(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Blocks touched by the whole statement (the root's counts are inclusive)."""
+    """Blocks accessed by the whole statement (the root's counts are inclusive)."""
     return {
         f"{name.lower().replace(' ', '_')}_blocks": int(plan.get(f"{name} Blocks", 0))
         for name in _BUFFERS

@@ -1,8 +1,8 @@
-"""A PostgreSQL server of the user's: reached by DSN, neither placed nor restarted.
+"""An external PostgreSQL, reached by DSN, neither placed nor restarted.
 
-Data go into schemas of ours, one per dataset, whose comment is our mark. A DSN with
-a password would be stored with every run, so the password comes from where libpq
-looks for it anyway, or the whole DSN from ``$HARNESS_DSN``.
+Each dataset goes into a schema of its own; the mark is the schema's comment. A DSN with a
+password would be stored with every run, so the password comes from libpq's own sources, or the
+whole DSN from ``$HARNESS_DSN``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from harness.errors import RunFailed, UsageError
 from harness.sql_files import created
 
 _CONNECT_TIMEOUT_S = 15
-#: Our advisory lock: "tier", "benc".
+#: The advisory lock: "tier", "benc".
 _LOCK = (0x74696572, 0x62656E63)
-#: Those who hold it in any database of the server: a lock is known in its database alone.
+#: Its holders in all databases of the server: a lock is visible only in its own database.
 _HOLDERS = """
     SELECT format('%%s (user %%s, database %%s, address %%s, server process %%s, since %%s)',
                   a.application_name, a.usename, a.datname, coalesce(host(a.client_addr), 'local'),
@@ -35,7 +35,7 @@ _HOLDERS = """
     WHERE l.locktype = 'advisory' AND l.classid = %s AND l.objid = %s AND l.granted
           AND l.pid <> pg_backend_pid()
 """
-#: What libpq would mask in a form, and the SCRAM keys, which are as good as a password.
+#: Parameters that libpq marks as secret, and the SCRAM keys, which are equivalent to a password.
 _SECRET = frozenset(
     option.keyword.decode()
     for option in pq.Conninfo.get_defaults()
@@ -44,39 +44,39 @@ _SECRET = frozenset(
 
 
 def dsn_of(options: Mapping[str, Any]) -> str:
-    """The DSN; UsageError where it is no DSN, holds a secret, or $HARNESS_DSN is unset."""
-    given = str(options["dsn"])
-    if given == "env":
-        given = os.environ.get("HARNESS_DSN", "")
-        if not given:
+    """The DSN; UsageError if it is invalid or contains a secret, or $HARNESS_DSN is unset."""
+    dsn = str(options["dsn"])
+    if dsn == "env":
+        dsn = os.environ.get("HARNESS_DSN", "")
+        if not dsn:
             raise UsageError(
                 "external PostgreSQL, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…"
             )
-        return _valid(given)
-    if secret := sorted(_SECRET & set(conninfo_to_dict(_valid(given)))):
+        return _valid(dsn)
+    if secret := sorted(_SECRET & set(conninfo_to_dict(_valid(dsn)))):
         raise UsageError(
             "external PostgreSQL by DSN",
-            f"the DSN holds {', '.join(secret)}, which would be stored with the run",
-            "export it as HARNESS_DSN and say dsn=env, or use a ~/.pgpass file",
+            f"the DSN contains {', '.join(secret)}, which would be stored with the run",
+            "export it as HARNESS_DSN and use dsn=env, or use a ~/.pgpass file",
         )
-    return given
+    return dsn
 
 
 def _valid(dsn: str) -> str:
     try:
         conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
-        # libpq's message may repeat parts of the DSN: only its kind is told.
+        # libpq's message may repeat parts of the DSN.
         raise UsageError(
             "external PostgreSQL by DSN",
-            "it is not a libpq connection string",
+            "not a libpq connection string",
             "write host=… dbname=… user=…, or postgresql://user@host/dbname",
         ) from error
     return dsn
 
 
 def server_version(options: Mapping[str, Any]) -> EngineVersion:
-    """What the server says of itself; UsageError when it does not answer."""
+    """The server's version; UsageError if it does not answer."""
     dsn = dsn_of(options)
     try:
         with _connect(dsn) as connection:
@@ -93,12 +93,12 @@ def server_version(options: Mapping[str, Any]) -> EngineVersion:
 
 
 def _identity(info: psycopg.ConnectionInfo) -> str:
-    """Which server and database it is, as connected: two behind ``dsn=env`` are told apart."""
+    """Server and database as connected, which distinguishes two values of $HARNESS_DSN."""
     return f"host={info.host} port={info.port} dbname={info.dbname}"
 
 
 def _may_set_logging(connection: psycopg.Connection[Any]) -> bool:
-    """Superusers, and since release 15 whom they have granted it."""
+    """True for superusers and, since release 15, for roles with the privilege."""
     if connection.info.server_version < 150000:
         return connection.info.parameter_status("is_superuser") == "on"
     row = connection.execute("SELECT has_parameter_privilege('log_min_messages', 'SET')").fetchone()
@@ -112,14 +112,14 @@ def _connect(dsn: str, name: str = "harness") -> psycopg.Connection[Any]:
 
 
 def _address(dsn: str) -> str:
-    """Host and database, for a message: never user or password."""
-    found = conninfo_to_dict(dsn)
-    host = found.get("host") or found.get("hostaddr") or "the default socket"
-    return f"{host} (database {found.get('dbname') or 'by default'})"
+    """Host and database, for messages, without user and password."""
+    parameters = conninfo_to_dict(dsn)
+    host = parameters.get("host") or parameters.get("hostaddr") or "the default socket"
+    return f"{host} ({parameters.get('dbname') or 'default'} database)"
 
 
 class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
-    """Runs SQL on the user's server, in a schema of ours. Implements KeepsOwnData."""
+    """Runs SQL on the user's server, in a schema of its own. Implements KeepsOwnData."""
 
     name = "postgres"
     schema_word = "schema"
@@ -134,11 +134,11 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
-        """As the server says."""
+        """As reported by the server."""
         return server_version(self._options)
 
     def prepare(self, key: str) -> None:
-        """An empty schema of ours; RunFailed where one of that name is somebody else's."""
+        """Make an empty, marked schema; RunFailed if another user's has that name."""
         name = self._schema_name(key)
         mark = self._mark_of(name)
         with _connect(self._dsn) as connection:
@@ -151,22 +151,22 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         self._schema = name
 
     def _drop(self, connection: psycopg.Connection[Any], schema: str, workload: str) -> None:
-        """What the workload makes, then the schema: the server refuses where anything is left."""
+        """Drop the workload's objects, then the schema; the server refuses if others remain."""
         ours = created(self.sql_folder / workload)
         kinds = [("ROUTINE", ours["function"] | ours["procedure"]), ("TABLE", ours["table"])]
+        drop_objects = sql.SQL("DROP {} IF EXISTS {} RESTRICT")
+        drop_schema = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(schema))
         try:
             with connection.transaction():
                 for kind, names in kinds:
-                    found = [sql.Identifier(schema, name) for name in sorted(names)]
-                    for_all = sql.SQL("DROP {} IF EXISTS {} RESTRICT")
-                    if found:
-                        listed = sql.SQL(", ").join(found)
-                        connection.execute(for_all.format(sql.SQL(kind), listed))
-                drop = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(schema))
-                connection.execute(drop)
+                    if names:
+                        objects = [sql.Identifier(schema, name) for name in sorted(names)]
+                        listed = sql.SQL(", ").join(objects)
+                        connection.execute(drop_objects.format(sql.SQL(kind), listed))
+                connection.execute(drop_schema)
         except psycopg.errors.DependentObjectsStillExist as error:
-            found_there = (error.diag.message_detail or str(error)).splitlines()
-            raise self._not_ours(schema, found_there) from error
+            dependent = (error.diag.message_detail or str(error)).splitlines()
+            raise self._not_ours(schema, dependent) from error
         except psycopg.Error as error:
             raise RunFailed(f"drop schema {schema} on {self._address}", str(error)) from error
 
@@ -174,7 +174,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         connection = _connect(self._dsn, session_name())
         try:
             locked, holder = False, None
-            while not (locked or holder):  # a holder may go between the two
+            while not (locked or holder):  # a holder may unlock between the two statements
                 found = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", _LOCK)
                 locked = found.fetchone() == (True,)
                 holder = connection.execute(_HOLDERS, _LOCK).fetchone()
@@ -193,7 +193,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             _comment(connection, self._schema_name(key), mark)
 
     def data_bytes(self) -> int | None:
-        """Tables, indexes and TOAST of our schema."""
+        """Size of tables, indexes and TOAST in the schema."""
         query = (
             "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c "
             "JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -221,7 +221,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         return connection
 
     def native_connection(self) -> Mapping[str, Any]:
-        """What the DSN, the environment and ~/.pgpass make of it, and our schema."""
+        """As libpq resolves the DSN, the environment and ~/.pgpass, with the schema in use."""
         with _connect(self._dsn) as connection:
             info = connection.info
             found = info.get_parameters()
@@ -231,7 +231,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             if self._schema is not None:
                 options += f" -c search_path={self._schema}"
             return {
-                **{name: found[name] for name in found.keys() & _told(self._dsn) - {"dbname"}},
+                **{name: found[name] for name in found.keys() & _set_by(self._dsn) - {"dbname"}},
                 "host": info.host,
                 "port": info.port,
                 "user": info.user,
@@ -242,18 +242,18 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             }
 
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
-        connection = self._open()  # its other databases are not ours to use
+        connection = self._open()  # the server's other databases belong to the user
         return connection, connection.info.dbname
 
     def _loader(self) -> Loader:
         return Loader(connect=self.connect, threads=self.threads)
 
 
-def _told(dsn: str) -> set[str]:
+def _set_by(dsn: str) -> set[str]:
     """The parameters that the DSN or the environment sets.
 
-    libpq fills in others once it has connected, also those (``sslcertmode``) that the release
-    which the native client is built with does not know.
+    libpq adds others when it connects, some of which (``sslcertmode``) the libpq of the native
+    client may not have.
     """
     defaults = pq.Conninfo.get_defaults()
     set_outside = {o.keyword.decode() for o in defaults if o.val != o.compiled}

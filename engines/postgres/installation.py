@@ -1,8 +1,7 @@
-"""Which PostgreSQL to run: what the machine has, else the private prefix.
+"""Selection of the PostgreSQL to run: the machine's own, or one of the private prefix.
 
-An installation counts when ``postgres``, ``initdb``, ``pg_ctl`` and
-``pg_controldata`` lie together in one folder. Of a service only its binaries are
-used, on directories of our own.
+An installation is a folder that contains ``postgres``, ``initdb``, ``pg_ctl`` and
+``pg_controldata``. Only the binaries of an installed service are used, on directories of the run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
 
 @dataclass(frozen=True)
 class Installation(FoundInstallation):
-    """Binaries of one PostgreSQL, which lie together in ``bin``."""
+    """Binaries of one PostgreSQL, in the folder ``bin``."""
 
     bin: Path
 
@@ -46,10 +45,10 @@ class Installation(FoundInstallation):
 
 
 def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
-    """The installation that these options mean; UsageError where there is none.
+    """The installation that the engine options select; UsageError if there is none.
 
     Order: ``prefix``; the newest of the machine's own; the private prefix. With
-    ``version`` (a major or full release) the first in that order which fits it.
+    ``version`` (a major or full release), the first in that order that matches.
     """
     if prefix := options.get("prefix"):
         return _of_prefix(Path(str(prefix)))
@@ -65,8 +64,8 @@ def _of_prefix(prefix: Path) -> Installation:
             return installation
     raise UsageError(
         f"PostgreSQL under {prefix}",
-        f"not an installation: {', '.join(NEEDED)} are not all in it",
-        "name the folder that has bin/postgres",
+        f"not an installation: it lacks some of {', '.join(NEEDED)}",
+        "name the folder that contains bin/postgres",
     )
 
 
@@ -80,7 +79,7 @@ def _machine() -> Iterator[Installation]:
 
 
 def _machine_folders() -> Iterator[Path]:
-    """Folders to look at; links (a stray /usr/local/bin/postgres) are followed."""
+    """Folders to search; links (such as /usr/local/bin/postgres) are followed."""
     for pattern in ("lib/postgresql/*/bin", "pgsql-*/bin", "pgsql/bin", "local/pgsql/bin"):
         yield from Path("/usr").glob(pattern)
     if (config := shutil.which("pg_config")) is not None:

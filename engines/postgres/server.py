@@ -1,4 +1,4 @@
-"""The server process of a managed PostgreSQL: started, stopped, killed."""
+"""The server process of a managed PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PID_FILE_BYTES = 8192
 
 
 class Server(ServerProcess):
-    """One server on one cluster. ``settings`` of ``start`` may differ from start to start."""
+    """One server on one cluster; each start has its own settings."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Server(ServerProcess):
         self._cluster = cluster
 
     def start(self, settings: Mapping[str, str], listening: Listening | None = None) -> None:
-        """Start and return when it accepts connections; RunFailed with its log's last lines."""
+        """Start and return when it accepts connections; otherwise, RunFailed with its log."""
         if self.running:
             return
         self._cluster.verify_locations()
@@ -57,20 +57,20 @@ class Server(ServerProcess):
         )
 
     def stop(self) -> None:
-        """Fast shutdown (SIGINT) with its checkpoint; RunFailed when it was not a clean one."""
+        """Fast shutdown (SIGINT) with a checkpoint; RunFailed if it was not clean."""
         if self._end(signal.SIGINT) is None:
             return
         if (state := self._cluster.state()) != CLEAN:
             raise self._failed("stop", f"the cluster in {self._cluster.data} is {state!r}")
 
     def kill(self) -> None:
-        """SIGKILL; shared memory goes with it, also where the postmaster had died before."""
+        """SIGKILL, and remove its shared memory, even if the postmaster had died before."""
         if self._process is not None:
             super().kill()
             self._remove_interlock()
 
     def _reports_ready(self, pid: int) -> bool:
-        """Line 8 of postmaster.pid, which pg_ctl waits for too."""
+        """Whether line 8 of postmaster.pid says so, as in pg_ctl."""
         lines = self._pid_file_lines()
         return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 

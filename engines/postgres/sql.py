@@ -1,8 +1,7 @@
-"""What managed and external PostgreSQL have in common: SQL, plans, loading, counters."""
+"""SQL on PostgreSQL, managed or external: connections, plans, loading, counters."""
 
 from __future__ import annotations
 
-import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,47 +10,15 @@ from typing import Any
 import psycopg
 
 from engines._jdbc import ThroughJdbc, postgres_properties
-from engines._loading import LoadedBySql
+from engines._sql_engine import SqlEngine
 from engines.postgres import counters, explain
+from engines.postgres.configuration import SETTINGS
 from engines.postgres.connection import PostgresConnection, connecting
 from engines.postgres.window import warnings as window_warnings
 from harness.engine import Credentials, SqlConnection
 from harness.query_plan import ExecutedPlan
 from harness.warnings import RunWarning
 
-#: Settings worth recording even at their defaults.
-_ALWAYS = (
-    "block_size",
-    "checkpoint_completion_target",
-    "checkpoint_timeout",
-    "data_checksums",
-    "default_transaction_isolation",
-    "effective_cache_size",
-    "effective_io_concurrency",
-    "fsync",
-    "full_page_writes",
-    "huge_pages",
-    "huge_pages_status",
-    "io_method",
-    "jit",
-    "maintenance_work_mem",
-    "max_connections",
-    "max_parallel_workers",
-    "max_parallel_workers_per_gather",
-    "max_wal_size",
-    "max_worker_processes",
-    "random_page_cost",
-    "server_version",
-    "shared_buffers",
-    "synchronous_commit",
-    "wal_buffers",
-    "wal_compression",
-    "wal_level",
-    "wal_segment_size",
-    "wal_sync_method",
-    "work_mem",
-)
-_SECRET = ("password", "passphrase", "primary_conninfo", "ssl_", "krb_", "_command")
 _CONFIG_SQL = """
 SELECT name, current_setting(name) FROM pg_settings
 WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(%s))
@@ -62,35 +29,30 @@ _INTERVAL_SQL = """
 SELECT setting FROM pg_settings WHERE name IN ('checkpoint_timeout', 'block_size')
 ORDER BY name DESC"""
 
-#: ``setting=value`` by which a loss of power may take commits that were acknowledged. (Without
-#: standbys ``local``, ``remote_write`` and ``remote_apply`` wait for the log as ``on`` does.)
+#: Values by which a loss of power may take acknowledged commits. (Without standbys, ``local``,
+#: ``remote_write`` and ``remote_apply`` wait for the log as ``on`` does.)
 _LOST_WITHOUT_POWER: Mapping[str, str] = {
     "synchronous_commit=off": "commits are acknowledged before their log is written",
     "fsync=off": "nothing that is written is forced to the device",
-    "full_page_writes=off": "pages that are half written then cannot be repaired from the log",
+    "full_page_writes=off": "torn pages cannot be repaired from the log",
 }
+_SETTINGS_SQL = "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name"
 
-
-#: How the native client's sessions plan: a statement in a procedure once, for whatever values.
-#: Else each session would first plan every one five times for the values at hand.
+#: Sessions of the native client plan a statement in a procedure once, for any values. By default,
+#: each session would first plan every statement five times for the values at hand.
 NATIVE_OPTIONS = "-c client_min_messages=warning -c plan_cache_mode=force_generic_plan"
-#: That the server's log has no line of an error which the client is told anyway: every New-Order
-#: that is to be rolled back would write four. For roles that may set it.
+#: Do not log errors that the client receives anyway: each New-Order that is to be rolled back
+#: would write four lines. For roles that may set it.
 NO_ERRORS_LOGGED = "-c log_min_messages=fatal"
 
 
-class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
-    """SQL abilities over ``_open``, which gives a new psycopg connection."""
+class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
+    """SQL abilities over ``_open``, which returns a new psycopg connection."""
 
     sql_folder: Path = Path(__file__).parent / "sql"
-    threads: int
-    #: In whose directory the server's socket lies.
+    #: The owner of the directory that contains the server's socket.
     _user: Credentials | None = None
     jdbc_properties = staticmethod(postgres_properties)
-
-    def __init__(self) -> None:
-        self._connections: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
-        self._monitor: counters.Monitor | None = None
 
     @abstractmethod
     def _open(self) -> psycopg.Connection[Any]:
@@ -100,15 +62,8 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         """A connection for reading counters, and the database whose sums are read."""
 
-    def connect(self) -> PostgresConnection:
-        """A new connection in autocommit mode."""
-        with connecting():
-            connection = PostgresConnection(self._open(), self._user)
-        self._connections.add(connection)
-        return connection
-
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """The plan of ``sql`` as executed now (EXPLAIN ANALYZE); see explain.py for its times."""
+        """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times."""
         return explain.explain(connection, sql)
 
     def native_backend(self) -> str:
@@ -116,55 +71,41 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
         return "postgres"
 
     def effective_config(self) -> Mapping[str, str]:
-        """What differs from the defaults and what matters anyway, without secrets."""
-        connection = self.connect()
-        try:
-            rows = connection.raw.execute(_CONFIG_SQL, [list(_ALWAYS)]).fetchall()
-        finally:
-            connection.close()
-        return {name: value for name, value in rows if not any(s in name for s in _SECRET)}
+        """Settings that differ from their defaults and those always recorded; no secrets."""
+        rows = self._raw_query(_CONFIG_SQL, [list(SETTINGS.recorded)])
+        return {name: value for name, value in rows if not SETTINGS.is_secret(name)}
 
     def lost_without_power(self) -> Mapping[str, str]:
-        """As the settings of a session of ours are."""
+        """Read in a session of the harness."""
         names = [pair.partition("=")[0] for pair in _LOST_WITHOUT_POWER]
-        connection = self.connect()
-        try:
-            rows = connection.raw.execute(
-                "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name", [names]
-            ).fetchall()
-        finally:
-            connection.close()
-        found = [f"{name}={value}" for name, value in rows]
+        found = [f"{name}={value}" for name, value in self._raw_query(_SETTINGS_SQL, [names])]
         return {pair: _LOST_WITHOUT_POWER[pair] for pair in found if pair in _LOST_WITHOUT_POWER}
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Sequence[RunWarning]:
         """See window.py."""
-        connection = self.connect()
-        try:
-            rows = connection.raw.execute(_INTERVAL_SQL).fetchall()
-        finally:
-            connection.close()
-        interval_s, block_bytes = (int(value) for (value,) in rows)
+        interval_s, block_bytes = (int(value) for (value,) in self._raw_query(_INTERVAL_SQL))
         return list(
             window_warnings(
                 ramp_up, window, window_ns, interval_s=interval_s, block_bytes=block_bytes
             )
         )
 
-    def counters(self) -> Mapping[str, float]:
-        """Cumulative counters of the server; see counters.py."""
-        if self._monitor is None:
-            with connecting():
-                raw, database = self._open_monitor()
-            self._monitor = counters.Monitor(raw, database, self._open_connections)
-        return self._monitor.read()
+    def _new_connection(self) -> PostgresConnection:
+        with connecting():
+            return PostgresConnection(self._open(), self._user)
 
-    def _open_connections(self) -> list[PostgresConnection]:
-        return [connection for connection in self._connections if connection.open]
+    def _new_monitor(self) -> counters.Monitor:
+        with connecting():
+            raw, database = self._open_monitor()
+        return counters.Monitor(
+            raw, database, lambda: [one for one in self._connections if one.open]
+        )
 
-    def _close_monitor(self) -> None:
-        monitor, self._monitor = self._monitor, None
-        if monitor is not None:
-            monitor.close()
+    def _raw_query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        connection = self.connect()
+        try:
+            return connection.raw.execute(sql, values or None).fetchall()
+        finally:
+            connection.close()

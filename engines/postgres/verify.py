@@ -1,7 +1,7 @@
-"""Whether a started server really has its settings: its own word for where each came from.
+"""Verification that a started server uses its settings, by the source that it reports for each.
 
-What has been set for a database or a user goes with golden data and overrides the
-configuration file without a word, in the sessions that are measured.
+A setting of a database or a user is part of a dataset and silently overrides the configuration
+file in the measured sessions.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import psycopg
 
 from harness.errors import RunFailed
 
-#: Of a session's own; anything else than the file means that the file was overridden.
-_TAKEN = ("configuration file", "client", "session")
-#: The value that asks the server to choose one.
+#: Sources that do not override the configuration file for other sessions.
+_SOURCES = ("configuration file", "client", "session")
+#: The value with which the server chooses one.
 _SERVERS_CHOICE = "-1"
 _SOURCES_SQL = """
 SELECT name, current_setting(name), source FROM pg_settings
 WHERE name = ANY(%s) AND source <> ALL(%s)"""
-#: Shared catalogues, so that nothing of the measured database is read before its time.
+#: Shared catalogs, so that nothing of the measured database is read before the measurement.
 _OVERRIDES_SQL = """
 SELECT unnest(setconfig) FROM pg_db_role_setting LEFT JOIN pg_database d ON d.oid = setdatabase
 WHERE setdatabase = 0 OR datname = %s"""
@@ -29,20 +29,20 @@ WHERE setdatabase = 0 OR datname = %s"""
 def verify_settings(
     connection: psycopg.Connection[Any], database: str, settings: Mapping[str, str], title: str
 ) -> None:
-    """RunFailed where sessions in ``database`` have another value than the settings say."""
+    """RunFailed if sessions in ``database`` have other values than ``settings``."""
     names = {name.lower(): value for name, value in settings.items()}
-    for name, asked, found in _differing(connection, database, names):
+    for name, requested, found in _differing(connection, database, names):
         raise RunFailed(
-            f"{title} with {name}={asked}",
+            f"{title} with {name}={requested}",
             f"the server has {found}",
-            "load the data again, or leave the setting out",
+            "load the data again, or remove the setting",
         )
 
 
 def _differing(
     connection: psycopg.Connection[Any], database: str, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    rows = connection.execute(_SOURCES_SQL, [list(settings), list(_TAKEN)]).fetchall()
+    rows = connection.execute(_SOURCES_SQL, [list(settings), list(_SOURCES)]).fetchall()
     for name, value, source in rows:
         if settings[name.lower()] != _SERVERS_CHOICE:
             yield name, settings[name.lower()], f"{value}, from {source}"

@@ -1,9 +1,9 @@
-"""Whether a measurement window holds the checkpoints that a long run has.
+"""Whether a measurement window has as many checkpoints as a long run.
 
-A checkpoint writes the pages changed since the one before, spread over most of its
-interval, and makes the first change of each page after it log the whole page. So the rate
-of both is that of a long run when a checkpoint has begun before the window, and the window
-is a whole number of intervals long.
+A checkpoint writes the pages changed since the previous one, spread over most of its interval,
+and makes the first change of each page after it log the whole page. So the rate of both is that
+of a long run if a checkpoint has started before the window and the window is a whole number of
+intervals long.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from harness.warnings import RunWarning
 
 #: A window that logs less than a WAL segment has next to nothing to write back.
 _LITTLE_BYTES = 16 * MIB
-#: How far a rate may be off by what is missing of the last interval.
-_OFF = 0.2
-#: Share of the log above which full-page images are most of what a log tier is measured with.
+#: Tolerated error of a rate due to an incomplete last interval.
+_TOLERANCE = 0.2
+#: Share of the log above which full-page images dominate the load on a log tier.
 _MOST = 0.5
 
 
@@ -37,31 +37,31 @@ def warnings(
     intervals = window_s / interval_s
     written = window.get("postgres_checkpoint_written_bytes", 0.0)
     counters = (
-        f"{_begun(window):.0f} checkpoints began in the window of {window_s:.0f} s and "
-        f"{_begun(ramp_up):.0f} before it; checkpoints wrote {format_bytes(written)} of data "
+        f"{_started(window):.0f} checkpoints started in the window of {window_s:.0f} s and "
+        f"{_started(ramp_up):.0f} before it; checkpoints wrote {format_bytes(written)} of data "
         f"pages, the log grew by {format_bytes(log)}"
     )
     shorter = (
-        f"choose a --duration that is a multiple of checkpoint_timeout ({interval_s:.0f} s), or "
-        "lower it with --set checkpoint_timeout=… (30 s at least)"
+        f"use a --duration that is a multiple of checkpoint_timeout ({interval_s:.0f} s), or "
+        "lower that with --set checkpoint_timeout=… (at least 30 s)"
     )
     longer = f"raise --ramp-up above checkpoint_timeout ({interval_s:.0f} s)"
-    # A window of one interval may begin right after a checkpoint has, and hold all its writes.
-    if not _begun(window) and (intervals < 1 - _OFF or not written):
+    # A window of one interval may start just after a checkpoint and contain all its writes.
+    if not _started(window) and (intervals < 1 - _TOLERANCE or not written):
         yield RunWarning(
             "no-checkpoint-in-window",
-            "no checkpoint began in the window",
+            "no checkpoint started in the window",
             counters,
             f"{shorter}; {longer}",
         )
-    elif not _begun(ramp_up):
+    elif not _started(ramp_up):
         yield RunWarning(
-            "no-checkpoint-in-ramp-up", "no checkpoint began in the ramp-up", counters, longer
+            "no-checkpoint-in-ramp-up", "no checkpoint started in the ramp-up", counters, longer
         )
-    elif _timed(window) and abs(intervals - round(intervals)) > _OFF * intervals:
+    elif _timed(window) and abs(intervals - round(intervals)) > _TOLERANCE * intervals:
         yield RunWarning(
             "checkpoint-cut-off",
-            "the window is no multiple of the checkpoint interval",
+            "the window is not a multiple of the checkpoint interval",
             counters,
             shorter,
         )
@@ -77,11 +77,11 @@ def warnings(
         )
 
 
-def _begun(counters: Mapping[str, float]) -> float:
+def _started(counters: Mapping[str, float]) -> float:
     requested = counters.get("postgres_checkpoints_requested_count", 0.0)
     return counters.get("postgres_checkpoints_timed_count", 0.0) + requested
 
 
 def _timed(counters: Mapping[str, float]) -> bool:
-    """Whether time, not the size of the log, spaces the checkpoints."""
+    """Whether checkpoints start by time, not by the size of the log."""
     return not counters.get("postgres_checkpoints_requested_count")

@@ -1,7 +1,7 @@
 """RocksDB inside the official YCSB client: the Java binding (``ycsb/``) and its properties.
 
-It runs with the library and the classes of the engine's own installation, which are those
-of the native client, and is given the very option strings that the native client is given.
+It uses the library and the classes of the engine's installation and the same option strings as the
+native client.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from harness.errors import UsageError
 from harness.store.spec import JsonObject
 
 _PROJECT = Path(__file__).parent / "ycsb"
-#: A line of the statistics; those of histograms say more.
+#: A ticker's line in the statistics; those of histograms have more fields.
 _TICKER = re.compile(r"^(\S+) COUNT : (\d+)$", re.MULTILINE)
 _UNITS = {"bytes": ("_bytes", 1), "micros": ("_ns", 1000), "nanos": ("_ns", 1)}
 
 
 class OfficialClient:
-    """RocksDB as an engine that the official client drives (harness.engine.DrivenByYcsb)."""
+    """RocksDB as an engine that the official client drives (see DrivenByYcsb)."""
 
     _installation: Installation
 
     def ycsb_binding(self) -> YcsbBinding:
-        """UsageError where there are no Java classes beside the library."""
+        """UsageError if there are no Java classes next to the library."""
         found = self._installation
         if found.classes is None:
             raise UsageError(
                 f"driver ycsb on RocksDB {found.version} ({found.source})",
-                "this installation has the library alone, without Java's classes for it",
-                "run `harness engines install rocksdb`, and leave prefix and version out",
+                "this installation has no Java classes",
+                "run `harness engines install rocksdb`, and omit prefix and version",
             )
         return YcsbBinding(
             _PROJECT,
@@ -47,7 +47,7 @@ class OfficialClient:
     def ycsb_properties(
         self, connection: Mapping[str, Any], params: JsonObject
     ) -> Mapping[str, str]:
-        """What the native client is given, by the binding's names."""
+        """The members of the native client's connection, by the binding's names."""
         same = (
             "directory",
             "wal_directory",
@@ -68,7 +68,7 @@ class OfficialClient:
     def ycsb_counters(
         self, reported: Mapping[str, Any]
     ) -> tuple[Mapping[str, float], Mapping[str, str]]:
-        """Tickers under the names that the native client gives them; levels and statistics."""
+        """Tickers, with the native client's names; levels and statistics as text."""
         if not reported:
             return {}, {}
         counters = dict(_tickers(reported["tickers"]))

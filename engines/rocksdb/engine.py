@@ -1,13 +1,13 @@
-"""RocksDB as an engine: a library that the client which drives it opens a database with.
+"""RocksDB as an engine: a library inside the client that offers the load.
 
 Layout, the same for every placement, so that only the devices differ::
 
     <data>/rocksdb     the database directory: its tables, MANIFEST, OPTIONS, LOG
     <wal>/rocksdb      wal_dir: the write-ahead log
 
-Golden data hold the two as ``data`` and ``wal``. Nothing in them tells where they lie but
-``wal_dir`` in the OPTIONS file, which is rewritten. RocksDB has no temporary files of its
-own, and its indexes are inside its tables.
+A dataset contains the two as ``data`` and ``wal``. The only location in them is ``wal_dir`` in the
+OPTIONS file, which is rewritten. RocksDB has no temporary files, and its indexes are inside its
+tables.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from engines._installation import check_reachable
+from engines._loading import verify_counts
 from engines._server import make_folder
 from engines.rocksdb.binding import OfficialClient
 from engines.rocksdb.installation import choose, row_cache_of
@@ -54,7 +55,7 @@ _FOLDER = "rocksdb"
 _OPTIONS = "OPTIONS-[0-9]*"
 _LOG, _LOGS = "LOG", "LOG*"
 _WAL_DIR = re.compile(r"^(\s*wal_dir=).*$", re.MULTILINE)
-#: Of YCSB's updates: each way's verb of the native client.
+#: YCSB's parameter ``update`` → call of the native client.
 _UPDATES = {
     "blind": "put :key :record",
     "read-modify-write": "modify :key :change",
@@ -77,10 +78,10 @@ class RocksDb(OfficialClient):
         self._options = read_settings(self._installation, context.settings)
         self._statistics = _statistics(context.options)
         check_reachable("RocksDB", self._installation.library.parent)
-        self._places: DataDirectories | None = None
+        self._directories: DataDirectories | None = None
         self._loading = False
         self._client: ProcessId | None = None
-        #: The OPTIONS files that were there before a client of this run opened the database.
+        #: The OPTIONS files from before a client of this run opened the database.
         self._older: frozenset[Path] = frozenset()
 
     def version(self) -> EngineVersion:
@@ -93,15 +94,16 @@ class RocksDb(OfficialClient):
         return self._installation.library
 
     def format_options(self) -> Mapping[str, str]:
-        """Options that decide what a load leaves in files and levels."""
+        """Options that decide the files and levels that a load leaves."""
         return self._options.stored()
 
-    def initialise(self, places: DataDirectories) -> None:
-        """Empty directories; the client that loads makes the database, from now on with the
-        options for loading.
+    def initialise(self, directories: DataDirectories) -> None:
+        """Make empty directories; the loading client makes the database in them.
+
+        Until a restore, clients use the options for loading.
         """
         self._loading = True
-        self._places = places
+        self._directories = directories
         for folder in (self._data, self._wal):
             make_folder(self._context, folder)
 
@@ -112,9 +114,7 @@ class RocksDb(OfficialClient):
             raise RuntimeError("a client has the database open")
 
     def stop(self) -> None:
-        """The client has ended and closed the database; RunFailed where it ran otherwise than
-        it was asked to.
-        """
+        """Verify the options that the client used; RunFailed if it has not closed the database."""
         if self._running():
             raise RunFailed("close the RocksDB database", f"its client {self._client} still runs")
         if self._client is not None:
@@ -122,7 +122,7 @@ class RocksDb(OfficialClient):
             self._verify()
 
     def kill(self) -> None:
-        """SIGKILL the client that has the engine in it."""
+        """SIGKILL the client."""
         client, self._client = self._client, None
         if client is not None:
             send_signal(client, signal.SIGKILL)
@@ -138,19 +138,18 @@ class RocksDb(OfficialClient):
         self._client = process
 
     def effective_config(self) -> Mapping[str, str]:
-        """The OPTIONS file of the last opening, and what is not in there."""
-        told = self._told()
-        found = told.options() if told else self._options.flat()
-        # Each client has one of its own to merge by, or none: nothing of the configuration.
-        found.pop("merge_operator", None)
-        size = self._used().block_cache_bytes  # which OPTIONS files do not tell
-        cache = {} if size is None else {"block_cache": str(size)}
+        """The OPTIONS file of the last opening, and options that are not in it."""
+        file = self._options_file()
+        config = file.options() if file else self._options.flat()
+        config.pop("merge_operator", None)  # the client's own
+        used = self._used()
+        if used.block_cache_bytes is not None:
+            config["block_cache"] = str(used.block_cache_bytes)
         return {
-            **found,
-            **cache,
-            ROW_CACHE: str(self._used().row_cache_bytes),
-            "sync": _text(self._used().sync),
-            "disable_wal": _text(self._used().disable_wal),
+            **config,
+            ROW_CACHE: str(used.row_cache_bytes),
+            "sync": _text(used.sync),
+            "disable_wal": _text(used.disable_wal),
             "statistics": _text(self._statistics),
         }
 
@@ -159,26 +158,26 @@ class RocksDb(OfficialClient):
         return [self._client] if self._client is not None and self._running() else []
 
     def counters(self) -> Mapping[str, float]:
-        """None from outside: the client tells the tickers with its result."""
+        """None: the client reports the tickers with its result."""
         return {}
 
     def files(self) -> Sequence[Path]:
         """Both directories."""
         return [self._data, self._wal]
 
-    def snapshot(self, golden: Path) -> None:
-        """Move (copy across file systems) both directories to ``golden``, without info logs."""
+    def snapshot(self, dataset: Path) -> None:
+        """Move (copy across file systems) both directories to ``dataset``, without info logs."""
         self._remove_logs(self._data)
-        for folder, name in self._golden_names().items():
-            move_tree(folder, golden / name, self._user)
-        make_durable(golden)
+        for folder, name in self._dataset_names().items():
+            move_tree(folder, dataset / name, self._user)
+        make_durable(dataset)
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Copy both directories into the places."""
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        """Copy both directories."""
         self._loading = False
-        self._places = places
-        for folder, name in self._golden_names().items():
-            copy_tree(golden / name, folder, writer=self._user)
+        self._directories = directories
+        for folder, name in self._dataset_names().items():
+            copy_tree(dataset / name, folder, writer=self._user)
         self._older = frozenset(self._option_files())
         for path in self._older:
             text = read_text(path, self._user)
@@ -186,7 +185,7 @@ class RocksDb(OfficialClient):
             write_text(path, moved, self._user)
 
     def lost_without_power(self) -> Mapping[str, str]:
-        """By these options of the run."""
+        """From the options of the run."""
         return _lost_without_power(self._options)
 
     def write_back_warnings(
@@ -200,11 +199,11 @@ class RocksDb(OfficialClient):
         return "rocksdb"
 
     def native_connection(self) -> Mapping[str, Any]:
-        """What to open with what: for the native client, and for one in Java.
+        """Library, directories and options, for the native client and for one in Java.
 
-        ``options``: all, as texts that RocksDB parses; ``db_options`` and ``cf_options`` are
-        the same in two halves. ``classes``: folder of the library's Java classes, or None.
-        ``row_cache_bytes``: 0: none.
+        ``options``: all of them, as text that RocksDB parses; ``db_options`` and ``cf_options``:
+        the same in two parts. ``classes``: folder of the Java classes, or None.
+        ``row_cache_bytes``: 0: no row cache.
         """
         used = self._used()
         classes = self._installation.classes
@@ -224,12 +223,12 @@ class RocksDb(OfficialClient):
         }
 
     def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """The verbs of its back end."""
+        """The calls of the native back end."""
         if workload not in _WORKLOADS:
             raise UsageError(
                 f"{workload} on RocksDB",
-                "it stores keys and records, and has no SQL",
-                f"run {', '.join(_WORKLOADS)}, or choose another engine",
+                "RocksDB is a key-value store, without SQL",
+                f"run {', '.join(_WORKLOADS)}, or use another engine",
             )
         update = _UPDATES[str(params["update"])]
         return {
@@ -247,17 +246,13 @@ class RocksDb(OfficialClient):
         progress: Progress,
         params: JsonObject | None = None,
     ) -> None:
-        """There are no tables to make: the client fills the empty database and settles it."""
-        stored = fill(self.native_connection())
-        if wrong := {name: n for name, n in row_counts.items() if stored.get(name) != n}:
-            raise RunFailed(
-                f"load {workload} into RocksDB", f"stored {dict(stored)}", f"wanted {wrong}"
-            )
+        """The client fills the empty database and compacts it; row counts verified."""
+        verify_counts(fill(self.native_connection()), row_counts, "load again")
 
     def _placed(self) -> DataDirectories:
-        if self._places is None:
+        if self._directories is None:
             raise RuntimeError("initialise or restore comes first")
-        return self._places
+        return self._directories
 
     @property
     def _data(self) -> Path:
@@ -267,12 +262,12 @@ class RocksDb(OfficialClient):
     def _wal(self) -> Path:
         return self._placed()["wal"] / _FOLDER
 
-    def _golden_names(self) -> dict[Path, str]:
+    def _dataset_names(self) -> dict[Path, str]:
         return {self._data: "data", self._wal: "wal"}
 
     def _used(self) -> Options:
-        """Of a load only what decides what it leaves, so that golden data are the same whoever
-        loads them; and no WAL, since all of it is flushed in the end.
+        """The options of the run, or those for loading: only options in the dataset's key, and no
+        WAL, since a load ends with a flush.
         """
         if not self._loading:
             return self._options
@@ -286,7 +281,7 @@ class RocksDb(OfficialClient):
     def _running(self) -> bool:
         return self._client is not None and alive(self._client)
 
-    def _told(self) -> OptionsFile | None:
+    def _options_file(self) -> OptionsFile | None:
         """The OPTIONS file of the last opening by a client of this run."""
         new = sorted(set(self._option_files()) - self._older)
         return parse_options(read_text(new[-1], self._user), str(new[-1])) if new else None
@@ -296,29 +291,29 @@ class RocksDb(OfficialClient):
             return list(self._data.glob(_OPTIONS))
 
     def _verify(self) -> None:
-        told = self._told()
-        if told is None:
+        file = self._options_file()
+        if file is None:
             raise RunFailed(
-                "run RocksDB with the options asked for",
-                f"it has written no OPTIONS file to {self._data}: nobody knows with which it ran",
+                "run RocksDB with the requested options",
+                f"it wrote no OPTIONS file to {self._data}, so its options are unknown",
             )
-        found = told.options()
+        found = file.options()
         if self._used().row_cache_bytes:
-            found[ROW_CACHE] = self._row_cache_told()
+            found[ROW_CACHE] = self._row_cache_size()
         changed = differing(self._used().flat(), found)
         if Path(found.get("wal_dir", "")) != self._wal:
             changed.append(f"wal_dir={self._wal} would be {found.get('wal_dir', 'that of data')}")
         if changed:
-            raise RunFailed("run RocksDB with the options asked for", "; ".join(changed))
+            raise RunFailed("run RocksDB with the requested options", "; ".join(changed))
 
-    def _row_cache_told(self) -> str:
-        """Of the last opening: bytes, or that nobody knows."""
+    def _row_cache_size(self) -> str:
+        """Bytes at the last opening, or that they are unknown."""
         log = self._data / _LOG
         try:
-            told = row_cache_of(read_text(log, self._user))
+            size = row_cache_of(read_text(log, self._user))
         except FileNotFoundError:
-            told = None
-        return f"untold in {log}" if told is None else str(told)
+            size = None
+        return f"unknown from {log}" if size is None else str(size)
 
     def _remove_logs(self, folder: Path) -> None:
         with acting_as(self._user):
@@ -328,7 +323,7 @@ class RocksDb(OfficialClient):
 
 def _lost_without_power(options: Options) -> dict[str, str]:
     if options.disable_wal:
-        return {"disable_wal=true": "writes are in memory alone until a memtable is flushed"}
+        return {"disable_wal=true": "writes are only in memory until a memtable is flushed"}
     found = {}
     if options.flat().get("manual_wal_flush") == "true":
         found["manual_wal_flush=true"] = "writes are acknowledged before their log is written"
@@ -340,7 +335,7 @@ def _lost_without_power(options: Options) -> dict[str, str]:
 def _statistics(options: Mapping[str, Any]) -> bool:
     value = str(options.get("statistics", "on")).lower()
     if value not in ("on", "off", "true", "false"):
-        raise UsageError(f"engine option statistics={value}", "neither on nor off", "write one")
+        raise UsageError(f"engine option statistics={value}", "must be on or off", "write one")
     return value in ("on", "true")
 
 
@@ -349,21 +344,20 @@ def _text(truth: bool) -> str:
 
 
 class RocksDbFactory:
-    """The pinned library, the machine's own, or another by its prefix."""
+    """The pinned library, the machine's own, or that of a prefix."""
 
     name = "rocksdb"
     title = "RocksDB"
     kinds: tuple[EngineKind, ...] = ("embedded",)
     options: Mapping[str, str] = {
-        "options_file": "a RocksDB OPTIONS file: over the tuning profile's settings, under --set",
-        "prefix": "folder of the RocksDB to use (it has lib/librocksdb.so)",
-        "version": "release to use of those found, such as 11 or 7.8.3",
-        "statistics": "off: keep no tickers, which cost each operation a little [on]",
+        "options_file": "a RocksDB OPTIONS file: overrides the tuning profile; --set overrides it",
+        "prefix": "folder of the RocksDB to use (it contains lib/librocksdb.so)",
+        "version": "release to use, such as 11 or 7.8.3 (default: the pinned one)",
+        "statistics": "off: no tickers, which cost a little per operation [on]",
     }
-    #: Why a placement cannot name a part.
     not_placeable: Mapping[Part, str] = {
-        "index": "its indexes lie inside its tables",
-        "temp": "it has no temporary files: compactions write new tables beside the old ones",
+        "index": "its indexes are inside its tables",
+        "temp": "it has no temporary files: compactions write new tables next to the old ones",
     }
 
     def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
@@ -371,18 +365,18 @@ class RocksDbFactory:
         return RocksDb.supported_parts
 
     def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The library that was found."""
+        """The version of the library."""
         return choose(options, engines_prefix).engine_version()
 
     def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
-        """What the OPTIONS file of the engine option says, where one is named."""
+        """The settings of the OPTIONS file that the engine option names."""
         if (named := options.get("options_file")) is None:
             return {}
         path = Path(str(named))
         return settings_of_file(read_options_file(path), path)
 
     def create(self, context: EngineContext) -> Engine:
-        """UsageError for an option that this RocksDB does not take."""
+        """UsageError for an option that this RocksDB rejects."""
         return RocksDb(context)
 
 

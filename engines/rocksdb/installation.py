@@ -1,7 +1,7 @@
-"""Which RocksDB to run: the pinned one of the private prefix, else what the machine has.
+"""Selection of the RocksDB to run: the pinned one of the private prefix, or the machine's own.
 
-The pinned one comes first, because clients in C and in Java run the very same library then;
-Debian's has no Java classes.
+The pinned one comes first: with it, clients in C and in Java run the same library; Debian's has no
+Java classes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIMEOUT_S = 120
 _DIGITS = 16
 _NAMES = ("librocksdb.so", "librocksdb.so.*", "librocksdbjni-linux*.so", "librocksdbjni.so")
 _FOLDERS = (".", "lib", "lib64", "lib/*-linux-gnu", "usr/lib/*-linux-gnu", "usr/lib64")
-#: Where a distribution or `make install` puts it.
+#: Prefixes of distributions and `make install`.
 _MACHINE = ("/usr", "/usr/local")
 _JAVA = "org/rocksdb/RocksDB.class"
 _RELEASE = re.compile(r"RocksDB version: (\d+(?:\.\d+)*)")
@@ -40,7 +40,7 @@ _FACTS = (re.compile(r"Git sha (\S+)"), re.compile(r"Compile date (.+)"))
 
 @dataclass(frozen=True)
 class Installation(FoundInstallation):
-    """``library``: the shared library. ``classes``: folder of its Java classes, if it has some."""
+    """``library``: the shared library. ``classes``: folder of its Java classes, if there is one."""
 
     library: Path
     classes: Path | None
@@ -52,10 +52,10 @@ class Installation(FoundInstallation):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a library says when it opens an empty database with some options.
+    """Result of opening an empty database with some options.
 
-    ``error``: why it does not, in its own words; ``options``: as it took them, but for the
-    caches; None: it has none.
+    ``error``: the library's message if it failed; ``options``: as the library uses them, without
+    the caches; None: it wrote none.
     """
 
     error: str
@@ -65,15 +65,15 @@ class Answer:
 
     @property
     def row_cache_bytes(self) -> int | None:
-        """0: without one; None: it does not say."""
+        """0: none; None: unknown."""
         return row_cache_of(self.log)
 
 
 def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
-    """The installation that these options mean; UsageError where there is none.
+    """The installation that the engine options select; UsageError if there is none.
 
     Order: ``prefix``; the private prefix; the machine's own. With ``version`` (a major or a
-    full release) the first in that order which fits it.
+    full release), the first in that order that matches.
     """
     if prefix := options.get("prefix"):
         return _of_prefix(Path(str(prefix)))
@@ -87,32 +87,31 @@ def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
 
 
 def ask(library: Path, options: str = "", row_cache_bytes: int = 0) -> Answer:
-    """Ask the library (see probe.py); the same question is asked once."""
+    """Open a database with the library (see probe.py); results are cached."""
     status = library.stat()
     return _ask(library, options, row_cache_bytes, status.st_mtime_ns)
 
 
 def row_cache_of(log: str) -> int | None:
-    """Size in bytes of the row cache that a database was opened with, by its info log.
+    """Size in bytes of a database's row cache, from its info log.
 
-    0: it had none; None: the log does not say.
+    0: it had none; None: the log does not contain it.
     """
     found = _ROW_CACHE.search(log)
     return None if found is None else 0 if found[1] == "None" else int(found[1])
 
 
 def _of_prefix(prefix: Path) -> Installation:
-    found, said = None, ""
+    found, error = None, ""
     for library in _libraries(prefix):
-        answer = ask(library)
         found = found or _inspect(library, str(prefix))
-        said = said or answer.error
+        error = error or ask(library).error
     if found is not None:
         return found
     raise UsageError(
         f"RocksDB under {prefix}",
-        said or f"no {' or '.join(_NAMES)} in {', '.join(_FOLDERS)}",
-        "name the folder that has lib/librocksdb.so, built as a shared library",
+        error or f"no {' or '.join(_NAMES)} in {', '.join(_FOLDERS)}",
+        "name the folder that contains lib/librocksdb.so, built as a shared library",
     )
 
 
@@ -155,7 +154,7 @@ def _inspect(library: Path, source: str) -> Installation | None:
 
 @lru_cache(maxsize=16)
 def _digest(library: Path, _changed_ns: int) -> str:
-    """Beginning of its SHA-256: releases are built with other compilers and flags."""
+    """Start of its SHA-256: builds of one release differ in compilers and flags."""
     with library.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:_DIGITS]}"
 
@@ -172,7 +171,7 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
     code, out, err = _probed(library, json.dumps(request))
     if code != 0:
         last = err.strip().splitlines()[-1:] or [f"exit status {code}"]
-        return Answer(f"it ended the process that loaded it: {last[0]}", "", None)
+        return Answer(f"the process that loaded it failed: {last[0]}", "", None)
     answer = json.loads(out)
     text = answer["options_file"]
     return Answer(
@@ -186,8 +185,8 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
 def _probed(library: Path, request: str) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of the probe.
 
-    Where the harness is being ended its end is waited for, which is near: killed, it would
-    leave its directory behind.
+    If the harness is interrupted, it waits for the probe's end: killed, it would leave its
+    directory.
     """
     pipe = subprocess.PIPE
     command = [sys.executable, "-I", "-S", probe.__file__]
@@ -206,5 +205,5 @@ def _probed(library: Path, request: str) -> tuple[int, str, str]:
                 process.kill()
                 raise
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunFailed(f"ask {library}", str(error)) from error
+        raise RunFailed(f"probe {library}", str(error)) from error
     return process.returncode, out, err

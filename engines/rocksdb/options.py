@@ -1,9 +1,9 @@
-"""RocksDB's options: their names and values checked by the library itself, and their text.
+"""RocksDB's options: their text, and validation of names and values by the library itself.
 
-Settings are RocksDB's own names, without their section, as OPTIONS files have them:
-``write_buffer_size`` and ``max_background_jobs`` as well as ``block_size`` of the table.
-Beside them stand ``sync`` and ``disable_wal``, which RocksDB is told with every write, and
-``row_cache``, an object that its options can hold and their text cannot name.
+Settings are RocksDB's names as in OPTIONS files, without their section: ``write_buffer_size`` and
+``max_background_jobs`` as well as ``block_size`` of the table. In addition, there are ``sync`` and
+``disable_wal``, which are arguments of every write, and ``row_cache``, an object that the text
+format of options cannot express.
 """
 
 from __future__ import annotations
@@ -13,93 +13,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engines._settings import SettingTable
 from engines.rocksdb.installation import Installation, ask
 from engines.rocksdb.optionsfile import DB, FAMILY, TABLE, OptionsFile
 from harness.errors import UsageError, nearest
 
-#: Options of every write, and what RocksDB has them at.
+#: Options of every write, with RocksDB's defaults.
 WRITES: Mapping[str, bool] = {"sync": False, "disable_wal": False}
-#: Size of the cache of whole rows, asked before the block cache; 0: there is none.
+#: Size of the cache of whole rows, used before the block cache; 0: none.
 ROW_CACHE = "row_cache"
-#: The native client reads sizes as signed numbers, and so does Java.
+#: The native client and Java read sizes as signed numbers.
 _MOST_BYTES = 2**63 - 1
-#: Taken by the library, and not among what it writes to OPTIONS files, or only where it is set.
+#: Options that the library accepts but does not write to OPTIONS files, or only if they are set.
 _CACHE = "block_cache"
 _UNWRITTEN: Mapping[str, str] = {_CACHE: TABLE, "compression_per_level": FAMILY}
 _TABLE_OPTION = "block_based_table_factory"
-#: What the harness decides: where things lie, what records are made of, how it is opened.
-_FIXED = frozenset(
-    {
-        "wal_dir",
-        "db_log_dir",
-        "db_paths",
-        "cf_paths",
-        "create_if_missing",
-        "error_if_exists",
-        "create_missing_column_families",
-        "merge_operator",
-        "comparator",
-        "table_factory",
-        "env",
-        "statistics",
-        "compaction_filter",
-        "compaction_filter_factory",
-        "persist_stats_to_disk",
-        "db_host_id",
-        "disallow_memtable_writes",
-        "persist_user_defined_timestamps",
-    }
-)
-#: What decides the files that a load leaves and their order in levels, beside the table's.
-_STORED = frozenset(
-    {
-        "blob_compression_opts",
-        "blob_compression_type",
-        "blob_file_size",
-        "blob_file_starting_level",
-        "bottommost_compression",
-        "bottommost_compression_opts",
-        "compaction_options_fifo",
-        "compaction_options_universal",
-        "compaction_style",
-        "compression",
-        "compression_manager",
-        "compression_opts",
-        "compression_per_level",
-        "enable_blob_files",
-        "level0_file_num_compaction_trigger",
-        "level_compaction_dynamic_level_bytes",
-        "max_bytes_for_level_base",
-        "max_bytes_for_level_multiplier",
-        "max_bytes_for_level_multiplier_additional",
-        "max_compaction_bytes",
-        "min_blob_size",
-        "num_levels",
-        "optimize_filters_for_hits",
-        "prefix_extractor",
-        "target_file_size_base",
-        "target_file_size_multiplier",
-    }
-)
-#: Of the table's options those that only say how files are read.
-_READING = frozenset(
-    {
-        "block_cache",
-        "cache_index_and_filter_blocks",
-        "cache_index_and_filter_blocks_with_high_priority",
-        "initial_auto_readahead_size",
-        "max_auto_readahead_size",
-        "metadata_cache_options",
-        "no_block_cache",
-        "num_file_reads_for_auto_readahead",
-        "pin_l0_filter_and_index_blocks_in_cache",
-        "pin_top_level_index_and_filter",
-        "prepopulate_block_cache",
-        "read_amp_bytes_per_bit",
-        "verify_compression",
-    }
-)
-#: Some file systems of temporary files have no direct I/O.
+_SETTINGS = SettingTable.read(Path(__file__).parent)
+#: The file system of temporary files may lack direct I/O.
 _DIRECT, _FILE_SYSTEM = "use_direct_", "IO error"
 _TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
 _WHOLE_SIZE = re.compile(r"\d+[kKmMgGtT]?")
@@ -108,10 +38,10 @@ _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 @dataclass(frozen=True)
 class Options:
-    """``database``, ``family``, ``table``: options by name, as texts that RocksDB parses.
+    """``database``, ``family``, ``table``: options by name, as text that RocksDB parses.
 
-    ``usual``: what the library has them at where nothing is said. ``block_cache_bytes``: as it
-    was read back; None: there is none. ``row_cache_bytes``: 0: there is none.
+    ``defaults``: the library's. ``block_cache_bytes``: as read back from the library; None: there
+    is no block cache. ``row_cache_bytes``: 0: there is no row cache.
     """
 
     database: Mapping[str, str]
@@ -119,49 +49,49 @@ class Options:
     table: Mapping[str, str]
     sync: bool
     disable_wal: bool
-    usual: Mapping[str, str] = field(repr=False)
+    defaults: Mapping[str, str] = field(repr=False)
     block_cache_bytes: int | None = None
     row_cache_bytes: int = 0
 
     def of_family(self) -> dict[str, str]:
-        """With the table's as the one option that they are then."""
+        """Options of the column family; the table's are one of them."""
         inner = "".join(f"{name}={value};" for name, value in self.table.items())
         return {**self.family, **({_TABLE_OPTION: f"{{{inner}}}"} if inner else {})}
 
     def flat(self) -> dict[str, str]:
-        """All of RocksDB's by their plain names."""
+        """All of RocksDB's options by their plain names."""
         rows = {ROW_CACHE: str(self.row_cache_bytes)} if self.row_cache_bytes else {}
         return {**self.database, **self.family, **self.table, **rows}
 
     def text(self) -> str:
-        """As rocksdb_get_options_from_string takes them."""
+        """The argument of rocksdb_get_options_from_string."""
         return ";".join(f"{k}={v}" for k, v in {**self.database, **self.of_family()}.items())
 
     def stored(self) -> dict[str, str]:
-        """Those that decide what a load leaves, where they are not as they usually are."""
-        deciding = {k: v for k, v in self.family.items() if k in _STORED}
-        deciding |= {k: v for k, v in self.table.items() if k not in _READING}
-        return {k: v for k, v in sorted(deciding.items()) if not same(v, self.usual.get(k, ""))}
+        """Options that decide what a load leaves on disk and differ from their defaults."""
+        deciding = {k: v for k, v in self.family.items() if k in _SETTINGS.stored}
+        deciding |= {k: v for k, v in self.table.items() if k not in _SETTINGS.not_stored}
+        return {k: v for k, v in sorted(deciding.items()) if not same(v, self.defaults.get(k, ""))}
 
 
 def read_settings(installation: Installation, settings: Mapping[str, str]) -> Options:
-    """UsageError for a name that this RocksDB does not know, or a value it does not take."""
+    """UsageError for a name that this RocksDB does not have, or a value that it rejects."""
     title = f"RocksDB {installation.version}"
-    usual = _usual(installation)
+    defaults = _defaults(installation)
     writes = {name: _truth(title, name, settings.get(name)) for name in WRITES}
     parts: dict[str, dict[str, str]] = {DB: {}, TABLE: {}, "": {}}
-    homes = {name: section for section, part in usual.sections.items() for name in part}
-    homes |= _UNWRITTEN
+    sections = {name: section for section, part in defaults.sections.items() for name in part}
+    sections |= _UNWRITTEN
     for name, value in settings.items():
         if name in WRITES or name == ROW_CACHE:
             continue
-        _check_name(title, name, value, homes)
-        part = parts[homes[name] if homes[name] in parts else ""]
+        _check_name(title, name, value, sections)
+        part = parts[sections[name] if sections[name] in parts else ""]
         part[name] = _whole_size(value) if name == _CACHE else _TRUTHS.get(value, value)
     if parts[TABLE].get("no_block_cache", "false") != "false":
-        raise UsageError(  # 11.8.1: hits of a cache, whose size it then no longer tells
+        raise UsageError(  # 11.8.1: cache hits, and the size is no longer reported
             f"{title}: no_block_cache={parts[TABLE]['no_block_cache']}",
-            "RocksDB keeps its block cache nevertheless where options are given as text",
+            "RocksDB ignores it when options are text, and keeps its block cache",
             "write block_cache=0",
         )
     found = Options(
@@ -170,28 +100,28 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
         parts[TABLE],
         writes["sync"],
         writes["disable_wal"],
-        usual.options(),
+        defaults.options(),
         row_cache_bytes=_row_cache(title, settings.get(ROW_CACHE, "0")),
     )
     if found.sync and found.disable_wal:
         raise UsageError(
-            f"{title}: sync with disable_wal", "there is no WAL to sync then", "leave one out"
+            f"{title}: sync with disable_wal", "there is no WAL to sync", "remove one of them"
         )
     return replace(found, block_cache_bytes=_checked(title, installation.library, found))
 
 
 def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
-    """What an OPTIONS file says, as settings; what the harness decides is left out.
+    """The settings of an OPTIONS file, without those reserved for the harness.
 
-    UsageError where the file's database kept its records in another way than ours, and for a
+    UsageError if the file's database stores records in another way than the harness, and for a
     line that RocksDB itself would not read.
     """
     found = file.options()
     if ROW_CACHE in found:
         raise UsageError(
             f"{path}:{file.lines[ROW_CACHE]}",
-            f"{ROW_CACHE}: no OPTIONS file of RocksDB has it",
-            f"take the line out, and say --set {ROW_CACHE}=SIZE",
+            f"{ROW_CACHE}: not an option of OPTIONS files",
+            f"remove the line, and use --set {ROW_CACHE}=SIZE",
         )
     for name, ours in (
         ("comparator", "leveldb.BytewiseComparator"),
@@ -201,17 +131,17 @@ def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
             raise UsageError(
                 f"{path}:{file.lines[name]}",
                 f"{name}={found[name]} is not supported",
-                f"take the line out for RocksDB's own {ours}",
+                f"remove the line; RocksDB's default is {ours}",
             )
-    return {name: value for name, value in found.items() if name not in _FIXED}
+    return {name: value for name, value in found.items() if name not in _SETTINGS.fixed}
 
 
-def differing(asked: Mapping[str, str], taken: Mapping[str, str]) -> list[str]:
-    """Options that RocksDB has at another value than was asked for, in words."""
+def differing(requested: Mapping[str, str], reported: Mapping[str, str]) -> list[str]:
+    """Options for which RocksDB reports another value than the requested one, as text."""
     return [
-        f"{name}={value} would be {taken[name]}"
-        for name, value in asked.items()
-        if name in taken and not same(value, taken[name])
+        f"{name}={value} would be {reported[name]}"
+        for name, value in requested.items()
+        if name in reported and not same(value, reported[name])
     ]
 
 
@@ -232,16 +162,16 @@ def _plain(text: str) -> str | float | frozenset[str]:
 
 
 def _whole_size(text: str) -> str:
-    """Bytes, so that nobody after us has to understand a suffix."""
+    """The size in bytes, without a suffix."""
     factor = _SUFFIXES.get(text[-1].lower(), 0)
     return str(int(text[:-1]) * factor if factor else int(text))
 
 
 def _check_size(title: str, name: str, value: str) -> None:
     if not _WHOLE_SIZE.fullmatch(value):
-        raise UsageError(  # RocksDB reads as far as it understands: 0.5G would be no cache
+        raise UsageError(  # RocksDB would read 0.5G as 0, no cache
             f"{title}: option {name}={value}",
-            "not a whole number of bytes, K, M or G",
+            "must be a whole number of bytes, K, M or G",
             "write 67108864 or 64M",
         )
 
@@ -251,19 +181,19 @@ def _row_cache(title: str, value: str) -> int:
     if (size := int(_whole_size(value))) > _MOST_BYTES:
         raise UsageError(
             f"{title}: option {ROW_CACHE}={value}",
-            "more bytes than can be counted",
-            "give it a part of the memory",
+            f"must be <= {_MOST_BYTES} bytes",
+            "set it to a part of the memory",
         )
     return size
 
 
-def _usual(installation: Installation) -> OptionsFile:
+def _defaults(installation: Installation) -> OptionsFile:
     found = ask(installation.library).options
     if found is None:
         raise UsageError(
             f"options of RocksDB {installation.version}",
             "it writes no OPTIONS file",
-            "name another installation with the engine option 'prefix'",
+            "select another installation with the engine option 'prefix'",
         )
     return found
 
@@ -278,25 +208,25 @@ def _truth(title: str, name: str, value: str | None) -> bool:
     return _TRUTHS[value] == "true"
 
 
-def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> None:
-    if name in _FIXED:
+def _check_name(title: str, name: str, value: str, sections: Mapping[str, str]) -> None:
+    if name in _SETTINGS.fixed:
         raise UsageError(
             f"{title}: option {name}",
-            "decided by the harness (places, records, opening)",
-            "leave it out; the placement says where the parts lie",
+            "reserved for the harness (directories, records, opening)",
+            "remove it; --placement decides where the parts are",
         )
     if name == _TABLE_OPTION:
         raise UsageError(
             f"{title}: option {name}",
-            "the table's options are given by their own names",
-            "write block_size=…, say",
+            "table options are set by their own names",
+            "write block_size=…, for example",
         )
-    if name not in homes:
-        known = [*homes, *WRITES, ROW_CACHE]
+    if name not in sections:
+        known = [*sections, *WRITES, ROW_CACHE]
         raise UsageError(
             f"{title}: option {name}",
             f"no such option{nearest(name, known)}",
-            f"names are those of RocksDB's OPTIONS files, and {ROW_CACHE}, sync, disable_wal",
+            f"use the names in RocksDB's OPTIONS files, {ROW_CACHE}, sync or disable_wal",
         )
     if name == _CACHE:
         _check_size(title, name, value)
@@ -308,47 +238,47 @@ def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> 
             break
     if depth:
         raise UsageError(
-            f"{title}: option {name}={value}", "not one value", "put several in {braces}"
+            f"{title}: option {name}={value}", "not a single value", "put several in {braces}"
         )
 
 
 def _checked(title: str, library: Path, options: Options) -> int | None:
-    """The library opens an empty database with them: by its own rules, and reads them back.
+    """Open an empty database with the options and compare them with those that RocksDB reports.
 
-    Returns the size of the block cache that it then has.
+    Returns the size of its block cache.
     """
     rows = options.row_cache_bytes
     answer = ask(library, options.text(), rows)
-    if answer.error.startswith(_FILE_SYSTEM):  # where it was tried, not where the data will lie
+    if answer.error.startswith(_FILE_SYSTEM):  # that of the test, not that of the data
         indirect = {k: v for k, v in options.database.items() if not k.startswith(_DIRECT)}
         options = replace(options, database=indirect)
         answer = ask(library, options.text(), rows)
     if answer.error:
         raise UsageError(
-            f"options for {title}", answer.error, "correct the value, or leave the option out"
+            f"options for {title}", answer.error, "correct the value, or remove the option"
         )
-    taken = answer.options.options() if answer.options else {}
+    reported = answer.options.options() if answer.options else {}
     if answer.block_cache_bytes is not None:
-        taken[_CACHE] = str(answer.block_cache_bytes)
+        reported[_CACHE] = str(answer.block_cache_bytes)
     if answer.row_cache_bytes is not None:
-        taken[ROW_CACHE] = str(answer.row_cache_bytes)
-    untold = sorted(name for name, v in options.flat().items() if v and name not in taken)
-    if ROW_CACHE in untold:
+        reported[ROW_CACHE] = str(answer.row_cache_bytes)
+    missing = sorted(name for name, v in options.flat().items() if v and name not in reported)
+    if ROW_CACHE in missing:
         raise UsageError(
             f"options for {title}: {ROW_CACHE}",
-            "it tells of it in its info log alone, and it has written none",
+            "RocksDB reports it only in its info log, and wrote none",
             "leave info_log_level at INFO_LEVEL",
         )
-    if untold:
+    if missing:
         raise UsageError(
             f"options for {title}",
-            f"it does not tell {', '.join(untold)} back",
-            "leave them out: nobody would know with what it runs",
+            f"RocksDB does not report {', '.join(missing)}",
+            "remove them: their values in the run would be unknown",
         )
-    if changed := differing(options.flat(), taken):
+    if changed := differing(options.flat(), reported):
         raise UsageError(
             f"options for {title}",
             "; ".join(changed),
-            "ask for what it would be, so that the run is the one that was asked for",
+            "set the values that RocksDB would use",
         )
     return answer.block_cache_bytes

@@ -1,7 +1,7 @@
-"""RocksDB's OPTIONS files: what a database runs with, in sections of ``name=value`` lines.
+"""RocksDB's OPTIONS files: the options of a database, in sections of ``name=value`` lines.
 
-Each database directory has one, written at every opening. A user's own may be named for a
-run. Paths in it are those of another database and are not taken over.
+RocksDB writes one into the database directory at every opening. A run may name a user's own file;
+its paths belong to another database and are ignored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DEFAULT_FAMILY = "default"
 
 @dataclass(frozen=True)
 class OptionsFile:
-    """``rocksdb_version`` of who wrote it (empty: not told), and its options by section.
+    """``rocksdb_version`` of its writer (empty: unknown), and its options by section.
 
-    ``lines``: where each option stands.
+    ``lines``: line number of each option.
     """
 
     rocksdb_version: str
@@ -30,12 +30,12 @@ class OptionsFile:
     lines: Mapping[str, int]
 
     def options(self) -> dict[str, str]:
-        """All of them; no name stands in two sections."""
+        """All options; no name is in two sections."""
         return {name: value for part in self.sections.values() for name, value in part.items()}
 
 
 def read_options_file(path: Path) -> OptionsFile:
-    """UsageError where it cannot be read, or is not such a file of one column family."""
+    """UsageError if it cannot be read or is not an OPTIONS file of one column family."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -46,7 +46,7 @@ def read_options_file(path: Path) -> OptionsFile:
 
 
 def parse_options(text: str, where: str) -> OptionsFile:
-    """The file's text; UsageError names ``where`` and line."""
+    """Parse a file's text; UsageError names ``where`` and line."""
     sections: dict[str, dict[str, str]] = {name: {} for name in (*_SECTIONS, *_OTHERS)}
     lines: dict[str, int] = {}
     section = ""
@@ -57,12 +57,12 @@ def parse_options(text: str, where: str) -> OptionsFile:
         elif line:
             name, equals, value = line.partition("=")
             if not section or not equals:
-                raise _not_one(f"{where}:{number}", f"{line!r} is no option of a section")
+                raise _invalid(f"{where}:{number}", f"{line!r} is not an option of a section")
             sections[section][name.strip()] = value.strip()
             lines[name.strip()] = number
     version = sections.pop("Version")
     if "rocksdb_version" not in version and not any(sections.values()):
-        raise _not_one(where, "it has no options")
+        raise _invalid(where, "it has no options")
     return OptionsFile(version.get("rocksdb_version", ""), sections, lines)
 
 
@@ -70,15 +70,15 @@ def _section(line: str, where: str) -> str:
     name, _, argument = line.strip("[] ").partition(" ")
     family = argument.strip('" ')
     if name not in (*_SECTIONS, *_OTHERS):
-        raise _not_one(where, f"there is no section {line}")
+        raise _invalid(where, f"unknown section {line}")
     if family not in ("", _DEFAULT_FAMILY):
         raise UsageError(
             where,
-            f"a column family {family!r}: the data are in the default one alone",
-            "take its sections out of the file",
+            f"column family {family!r}: only the default one contains data",
+            "remove its sections from the file",
         )
     return name
 
 
-def _not_one(where: str, found: str) -> UsageError:
-    return UsageError(where, found, "name a file as RocksDB writes it: OPTIONS-000007, say")
+def _invalid(where: str, context: str) -> UsageError:
+    return UsageError(where, context, "name a file that RocksDB wrote, such as OPTIONS-000007")

@@ -1,4 +1,4 @@
-"""Asks a RocksDB library what it is and whether it takes some options; run as a program.
+"""Open a database with a RocksDB library and some options; a program of its own.
 
 ::
 
@@ -6,12 +6,12 @@
                        "row_cache_bytes": 0, "user": [65534, 65534]}
     {"error": "", "log": "…", "options_file": "…", "block_cache_bytes": 33554432}
 
-The library opens an empty database with the options, in a directory of its own that is gone
-at the end. What it says of itself is in the log it writes there, the size of its row cache, too;
-the options as it took them in its OPTIONS file, but for the size of the block cache, which it is
-asked for (null: it has none, or was not opened). Standard library only. A process of its own,
-because a library that does not fit this machine may take its process with it; and unprivileged
-(``user``: numeric user and group, where the harness is root), since any library may be named.
+The library opens an empty database in a temporary directory. Its log there contains the version
+and the size of the row cache; its OPTIONS file contains the options that it uses, except for the
+size of the block cache, which is a property (null: none, or not opened). It needs the standard
+library only. It is a separate process because a library that does not fit this machine may crash
+it, and unprivileged (``user``: numeric user and group, if the harness is root) because the user
+may name any library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 _POINTER = ctypes.c_void_p
 _TEXT = ctypes.c_char_p
 _CAPACITY = b"rocksdb.block-cache-capacity"
-#: Functions of <rocksdb/c.h>: what they return and take.
+#: Functions of <rocksdb/c.h>: result and arguments.
 _FUNCTIONS = {
     "rocksdb_options_create": (_POINTER, ()),
     "rocksdb_options_destroy": (None, (_POINTER,)),
@@ -41,7 +41,7 @@ _FUNCTIONS = {
     "rocksdb_property_int": (ctypes.c_int, (_POINTER, _TEXT, ctypes.POINTER(ctypes.c_uint64))),
     "rocksdb_close": (None, (_POINTER,)),
 }
-#: Likewise, where a row cache is asked for.
+#: The same, for a row cache.
 _ROW_CACHE_FUNCTIONS = {
     "rocksdb_cache_create_lru": (_POINTER, (ctypes.c_size_t,)),
     "rocksdb_cache_destroy": (None, (_POINTER,)),
@@ -50,7 +50,7 @@ _ROW_CACHE_FUNCTIONS = {
 
 
 def main() -> int:
-    """One request on stdin, its answer on stdout."""
+    """Read one request from stdin, write its answer to stdout."""
     request = json.load(sys.stdin)
     if request["user"]:
         user, group = request["user"]
@@ -79,9 +79,7 @@ def main() -> int:
 
 
 def _open(request: dict[str, Any], folder: str) -> tuple[str, int | None]:
-    """Open and close; the error in RocksDB's words, empty where there is none, and the size of
-    the block cache in bytes.
-    """
+    """Open and close a database; returns RocksDB's error ("": none) and the block cache's size."""
     rocksdb = ctypes.CDLL(request["library"])
     options, rows = request["options"], request["row_cache_bytes"]
     missing = [name for name in _ROW_CACHE_FUNCTIONS if not hasattr(rocksdb, name)]
@@ -91,15 +89,15 @@ def _open(request: dict[str, Any], folder: str) -> tuple[str, int | None]:
         function = getattr(rocksdb, name)
         function.restype, function.argtypes = returned, taken
     error, size, cache = ctypes.c_char_p(), ctypes.c_uint64(), None
-    plain, asked = rocksdb.rocksdb_options_create(), rocksdb.rocksdb_options_create()
+    plain, parsed = rocksdb.rocksdb_options_create(), rocksdb.rocksdb_options_create()
     rocksdb.rocksdb_options_set_create_if_missing(plain, 1)
-    rocksdb.rocksdb_get_options_from_string(plain, options.encode(), asked, ctypes.byref(error))
+    rocksdb.rocksdb_get_options_from_string(plain, options.encode(), parsed, ctypes.byref(error))
     if not error.value:
         if rows:
             made = rocksdb.rocksdb_cache_create_lru(rows)
-            rocksdb.rocksdb_options_set_row_cache(asked, made)
+            rocksdb.rocksdb_options_set_row_cache(parsed, made)
             rocksdb.rocksdb_cache_destroy(made)  # the options keep it
-        database = rocksdb.rocksdb_open(asked, folder.encode(), ctypes.byref(error))
+        database = rocksdb.rocksdb_open(parsed, folder.encode(), ctypes.byref(error))
         if database:
             if not rocksdb.rocksdb_property_int(database, _CAPACITY, ctypes.byref(size)):
                 cache = size.value

@@ -1,8 +1,8 @@
 """Whether a measurement window flushes and compacts as a long run does.
 
-Writes go to the log and a memtable; flushes and compactions write tables later, in steps as
-large as a memtable and several of them. So the rate of both is that of a long run when a
-window holds many such steps, and does not leave compactions undone.
+Writes go to the log and a memtable; flushes and compactions write tables later, in steps of one
+memtable and of several. So the rate of both is that of a long run if a window has many such steps
+and does not postpone compactions.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterator, Mapping
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 
-#: A window that writes less than this has next to nothing to flush.
+#: A window that writes less has next to nothing to flush.
 _LITTLE_BYTES = 16 * MIB
-#: What compactions may have put off at the window's end, as a share of what they wrote: the one
-#: that is due at that moment is several memtables, with all that it overlaps.
-_PUT_OFF = 0.5
+#: Tolerated compaction backlog at the window's end, as a share of what compactions wrote: the
+#: compaction due at that moment has several memtables and all that they overlap.
+_BACKLOG = 0.5
 
 
 def warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
-    """``window``: what it added to the tickers; none where they are not kept."""
+    """``window``: increase of each ticker; empty if there are no statistics."""
     if (written := window.get("rocksdb_written_bytes", 0.0)) < _LITTLE_BYTES:
         return
     flushed = window.get("rocksdb_flush_write_bytes", 0.0)
     compacted = window.get("rocksdb_compact_write_bytes", 0.0)
-    behind = window.get("rocksdb_pending_compaction_bytes", 0.0)
+    backlog = window.get("rocksdb_pending_compaction_bytes", 0.0)
     counters = (
         f"clients wrote {format_bytes(written)}, flushes {format_bytes(flushed)}, compactions "
         f"{format_bytes(compacted)}"
@@ -39,10 +39,10 @@ def warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
         yield RunWarning(
             "no-compaction-in-window", "no compaction ran in the window", counters, smaller
         )
-    elif behind > _PUT_OFF * compacted:
+    elif backlog > _BACKLOG * compacted:
         yield RunWarning(
             "compaction-backlog-grows",
             "compactions do not keep up, and writes slow down with the length of the window",
-            f"{counters}; pending compactions grew by {format_bytes(behind)}",
+            f"{counters}; pending compactions grew by {format_bytes(backlog)}",
             "raise --ramp-up or max_background_jobs, or lower --rate",
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 
-from engines._statement import head
 from engines.voltdb.wire import Answer, Connection, NoAnswer, Parameter, WireError
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
+from harness.sql_files import head
 
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 #: As VoltDB's own sqlcmd takes it.

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from engines._loading import FileLoad
 from engines._workers import Job, Schedule
-from engines.postgres.load import _Load
+from engines.postgres.load import copy_jobs
 from engines.postgres.server import Server
 from harness import registry
 from harness.engine import BulkLoads, EngineContext, Explains, KeepsOwnData, RunsSql
@@ -133,8 +134,8 @@ def test_files_that_the_server_may_not_read_are_found(loaded: Any, tpch_csv: Any
 
 
 def test_tables_are_spread_only_where_one_connection_would_hold_up_many(tpch_csv: Any) -> None:
-    few = _Load(tpch_csv.files, 2, True, None).copy_jobs(1)  # type: ignore[arg-type]
-    many = _Load(tpch_csv.files, 16, True, None).copy_jobs(1)  # type: ignore[arg-type]
+    load: FileLoad[Any] = FileLoad(tpch_csv.files, None)  # type: ignore[arg-type]
+    few, many = (list(copy_jobs(load, connections, True)) for connections in (2, 16))
     assert len([j for j in few if "lineitem" in j.tables]) == 1
     spread = [j for j in many if "lineitem" in j.tables]
     assert len(spread) == len(tpch_csv.files["lineitem"]) and all(j.shared for j in spread)

@@ -1,0 +1,52 @@
+"""What the harness knows about an engine's settings: ``settings.yml`` in the engine's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.yamlfile import load_yaml
+
+
+@dataclass(frozen=True)
+class SettingTable:
+    """Settings by what the harness does with them; a file may leave out any of these.
+
+    ``values``: what the harness sets itself. ``values_where_known``: the same, for releases
+    that have the setting. ``reserved``: other settings that a tuning profile must not change.
+    ``stored``: settings that decide what a load leaves on disk, so that they are part of a
+    dataset's key; each with the value of a profile that does not have it, None for no entry.
+    ``not_stored``: exceptions, where an engine's options of one kind are stored by default.
+    ``recorded``: settings that are recorded even at their defaults. ``secret``: parts of the
+    names of settings that are never recorded.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    values_where_known: Mapping[str, str] = field(default_factory=dict)
+    reserved: Iterable[str] = ()
+    stored: Mapping[str, str | None] = field(default_factory=dict)
+    not_stored: Iterable[str] = ()
+    recorded: Iterable[str] = ()
+    secret: Iterable[str] = ()
+
+    @classmethod
+    def read(cls, folder: Path) -> SettingTable:
+        """The table of the engine in ``folder``."""
+        document: dict[str, Any] = load_yaml(folder / "settings.yml").value
+        return cls(**document)
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The settings that only the harness decides."""
+        return frozenset({*self.values, *self.values_where_known, *self.reserved})
+
+    def stored_of(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Those of a tuning profile that decide what a load leaves on disk."""
+        given = {name: settings.get(name, default) for name, default in self.stored.items()}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def is_secret(self, name: str) -> bool:
+        """Whether a setting of that name is left out of the record."""
+        return any(part in name for part in self.secret)

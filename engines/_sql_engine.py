@@ -1,0 +1,111 @@
+"""What SQL servers have in common, managed or external: connections, loading, counters."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol
+
+from engines._loading import Loader
+from engines._workers import Connection
+from harness.drivers.loadgen.protocols import Fill
+from harness.engine import LoadFormat, Scalar
+from harness.progress import Progress
+from harness.sql_files import calls
+from harness.store.spec import JsonObject
+
+
+class Monitor(Protocol):
+    """A connection that reads the counters of one server start."""
+
+    def read(self) -> Mapping[str, float]:
+        """Cumulative counters; those that the server does not have are left out."""
+
+    def close(self) -> None:
+        """Close; no error if the server no longer runs."""
+
+
+class SqlEngine(ABC, Generic[Connection]):
+    """Runs, loads and natively calls the SQL in ``sql/<workload>/``."""
+
+    load_format: ClassVar[LoadFormat] = "csv"
+    sql_folder: Path
+    threads: int
+
+    def __init__(self) -> None:
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._monitor: Monitor | None = None
+
+    @abstractmethod
+    def _new_connection(self) -> Connection:
+        """A new connection in autocommit mode."""
+
+    @abstractmethod
+    def _new_monitor(self) -> Monitor:
+        """A connection for reading counters."""
+
+    @abstractmethod
+    def _loader(self) -> Loader[Connection]:
+        """What loads rows into the database."""
+
+    @abstractmethod
+    def native_connection(self) -> Mapping[str, Any]:
+        """As the native back end takes it: where the data are, with the password."""
+
+    def connect(self) -> Connection:
+        """A new connection in autocommit mode."""
+        connection = self._new_connection()
+        self._connections.add(connection)
+        return connection
+
+    def counters(self) -> Mapping[str, float]:
+        """Cumulative counters of the server; see the engine's counters.py."""
+        if self._monitor is None:
+            self._monitor = self._new_monitor()
+        return self._monitor.read()
+
+    def bulk_load(
+        self,
+        workload: str,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """Schema, files in parallel, keys, indexes, statistics; row counts verified."""
+        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
+
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
+        """From ``sql/<workload>/calls/``."""
+        return calls(self.sql_folder / workload, params)
+
+    def native_load(
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: JsonObject | None = None,
+    ) -> None:
+        """Schema, ``fill``, keys, indexes, statistics, procedures; row counts verified."""
+        self._loader().fill(
+            self.sql_folder / workload,
+            lambda: fill(self.native_connection()),
+            row_counts,
+            progress,
+            params or {},
+        )
+
+    def _query(self, sql: str) -> list[tuple[Scalar, ...]]:
+        """The rows of one statement, read by a connection of its own."""
+        connection = self.connect()
+        try:
+            return connection.execute(sql).rows
+        finally:
+            connection.close()
+
+    def _close_monitor(self) -> None:
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close()
