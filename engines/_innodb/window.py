@@ -30,7 +30,7 @@ def warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
             "redo-checkpoint-not-steady",
             f"{'fewer' if advanced < redo else 'more'} pages were written than in a long run",
             f"the redo log grew by {format_bytes(redo)}, its checkpoint advanced by "
-            f"{format_bytes(advanced)} ({advanced / redo:.0%}), and {pages:,.0f} pages were written",
+            f"{format_bytes(advanced)} ({advanced / redo:.0%}); {pages:,.0f} pages were written",
             "raise --ramp-up, or have pages written sooner with a smaller redo log or a lower "
             "--set innodb_adaptive_flushing_lwm=…",
         )

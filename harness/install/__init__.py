@@ -1,11 +1,10 @@
-"""Engine installations in a private prefix: pinned, checked, unpacked in one step.
+"""Engine installations in a private prefix: pinned, verified, published in one step.
 
-An engine that wants one has a ``versions.yml`` beside its ``engine.py``, with one or more
-pinned builds in order of preference. What a build consists of comes from its registry
-through that registry's ordinary client, its SHA-256 is compared before anything is
-unpacked, the program is tried, and the finished tree is renamed into place: a prefix holds
-whole installations or nothing. What is damaged later is left out, and made again by the next
-install. Database *services* of the machine are never touched.
+An engine may have a ``versions.yml`` next to its ``engine.py``, with pinned builds in order of
+preference. The registry's client downloads a build, its SHA-256 is verified before anything
+is unpacked, the program is run once, and the finished tree is renamed into place: a prefix contains
+only complete installations. An installation that is damaged later is ignored, and replaced by the
+next install. Database *services* of the machine are never changed.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ class Damaged(UserWarning):
 
 @dataclass(frozen=True)
 class Installed:
-    """An installation of the prefix: its folder, and where it came from.
+    """An installation of the prefix: its folder and its origin.
 
-    ``moved_on``: libraries that were newer than the pinned ones when it was installed.
+    ``moved_on``: libraries that were newer than the pinned ones.
     """
 
     folder: Path
@@ -74,47 +73,46 @@ def install(
     versions: Path | None = None,
     version: str | None = None,
 ) -> Path:
-    """Put a pinned build of ``engine`` into ``prefix`` and return its folder; idempotent.
+    """Install a pinned build of ``engine`` into ``prefix`` and return its folder; idempotent.
 
-    The first build that can be had, or the one of ``version``; none where one of them is
-    there already, undamaged. RunFailed says why each could not be had; nothing is left of it.
+    The first build that is available, or the one of ``version``; nothing if one of them is already
+    installed, undamaged. RunFailed names the failure of each build; nothing is left of it.
     """
     pins = pinned(engine, versions)
-    wanted = [pin for pin in pins if version in (None, pin.version)]
-    if not wanted:
+    builds = [pin for pin in pins if version in (None, pin.version)]
+    if not builds:
         raise UsageError(
             f"install {engine} {version}",
             "no such build is pinned",
-            f"pinned are {', '.join(pin.version for pin in pins)}",
+            f"pinned: {', '.join(pin.version for pin in pins)}",
         )
-    for pin in wanted:
+    for pin in builds:
         folder = prefix / pin.folder
         if folder.is_dir():
-            if (found := _damage(folder)) is None:
+            if (damage := _damage(folder)) is None:
                 return folder
-            progress.say(f"{folder}: {found}; it is installed again")
+            progress.say(f"{folder}: {damage}; installing it again")
     make_passable(prefix)
     refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     failures: list[RunFailed] = []
-    for pin in wanted:
+    for pin in builds:
         try:
             folder = _install(pin, prefix, progress)
         except RunFailed as error:
             failures.append(error)
             continue
         for failure in failures:
-            progress.say(f"{failure}: {pin.engine} {pin.version} was installed instead")
+            progress.say(f"{failure}; {pin.engine} {pin.version} was installed instead")
         if pin.note:
             progress.say(f"{pin.engine} {pin.version}: {pin.note}")
         return folder
     if len(failures) == 1:
         raise failures[0]
-    found = "; ".join(map(str, failures))
-    raise RunFailed(f"install {engine}", found, failures[-1].hint)
+    raise RunFailed(f"install {engine}", "; ".join(map(str, failures)), failures[-1].hint)
 
 
 def installed(engine: str, prefix: Path) -> list[Installed]:
-    """What the prefix holds of ``engine``, pinned builds first and in their order."""
+    """Installations of ``engine`` in the prefix, pinned builds first and in their order."""
     if prefix.is_dir():
         refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     pins = {pin.folder: pin for pin in _pins(engine)}
@@ -124,7 +122,7 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
         if (damage := _damage(folder)) is not None:
             if folder.name in pins:
                 warnings.warn(
-                    f"{folder} is left out: {damage}; run: harness engines install {engine}",
+                    f"ignoring {folder}: {damage}; run: harness engines install {engine}",
                     Damaged,
                     stacklevel=2,
                 )
@@ -135,11 +133,11 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
 
 
 def _damage(folder: Path) -> str | None:
-    """What is wrong with an installation, None where its files are as they were installed."""
+    """What is wrong with an installation; None if its files are unchanged."""
     try:
         sizes = json.loads((folder / _RECORD).read_text()).get("sizes", {})
     except (OSError, ValueError) as error:
-        return f"its {_RECORD} cannot be read: {error}"
+        return f"{_RECORD} cannot be read: {error}"
     for name, size in sizes.items():
         try:
             found = (folder / name).stat().st_size
@@ -156,9 +154,9 @@ def _sizes(tree: Path) -> dict[str, int]:
 
 
 def linker(folder: Path) -> tuple[str, ...]:
-    """The start of a command that runs with the tree's own libraries, where it has some.
+    """The start of a command that uses the tree's own libraries; empty if it has none.
 
-    With a C library of its own comes its own dynamic linker, which must be the one to load it.
+    A tree with its own C library needs its own dynamic linker too.
     """
     for libraries in sorted((folder / "usr/lib").glob("*-linux-gnu")):
         own = sorted(libraries.glob("ld-linux-*.so.*"))
@@ -197,7 +195,7 @@ def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
                 source.unpack(folder, tree)
                 task.advance(note=f"has {source.label}")
             _prune(tree, pin.keep)
-            work.chmod(0o755)  # whom the program is tried as must pass
+            work.chmod(0o755)  # for the user that runs the program
             _try(pin, tree)
             task.advance(note="runs")
         record = {"source": pin.source, "moved_on": moved_on, "sizes": _sizes(tree)}
@@ -207,14 +205,14 @@ def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
         publish(tree, target)
     if moved_on:
         progress.say(
-            f"{pin.engine} {pin.version}: newer than pinned, with Debian's signature: "
+            f"{pin.engine} {pin.version}: newer than pinned, signed by Debian: "
             f"{', '.join(moved_on)}"
         )
     return target
 
 
 def _prune(tree: Path, keep: tuple[str, ...]) -> None:
-    """Remove what is not kept; what is, every user may read, and run where its owner may."""
+    """Keep only paths that start with ``keep``, readable and executable for every user."""
     for path in sorted(tree.rglob("*"), reverse=True):
         name = str(path.relative_to(tree))
         if path.is_dir() and not path.is_symlink():
@@ -229,14 +227,14 @@ def _prune(tree: Path, keep: tuple[str, ...]) -> None:
 
 
 def _try(pin: Pinned, tree: Path) -> None:
-    """RunFailed where the program does not even tell its version, or the library not load."""
+    """RunFailed unless the program prints its version, or the library loads."""
     program = str(tree / pin.program)
     command = [*linker(tree), program, "--version"]
     if program.endswith(".class"):
         name = str(Path(pin.program).relative_to("classes").with_suffix("")).replace("/", ".")
         command = [*java_command(tree), name]
     if program.endswith(".so"):
-        # That user need not be able to run the Python that runs us.
+        # The unprivileged user may be unable to run this Python.
         user = unprivileged()
         command = [sys.executable, "-I", "-S", "-c", _LOAD, program]
         command += [] if user is None else [str(user.uid), str(user.gid)]
@@ -253,14 +251,14 @@ def _try(pin: Pinned, tree: Path) -> None:
             if program.endswith(".so")
             else run_unprivileged(command, timeout_s=_TRIAL_S)
         )
-        found = done.stderr.strip() or f"exit status {done.returncode}"
+        problem = done.stderr.strip() or f"exit status {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
-        found = str(error)
+        problem = str(error)
     else:
         if done.returncode == 0:
             return
     raise RunFailed(
         f"install {pin.engine} {pin.version}",
-        f"{pin.program} of {pin.source} does not run here: {found.splitlines()[-1]}",
-        f"install {pin.engine} on the machine, or name one with the engine option 'prefix'",
+        f"{pin.program} of {pin.source} does not run here: {problem.splitlines()[-1]}",
+        f"install {pin.engine} on the machine, or select one with the engine option 'prefix'",
     )

@@ -1,4 +1,4 @@
-"""Running a registry's client, and checking what it brought."""
+"""Registries' clients: running one, and verifying a download."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from harness.errors import RunFailed
 
 
 def run_client(
-    what: str, command: Sequence[str], folder: Path, do: str, env: Mapping[str, str] | None = None
+    problem: str,
+    command: Sequence[str],
+    folder: Path,
+    hint: str,
+    env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a client in ``folder`` and return its stdout; RunFailed with its last line.
+    """Run a client in ``folder`` and return its stdout; RunFailed with its error.
 
-    Its temporary files go into ``folder`` too: they are removed with it, however this ends.
+    Its temporary files are in ``folder`` too, and are removed with it.
     """
     if shutil.which(command[0]) is None:
-        raise RunFailed(what, f"there is no {command[0]} on this machine", do)
+        raise RunFailed(problem, f"there is no {command[0]} on this machine", hint)
     environment = os.environ | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"} | dict(env or {})
     done = subprocess.run(
         command,
@@ -34,19 +38,19 @@ def run_client(
     )
     if done.returncode != 0:
         lines = [*done.stdout.strip().splitlines(), *done.stderr.strip().splitlines()]
-        told = [line for line in lines if re.match(r"(E:|\[ERROR\]|ERROR)\s*\S", line)]
-        found = (told[:1] or lines[-1:] or [f"exit status {done.returncode}"])[0]
-        raise RunFailed(what, found, do)
+        errors = [line for line in lines if re.match(r"(E:|\[ERROR\]|ERROR)\s*\S", line)]
+        context = (errors[:1] or lines[-1:] or [f"exit status {done.returncode}"])[0]
+        raise RunFailed(problem, context, hint)
     return done.stdout
 
 
-def verify(what: str, file: Path, sha256: str) -> None:
-    """RunFailed where the file's SHA-256 is not the pinned one."""
+def verify(name: str, file: Path, sha256: str) -> None:
+    """RunFailed unless the file has the pinned SHA-256."""
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     if digest != sha256:
         raise RunFailed(
-            f"install {what}",
+            f"install {name}",
             f"{file.name} has SHA-256 {digest}, pinned is {sha256}",
-            "do not use this file; find out why your registry gives another one",
+            "do not use this file; find out why the registry returns another one",
         )

@@ -1,14 +1,12 @@
-"""A server and its libraries out of Debian's packages, unpacked and never installed.
+"""A server and its libraries from Debian packages, unpacked and never installed.
 
-The packages come through apt from the mirror that this machine's own apt uses, with lists
-and cache of our own: nothing of the machine's package database is read or changed, and no
-package's script is run, nor what the machine's apt is set up to run after an update. Unpacked
+apt downloads the packages from this machine's mirror, with separate lists and cache: the machine's
+package database is neither read nor changed, and no package script or update hook runs. Unpacked
 together with Debian's C library and dynamic linker, they run on any release.
 
-A release of Debian moves on, and pinned versions go from its mirrors. Of the server's own
-package that is the end of the pin. Of a library, the version that took the pinned one's
-place has the same interface (or another name), and apt has checked its signature: it is
-taken, and told.
+Pinned versions disappear from the mirrors when a release has newer ones. For the server's own
+package, that ends the pin. A newer library has the same interface (or another name), and apt has
+checked its signature: it is used and reported.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from harness.install.clients import run_client, verify
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TARGETS = "$(REPO_URI) $(CREATED_BY) $(ORIGIN) $(LABEL)"
-#: Read after the machine's own configuration, of which the rest stays: proxies, passwords …
+#: Read after the machine's configuration; the rest of that (proxies, passwords …) stays in effect.
 _NO_HOOKS = "#clear APT::Update;\n#clear Binary::apt-get::APT::Update;\n#clear AptCli::Hooks;\n"
-_DO = "check the network and apt's sources, then run it again"
+_HINT = "check the network and apt's sources, then run it again"
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Debs:
-    """``suites``: those of Debian to take ``packages`` from; the first one is the server's."""
+    """``packages`` from Debian's ``suites``; the first package is the server."""
 
     suites: tuple[str, ...]
     packages: tuple[Package, ...]
@@ -52,33 +50,33 @@ class Debs:
         return f"Debian {self.suites[0]} {first.name} {first.version}"
 
     def fetch(self, folder: Path) -> list[str]:
-        """Bring the packages into ``folder``; returns those that are not the pinned ones."""
+        """Download the packages into ``folder``; returns those that are not the pinned ones."""
         apt = Apt(folder, self.suites, self.label)
         offered = apt.versions([package.name for package in self.packages])
-        moved_on: list[str] = []
-        wanted: list[str] = []
+        newer: list[str] = []
+        selected: list[str] = []
         for package in self.packages:
             versions = offered.get(package.name, [])
             if package.version in versions:
-                wanted.append(f"{package.name}={package.version}")
+                selected.append(f"{package.name}={package.version}")
             elif package is self.packages[0] or not versions:
                 raise RunFailed(
                     f"download {self.label}",
                     f"{package.name} {package.version} is pinned, the mirror has "
                     f"{', '.join(versions) or 'none'}",
-                    "the release has moved on; use another version or source",
+                    "use another version or source",
                 )
             else:
-                wanted.append(f"{package.name}={versions[0]}")
-                moved_on.append(f"{package.name} {versions[0]}")
-        apt.download(wanted)
+                selected.append(f"{package.name}={versions[0]}")
+                newer.append(f"{package.name} {versions[0]}")
+        apt.download(selected)
         for package in self.packages:
-            if f"{package.name}={package.version}" in wanted:
+            if f"{package.name}={package.version}" in selected:
                 verify(package.name, _file(folder, package.name), package.sha256)
-        return moved_on
+        return newer
 
     def unpack(self, folder: Path, tree: Path) -> None:
-        """Every package's files, the old top-level folders merged into usr."""
+        """Extract every package; the old top-level folders are merged into usr."""
         root = folder / "root"
         root.mkdir()
         for package in self.packages:
@@ -91,7 +89,7 @@ class Debs:
 
 
 def _merge(source: Path, target: Path) -> None:
-    """Move the files of ``source`` into ``target``, which may have some of its folders."""
+    """Move the files of ``source`` into ``target``, some of whose folders may exist."""
     target.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         if path.is_dir() and not path.is_symlink():
@@ -106,16 +104,16 @@ def _file(folder: Path, name: str) -> Path:
 
 
 class Apt:
-    """apt with lists, cache and status of its own, below a folder that goes away."""
+    """apt with its own lists, cache and status, in a temporary folder."""
 
     def __init__(self, folder: Path, suites: tuple[str, ...], label: str) -> None:
         self._folder = folder
-        self._what = f"download {label}"
+        self._problem = f"download {label}"
         state = folder / "apt"
         for name in ("lists/partial", "cache/archives/partial"):
             (state / name).mkdir(parents=True)
         (state / "status").touch()
-        (state / "sources.list").write_text("".join(_sources(suites, self._what)))
+        (state / "sources.list").write_text("".join(_sources(suites, self._problem)))
         (state / "no-hooks.conf").write_text(_NO_HOOKS)
         options: Mapping[str, str] = {
             "Dir::State": str(state),
@@ -126,7 +124,7 @@ class Apt:
             "Dir::Etc::sourceparts": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
             "Dir::Etc::preferences": "/dev/null",
-            "APT::Sandbox::User": "root",  # root's alone: the folder is closed to apt's own user
+            "APT::Sandbox::User": "root",  # apt's own user cannot enter the folder
             "APT::Get::AllowUnauthenticated": "false",
             "Acquire::AllowInsecureRepositories": "false",
             "Acquire::Languages": "none",
@@ -136,21 +134,23 @@ class Apt:
         self._options = ["-c", str(state / "no-hooks.conf")]
         for name, value in options.items():
             self._options += ["-o", f"{name}={value}"]
-        run_client(self._what, ["apt-get", *self._options, "update", "--error-on=any"], folder, _DO)
+        run_client(
+            self._problem, ["apt-get", *self._options, "update", "--error-on=any"], folder, _HINT
+        )
 
     def versions(self, names: list[str]) -> dict[str, list[str]]:
-        """What the mirror has of each package, newest first."""
+        """The mirror's versions of each package, newest first."""
         command = ["apt-cache", *self._options, "madison", *names]
         found: dict[str, list[str]] = {}
-        for line in run_client(self._what, command, self._folder, _DO).splitlines():
+        for line in run_client(self._problem, command, self._folder, _HINT).splitlines():
             name, version, *_ = (word.strip() for word in line.split("|"))
             found.setdefault(name, []).append(version)
         return found
 
     def download(self, packages: list[str]) -> None:
-        """Into the folder, with apt's own check of the mirror's signed checksums."""
+        """Download into the folder; apt verifies the mirror's signed checksums."""
         run_client(
-            self._what, ["apt-get", *self._options, "download", *packages], self._folder, _DO
+            self._problem, ["apt-get", *self._options, "download", *packages], self._folder, _HINT
         )
 
 
@@ -162,11 +162,11 @@ def _sources(suites: tuple[str, ...], what: str) -> Iterator[str]:
 
 
 def _mirror(label: str, what: str) -> str:
-    """Address of the archive with that label that this machine's apt uses."""
+    """Address of the archive with that label in this machine's apt sources."""
     for address, kind, *origin in _targets(what):
         if kind == "Packages" and origin == ["Debian", label]:
             return address
-    # Before the first `apt update` apt knows no labels: the archive is told by its folder.
+    # Before the first `apt update`, apt has no labels: the folder identifies the archive.
     for address, kind, *_ in _targets(what, "--no-release-info"):
         if kind == "Packages" and address.rstrip("/").endswith(f"/{label.lower()}"):
             return address

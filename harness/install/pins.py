@@ -1,4 +1,4 @@
-"""versions.yml: which builds of an engine are pinned, in order of preference."""
+"""versions.yml: the pinned builds of an engine, in order of preference."""
 
 from __future__ import annotations
 
@@ -10,34 +10,32 @@ from typing import Any, Protocol
 
 from harness import registry
 from harness.errors import UsageError
+from harness.install.archives import Jar, Jars, MavenArchive, Wheel
 from harness.install.debs import Debs, Package
-from harness.install.maven import Jar, Jars, MavenArchive
-from harness.install.pypi import Wheel
 from harness.yamlfile import load_yaml
 
 
 class Source(Protocol):
-    """Something that a registry gives, and how it becomes files."""
+    """Archives or packages from a registry."""
 
     @property
     def label(self) -> str:
-        """Where it comes from, as recorded with every run."""
+        """Its origin, as recorded with every run."""
 
     def fetch(self, folder: Path) -> list[str]:
-        """Bring it into ``folder``, verified; returns what differs from the pins."""
+        """Download it into ``folder`` and verify it; returns what differs from the pins."""
 
     def unpack(self, folder: Path, tree: Path) -> None:
-        """Put its files into ``tree``."""
+        """Extract its files into ``tree``."""
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """One build. The first of ``sources`` has the server, the others what it needs.
+    """One build. The first of ``sources`` contains the server, the others its dependencies.
 
-    ``keep``: beginnings of the paths that stay. ``program``: what must run in the end: a program,
-    or the main class of a Java server (``classes/….class``); or a shared library (``….so``) that
-    must load.
-    ``note``: what a user of it should know.
+    ``keep``: prefixes of the paths to keep. ``program``: the program or the main class of a Java
+    server (``classes/….class``) that must run, or the shared library (``….so``) that must load.
+    ``note``: for its users.
     """
 
     engine: str
@@ -54,7 +52,7 @@ class Pinned:
 
     @property
     def source(self) -> str:
-        """Where it comes from, as recorded with every run."""
+        """Its origin, as recorded with every run."""
         return self.sources[0].label
 
 
@@ -64,11 +62,11 @@ def pinned_engines() -> list[str]:
 
 
 def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
-    """The pinned builds of ``engine`` for this machine; UsageError where there is none."""
+    """The pinned builds of ``engine`` for this machine; UsageError if there is none."""
     path = versions or registry.engine_files("versions.yml").get(engine)
     if path is None or not path.exists():
         raise UsageError(
-            f"install {engine}", "the engine has no versions.yml", "install it by its own means"
+            f"install {engine}", "the engine has no versions.yml", "install it by other means"
         )
     document: Mapping[str, Any] = load_yaml(path).value
     machine = platform.machine()
@@ -88,19 +86,19 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
         raise UsageError(
             f"install {engine}",
             f"no build is pinned for {machine}",
-            f"install {engine} on the machine, or name one with the engine option 'prefix'",
+            f"install {engine} on the machine, or select one with the engine option 'prefix'",
         )
     return found
 
 
 def _program(build: Mapping[str, Any], machine: str) -> str:
-    """One name, or one for each machine."""
+    """One name, or one per architecture."""
     program: str | Mapping[str, str] = build["program"]
     return program if isinstance(program, str) else program[machine]
 
 
 def _source(source: Mapping[str, Any], machine: str, engine: Path) -> Source:
-    """``engine``: the engine's own folder."""
+    """``engine``: the engine's folder."""
     archive = source["archives"][machine]
     if source["kind"] == "pypi":
         return Wheel(

@@ -1,4 +1,4 @@
-"""The private prefix: whole trees or nothing, after a power cut too."""
+"""The private prefix: it contains only complete trees, even after a power failure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 @contextmanager
 def work_directory(prefix: Path, name: str) -> Iterator[Path]:
-    """A directory to make ``name`` in, gone at the end; those that killed harnesses left go first.
+    """A temporary directory in which to make ``name``; those left by killed harnesses are removed.
 
-    Its owner holds a lock on it, which a kill ends; the prefix is locked meanwhile, so
-    that none is taken for left behind before it is locked.
+    Its owner locks it, and a kill ends the lock. The prefix is locked until then, so that no
+    directory looks abandoned before it is locked.
     """
     with _locked(prefix):
         for left in prefix.glob(f".{name}.*"):
@@ -43,9 +43,9 @@ def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
 
 
 def publish(tree: Path, target: Path) -> None:
-    """Rename the finished tree into place; an equal one that is there already stays.
+    """Rename the finished tree into place, unless an equal one is already there.
 
-    Its files reach the device before its name does: no name leads to a half-written tree.
+    Its files reach the device before its name does, so no name leads to an incomplete tree.
     """
     for folder, _, names in os.walk(tree):
         for path in (*(Path(folder, name) for name in names), Path(folder)):
@@ -54,7 +54,7 @@ def publish(tree: Path, target: Path) -> None:
     try:
         tree.rename(target)
     except OSError:
-        if not target.is_dir():  # else another harness was faster: its tree is the same
+        if not target.is_dir():  # otherwise, another harness was faster; its tree is the same
             raise
     _sync(target.parent)
 

@@ -193,7 +193,7 @@ def test_files_of_the_client_are_not_sent_unless_asked_for(innodb: Any, tmp_path
         setup.execute(statement)
     sender = innodb._connect(local_infile=True)
     sender.raw.local_file = b"/another/file"
-    with pytest.raises(RunFailed, match="the server asked for the file"):
+    with pytest.raises(RunFailed, match="requested the file"):
         sender.execute(statement)
     setup.close()
     check = innodb.connect()

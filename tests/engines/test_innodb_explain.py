@@ -113,7 +113,7 @@ def test_a_recorded_plan_of_mariadb_tells_reading_from_the_rest() -> None:
     assert partsupp.name == "ref using PRIMARY"
     joins = [o for o in plan.root.walk() if o.kind == "join"]
     assert [o.name for o in joins] == ["nested loop join"]
-    assert "joining and grouping" in plan.note
+    assert "joins and grouping" in plan.note
 
 
 @pytest.mark.parametrize(("banner", "release"), [("8.0.15", "8.0.15"), ("5.7.44-log", "5.7.44")])
@@ -125,5 +125,5 @@ def test_a_release_that_cannot_tell_says_since_when_others_can(
             return banner
 
     connection = MySqlConnection(Greeted())  # type: ignore[arg-type]
-    with pytest.raises(CannotExplain, match=rf"MySQL {release} does not tell .* 8\.0\.18"):
+    with pytest.raises(CannotExplain, match=rf"MySQL {release} .* 8\.0\.18"):
         explain.explain(connection, "select 1")

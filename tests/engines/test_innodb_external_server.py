@@ -68,7 +68,7 @@ def test_the_other_engine_is_refused(server: Any, dsn: str) -> None:
     other = {"mysql": "mariadb", "mariadb": "mysql"}[server.name]
     with pytest.raises(UsageError, match="it is M") as caught:
         registry.engine(other).available({"dsn": "env"}, paths.engines_prefix())
-    assert caught.value.hint == f"say --engine {server.name}"
+    assert caught.value.hint == f"use --engine {server.name}"
 
 
 def test_data_are_loaded_once_and_kept_under_our_mark(
@@ -223,12 +223,12 @@ def test_its_files_and_places_are_not_ours(external: Any, lab: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("dsn", "told"),
     [
-        ("mysql://me:secret@db/x", "holds a password"),
-        ("mysql://db/x", "no mysql:// or mariadb:// URL with a user"),
-        ("postgresql://me@db/x", "no mysql:// or mariadb:// URL with a user"),
-        ("mysql://me@db:port/x", "it is not a URL"),
-        ("mysql://me@/x", "names a host and a socket, or neither"),
-        ("mysql://me@db/x?socket=/run/s", "names a host and a socket, or neither"),
+        ("mysql://me:secret@db/x", "password"),
+        ("mysql://db/x", "mysql:// or mariadb://"),
+        ("postgresql://me@db/x", "mysql:// or mariadb://"),
+        ("mysql://me@db:port/x", "not a URL"),
+        ("mysql://me@/x", "a host or a socket"),
+        ("mysql://me@db/x?socket=/run/s", "a host or a socket"),
         ("mysql://me@db/x?ssl_ca=/ca.pem", "did you mean 'ssl-ca'"),
         ("env", "HARNESS_DSN is not set"),
         ("mysql://me@127.0.0.1:1/x", "Can't connect"),

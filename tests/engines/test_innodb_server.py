@@ -121,7 +121,7 @@ def test_a_part_that_lies_elsewhere_is_noticed(running: Any, part: str, tmp_path
     verify_locations(process.pid, cluster, (running._context.scratch,))
     elsewhere = object.__new__(Cluster)
     elsewhere.__dict__ = {**cluster.__dict__, part: tmp_path}
-    with pytest.raises(RunFailed, match="in its place"):
+    with pytest.raises(RunFailed, match="redo log"):
         verify_locations(process.pid, elsewhere, (running._context.scratch,))
 
 
@@ -159,7 +159,7 @@ def test_doublewrite_files_go_where_they_are_asked_to_be(lab: Any) -> None:
 
 
 def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
-    with pytest.raises(UsageError, match="inside the system tablespace"):
+    with pytest.raises(UsageError, match="doublewrite=wal"):
         lab.engine("mariadb", options={"doublewrite": "wal"})
 
 
@@ -262,7 +262,7 @@ def test_a_stop_loses_nothing_and_a_kill_nothing_committed(
     (process,) = engine.processes()
     engine.kill()
     assert process not in [stat.id for stat in all_processes() if not stat.dead]
-    with pytest.raises(RunFailed, match="not shut down cleanly"):
+    with pytest.raises(RunFailed, match="shut down cleanly"):
         engine.snapshot(lab.directory("golden"))
     engine.start()
     assert engine.connect().execute("select count(*) from n").rows == [(12,)]
@@ -277,7 +277,7 @@ def test_a_server_that_died_is_told_with_its_log(lab: Any, golden: tuple[str, Pa
     (process,) = engine.processes()
     os.kill(process.pid, signal.SIGKILL)
     engine._server._process.wait()
-    with pytest.raises(RunFailed, match=r"(?s)had ended by itself.*ready for connections"):
+    with pytest.raises(RunFailed, match=r"(?s)status.*ready for connections"):
         engine.stop()
     engine.kill()
 
@@ -333,9 +333,9 @@ def test_no_server_outlives_a_killed_harness(lab: Any, golden: tuple[str, Path])
         ({"innodb_bufer_pool_size": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
         ({"innodb-io-capacity": "1000"}, "did you mean 'innodb_io_capacity'"),
         ({"innodb_buffer_pool_siz": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
-        ({"datadir": "/tmp"}, "decided by the harness"),
-        ({"loose_datadir": "/tmp"}, "decided by the harness"),
-        ({"innodb_buffer_pool_load_at_startup": "ON"}, "decided by the harness"),
+        ({"datadir": "/tmp"}, "setting datadir"),
+        ({"loose_datadir": "/tmp"}, "setting loose_datadir"),
+        ({"innodb_buffer_pool_load_at_startup": "ON"}, "setting innodb_buffer_pool_load"),
         ({"sort_buffer_size": "lots"}, "Unknown suffix 'l'"),
         ({"innodb_io_capacity": "5"}, "innodb_io_capacity=5 would be 100"),
         ({"innodb_flush_method": "nonsense"}, "innodb.flush.method"),
@@ -413,7 +413,7 @@ def test_page_size_is_part_of_the_format(lab: Any) -> None:
     engine.start()
     assert variables(engine)["innodb_page_size"] == "4096"
     engine.stop()
-    with pytest.raises(UsageError, match="4, 8, 16, 32 or 64 KiB"):
+    with pytest.raises(UsageError, match="page_size=5"):
         lab.engine("mariadb", options={"page_size": 5})
 
 
@@ -445,7 +445,7 @@ def test_the_flavour_is_what_the_server_says(lab: Any, prefix: Path) -> None:
     (prefix / "bin/mysqld").chmod(0o755)
     found = registry.engine("mariadb").available({"prefix": prefix}, paths.engines_prefix())
     assert found.version == engine.version().version
-    with pytest.raises(UsageError, match=r"is MariaDB .*: name the folder|is MariaDB"):
+    with pytest.raises(UsageError, match="is MariaDB"):
         registry.engine("mysql").available({"prefix": prefix}, paths.engines_prefix())
 
 
@@ -455,7 +455,7 @@ def test_what_is_missing_is_told_with_the_command(name: str, prefix: Path) -> No
     with pytest.raises(UsageError) as caught:
         factory.available({"version": "99.9"}, prefix)
     assert f"harness engines install {name}" in caught.value.hint
-    with pytest.raises(UsageError, match="no mariadbd or mysqld that runs"):
+    with pytest.raises(UsageError, match="mariadbd or mysqld"):
         factory.available({"prefix": str(prefix)}, prefix)
     prefix.chmod(0o700)
     if os.geteuid() == 0:

@@ -87,8 +87,8 @@ def test_a_compression_that_the_build_lacks_is_refused_with_those_it_has(
         ("wal_compression", "gzip", "Available values: pglz"),
         ("checkpoint_timeout", "10s", "outside the valid range"),
         ("max_wal_size", "1MB", "outside the valid range"),
-        ("max_wal_size", "16MB", "16 MiB, and a WAL segment has 16"),
-        ("min_wal_size", "31MB", "a WAL segment has 16"),
+        ("max_wal_size", "16MB", "max_wal_size=16MB"),
+        ("min_wal_size", "31MB", "min_wal_size=31MB"),
         ("synchronous_commit", "sometimes", "Available values: local"),
         ("full_page_writes", "never", "requires a Boolean value"),
     ],
@@ -104,7 +104,7 @@ def test_the_log_must_have_room_for_two_segments_of_the_size_that_is_asked_for(
     kept: Kept,
 ) -> None:
     options = {"wal_segment_size_mb": 64}
-    with pytest.raises(UsageError, match="max_wal_size=100MB: 100 MiB, and a WAL segment has 64"):
+    with pytest.raises(UsageError, match=r"max_wal_size=100MB.* 64"):
         kept.engine({"max_wal_size": "100MB"}, options)
     kept.engine({"max_wal_size": "128MB"}, options)
 

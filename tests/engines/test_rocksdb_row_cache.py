@@ -109,7 +109,7 @@ def test_data_are_loaded_without_it_and_are_the_same(lab: Any) -> None:
 
 def test_without_the_log_that_tells_of_it_it_is_refused(lab: Any) -> None:
     assert lab.engine("rocksdb", {"info_log_level": "WARN_LEVEL"})
-    with pytest.raises(UsageError, match="info log alone") as caught:
+    with pytest.raises(UsageError, match="row_cache") as caught:
         lab.engine("rocksdb", {"row_cache": "16M", "info_log_level": "WARN_LEVEL"})
     assert "info_log_level" in caught.value.hint
 
@@ -119,7 +119,7 @@ def test_without_the_log_that_tells_of_it_it_is_refused(lab: Any) -> None:
     [
         ("Options.row_cache: 8388608", "row_cache=16777216 would be 8388608"),
         ("Options.row_cache: None", "row_cache=16777216 would be 0"),
-        ("", "row_cache=16777216 would be untold"),
+        ("", "row_cache=16777216 would be unknown"),
     ],
 )
 def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: str) -> None:
@@ -138,11 +138,11 @@ def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"row_cache": "0.5G"}, "not a whole number"),
-        ({"row_cache": "-1"}, "not a whole number"),
-        ({"row_cache": ""}, "not a whole number"),
-        ({"row_cache": "{capacity=64M}"}, "not a whole number"),
-        ({"row_cache": "9223372036854775808"}, "more bytes than can be counted"),
+        ({"row_cache": "0.5G"}, "row_cache=0.5G"),
+        ({"row_cache": "-1"}, "row_cache=-1"),
+        ({"row_cache": ""}, "row_cache="),
+        ({"row_cache": "{capacity=64M}"}, "row_cache={capacity=64M}"),
+        ({"row_cache": "9223372036854775808"}, "row_cache=9223372036854775808"),
         ({"row_cash": "64M"}, "did you mean 'row_cache'"),
     ],
 )

@@ -21,5 +21,5 @@ def test_a_timeout_that_is_none_is_refused_before_anything_is_made(
     assert option in engine(name).options
     with pytest.raises(UsageError, match=f"{option}={value}") as caught:
         lab.engine(name, options={option: value})
-    assert caught.value.hint == f"say {option}=60"
+    assert f"{option}=60" in caught.value.hint
     assert not any((lab.root / "1-s").iterdir())

@@ -1,0 +1,72 @@
+/*
+ * Toy kernel: increments one byte of each line, in order.
+ *
+ *   {"name": "increment", "kind": "increment", "target": "t0", "threads": 1, "step_bytes": 64}
+ */
+#include "kernel.h"
+
+#include <stdlib.h>
+
+struct increment {
+    uint64_t step_bytes;
+};
+
+static bool read(struct mb_job *job, struct tb_error *error)
+{
+    struct increment *increment = job->params = calloc(1, sizeof *increment);
+    return increment && mb_read_bytes(job->given, "step_bytes", MB_LINE, &increment->step_bytes,
+                                      error);
+}
+
+static void release(struct mb_job *job)
+{
+    free(job->params);
+}
+
+static bool begin(struct mb_thread *thread)
+{
+    thread->own = calloc(1, sizeof(uint64_t)); /* offset of the next line */
+    return thread->own != NULL;
+}
+
+static bool work(struct mb_thread *thread, uint64_t operations)
+{
+    const struct increment *increment = thread->job->params;
+    uint64_t *offset = thread->own;
+    for (uint64_t i = 0; i < operations; i++) {
+        volatile char *line = thread->base + *offset;
+        ++*line;
+        *offset += increment->step_bytes;
+        if (*offset >= thread->range_bytes)
+            *offset = 0;
+    }
+    thread->done.operations += operations;
+    thread->done.read_bytes += operations * MB_LINE;
+    thread->done.written_bytes += operations * MB_LINE;
+    return true;
+}
+
+static void end(struct mb_thread *thread)
+{
+    free(thread->own);
+}
+
+static bool persists(const struct mb_job *job, struct mb_persist *persist)
+{
+    (void)job;
+    *persist = (struct mb_persist){.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
+    return true;
+}
+
+static const char *const keys[] = {"step_bytes", NULL};
+
+const struct mb_kernel mb_increment = {
+    .name = "increment",
+    .keys = keys,
+    .read = read,
+    .release = release,
+    .begin = begin,
+    .work = work,
+    .end = end,
+    .persists = persists,
+};
