@@ -1,10 +1,10 @@
 """Engines, workloads and monitors by name: no list to edit.
 
 An engine is a folder with an ``engine.py`` in the package ``engines``, or in a folder of
-``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of ``harness.workloads`` with a
-``workload.py`` and a ``params.py``, which imports no client; a monitor is a file of
-``harness.monitors``, or of a folder of ``$HARNESS_MONITOR_PATH``. Names that begin with ``_`` are
-shared parts, not entries.
+``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of ``harness.workloads``, or in a
+folder of ``$HARNESS_WORKLOAD_PATH``, with a ``workload.py`` and a ``params.py``, which imports no
+client; a monitor is a file of ``harness.monitors``, or of a folder of ``$HARNESS_MONITOR_PATH``.
+Names that begin with ``_`` are shared parts, not entries.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from harness.workloads.parameters import Parameters
 Entry = TypeVar("Entry")
 
 _ENGINE_PATH, _MONITOR_PATH = "HARNESS_ENGINE_PATH", "HARNESS_MONITOR_PATH"
+_WORKLOAD_PATH = "HARNESS_WORKLOAD_PATH"
 _OWN = {
     _ENGINE_PATH: tuple(engine_folders.__path__),
+    _WORKLOAD_PATH: tuple(harness.workloads.__path__),
     _MONITOR_PATH: tuple(harness.monitors.__path__),
 }
 
@@ -60,6 +62,7 @@ def engine_files(name: str) -> dict[str, Path]:
 
 def workloads() -> dict[str, Workload[Any]]:
     """Every workload that can be imported, by name."""
+    _extend(harness.workloads, _WORKLOAD_PATH)
     folders = _folders(harness.workloads, "workload.py")
     found = _load(harness.workloads, folders, ".workload", "WORKLOAD")
     return {one.name: one for one in found}
@@ -79,6 +82,7 @@ def monitors() -> dict[str, type[Monitor]]:
 
 def all_parameters() -> dict[str, type[Parameters]]:
     """The parameters of every workload, by its name; no workload is imported."""
+    _extend(harness.workloads, _WORKLOAD_PATH)
     folders = _folders(harness.workloads, "params.py")
     found = _load(harness.workloads, folders, ".params", "PARAMS")
     return {one.workload: one for one in found}

@@ -172,8 +172,9 @@ class RunCommand(TyperCommand):
         if parameters is None:
             return
         others = [one for one in parameters.declared().values() if not one.option]
-        with formatter.section("Parameters of --param NAME=VALUE"):
-            formatter.write_dl([(one.name, _help(one)) for one in others])
+        if others:
+            with formatter.section("Parameters of --param NAME=VALUE"):
+                formatter.write_dl([(one.name, _help(one)) for one in others])
         if len(parameters.drivers) > 1:
             with formatter.section("Drivers"):
                 formatter.write_dl(list(parameters.drivers.items()))

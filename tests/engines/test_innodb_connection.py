@@ -191,7 +191,7 @@ def test_files_of_the_client_are_not_sent_unless_asked_for(innodb: Any, tmp_path
     setup.execute("set global local_infile = on")
     with pytest.raises(RunFailed):
         setup.execute(statement)
-    sender = innodb._connect(local_infile=True)
+    sender = innodb._new_connection(local_infile=True)
     sender.raw.local_file = b"/another/file"
     with pytest.raises(RunFailed, match="requested the file"):
         sender.execute(statement)

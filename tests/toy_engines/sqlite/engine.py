@@ -1,6 +1,6 @@
-"""SQLite as a toy engine: the proof that an engine is one folder and no edit elsewhere.
+"""SQLite as a toy engine: an engine is one folder, with no edit elsewhere.
 
-In the harness's own process, so neither capped nor killed with a worker: not for
+It runs in the harness's own process, neither capped nor killed with a worker: not for
 measuring. Found by ``HARNESS_ENGINE_PATH=tests/toy_engines``.
 """
 
@@ -50,7 +50,7 @@ class SqliteConnection:
 
 
 class Sqlite:
-    """One database file in the data place."""
+    """One database file in the directory of ``data``."""
 
     name = "sqlite"
     kind: EngineKind = "embedded"
@@ -72,13 +72,13 @@ class Sqlite:
     def format_options(self) -> Mapping[str, str]:
         return {}
 
-    def _use(self, places: DataDirectories) -> None:
-        if places["wal"].stat().st_dev != places["data"].stat().st_dev:
-            raise RunFailed("SQLite's journal on another tier", "it lies beside the database file")
-        self.file = places["data"] / "bench.sqlite"
+    def _use(self, directories: DataDirectories) -> None:
+        if directories["wal"].stat().st_dev != directories["data"].stat().st_dev:
+            raise RunFailed("SQLite's journal on another tier", "it is next to the database file")
+        self.file = directories["data"] / "bench.sqlite"
 
-    def initialise(self, places: DataDirectories) -> None:
-        self._use(places)
+    def initialise(self, directories: DataDirectories) -> None:
+        self._use(directories)
         self.connect().close()
 
     def start(self) -> None:
@@ -105,12 +105,12 @@ class Sqlite:
     def files(self) -> Sequence[Path]:
         return [self.path]
 
-    def snapshot(self, golden: Path) -> None:
-        shutil.move(self.path, golden / "bench.sqlite")
+    def snapshot(self, dataset: Path) -> None:
+        shutil.move(self.path, dataset / "bench.sqlite")
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        self._use(places)
-        shutil.copyfile(golden / "bench.sqlite", self.file)
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        self._use(directories)
+        shutil.copyfile(dataset / "bench.sqlite", self.file)
 
     def bulk_load(
         self,

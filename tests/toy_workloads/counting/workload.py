@@ -1,0 +1,69 @@
+"""A toy workload: count the rows of a table.
+
+Found by ``HARNESS_WORKLOAD_PATH=tests/toy_workloads``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.engine import Engine, RunsSql
+from harness.errors import UsageError
+from harness.experiment.placement import Part
+from harness.store.result import Check, Metric
+from harness.units import MIB
+from harness.workload import Loading, Outcome, Session
+
+from .params import CountingParams
+
+_ROWS_PER_STATEMENT = 1000
+
+
+class Counting:
+    """One table with one column."""
+
+    name = "counting"
+
+    def check_engine(
+        self, params: CountingParams, driver: str, engine: Engine, settings: Mapping[str, str]
+    ) -> None:
+        _sql(engine)
+
+    def data_key(self, params: CountingParams, driver: str) -> dict[str, Any]:
+        return {"rows": params.rows}
+
+    def estimate_bytes(self, params: CountingParams, engine_format: str) -> dict[Part, int]:
+        return {"data": 64 * MIB + 100 * params.rows, "wal": 64 * MIB + 100 * params.rows}
+
+    def load(self, params: CountingParams, loading: Loading) -> dict[str, Any]:
+        connection = _sql(loading.engine).connect()
+        connection.execute("create table numbers (n integer)")
+        for first in range(0, params.rows, _ROWS_PER_STATEMENT):
+            numbers = range(first, min(first + _ROWS_PER_STATEMENT, params.rows))
+            values = ", ".join(f"({number})" for number in numbers)
+            connection.execute(f"insert into numbers values {values}")
+        connection.close()
+        return {"rows": params.rows}
+
+    def measure(self, params: CountingParams, session: Session) -> Outcome:
+        session.cold_start("count")
+        connection = _sql(session.engine).connect()
+        sql = "select count(*) from numbers"
+        results = [connection.execute(sql) for _ in range(params.times)]
+        connection.close()
+        durations = tuple(result.duration_ns for result in results)
+        counts = {int(str(result.rows[0][0])) for result in results}
+        return Outcome(
+            metrics=[Metric("count_duration_ns", "ns", "lower", samples=durations)],
+            checks=[Check("count", "passed" if counts == {params.rows} else "failed", str(counts))],
+        )
+
+
+def _sql(engine: Engine) -> RunsSql:
+    if not isinstance(engine, RunsSql):
+        raise UsageError(f"counting on {engine.name}", "the engine has no SQL", "use another one")
+    return engine
+
+
+WORKLOAD = Counting()
