@@ -169,7 +169,7 @@ def linker(folder: Path) -> tuple[str, ...]:
 def java_command(folder: Path, java: str = "java") -> tuple[str, ...]:
     """The start of a command that runs a class of a Java server's tree.
 
-    Classes of our own go before those of the jars.
+    Compiled classes precede those of the jars.
     """
     return (java, "-XX:-UsePerfData", "-cp", f"{folder}/classes:{folder}/lib/*")
 

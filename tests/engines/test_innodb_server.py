@@ -114,14 +114,24 @@ def written_below(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("part", ["data", "redo", "tmp", "temporary_tablespaces"])
-def test_a_part_that_lies_elsewhere_is_noticed(running: Any, part: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("data", "data"),
+        ("redo", "redo log"),
+        ("tmp", "temporary files"),
+        ("temporary_tablespaces", "temporary tablespaces"),
+    ],
+)
+def test_a_part_that_is_elsewhere_is_noticed(
+    running: Any, part: str, name: str, tmp_path: Path
+) -> None:
     (process,) = running.processes()
     cluster: Cluster = running._cluster
     verify_locations(process.pid, cluster, (running._context.scratch,))
     elsewhere = object.__new__(Cluster)
     elsewhere.__dict__ = {**cluster.__dict__, part: tmp_path}
-    with pytest.raises(RunFailed, match="redo log"):
+    with pytest.raises(RunFailed, match=f": {name} "):
         verify_locations(process.pid, elsewhere, (running._context.scratch,))
 
 
