@@ -4,20 +4,19 @@
  *   "backend": "innodb",
  *   "connection": {"socket": "/run/server/sql.sock", "user": "…", "password": "…",
  *                  "database": "…"}
- *   or "host", "port", "tls" ("preferred", "off") and "ssl_ca" (a file) or "ca_certificate"
- *   (its text: encrypted always, the certificate checked) in place of "socket".
+ *   or, instead of "socket", "host", "port", "tls" ("preferred", "off") and "ssl_ca" (a file) or
+ *   "ca_certificate" (its text; both require TLS and verify the certificate).
  *
- * A statement goes as text, its values written into it (loadgen_text.c). A prepared CALL
- * was measured at as much of the client's time and 20 µs less of the server's 200 to 1500,
- * and each of its result sets has columns and buffers to be bound anew.
+ * A statement is sent as text with its values (loadgen_text.c). A prepared CALL took the same
+ * client time and 20 µs less of the server's 200 to 1500 µs, but the columns and buffers of each
+ * of its result sets have to be bound again.
  *
- * The query is sent at once and nothing is read before the descriptor is ready, so that an
- * execution is one send and one receive for each packet burst of the server's. Reading
- * goes by the library's non-blocking calls: each ends, or says what it waits for.
+ * The query is sent at once and nothing is read before the descriptor is ready, so an execution
+ * is one send, and one receive per packet burst of the server. Reading uses the library's
+ * non-blocking calls: each ends, or returns what it waits for.
  *
- * Whatever an error has left of a transaction is rolled back before the result is told:
- * a lock timeout undoes only its statement, and the next START TRANSACTION would commit
- * the rest.
+ * After an error, the rest of the transaction is rolled back before the result is returned: a
+ * lock timeout undoes only its statement, and the next START TRANSACTION would commit the rest.
  */
 #include "loadgen_rows.h"
 #include "loadgen_text.h"
@@ -32,7 +31,7 @@
 
 enum {
     CONNECT_TIMEOUT_S = 15,
-    /* Errors that one of the two servers, or an older client library, does not know. */
+    /* Errors that one of the servers, or an older client library, does not have. */
     CHANGED_SINCE_READ = 1020,  /* MariaDB's innodb_snapshot_isolation */
     LOCK_NOWAIT = 3572,
     IDLE_TOO_LONG = 4031,
@@ -40,7 +39,7 @@ enum {
     KILLED_MYSQL = 3169,
 };
 
-/* Strict, whatever the server's default: what is cut or out of range is an error. */
+/* Strict: truncated or out-of-range values are errors, whatever the server's default. */
 static const char SESSION[] =
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', autocommit = 1";
@@ -56,9 +55,9 @@ struct client {
 enum phase {
     PHASE_SENDING,
     PHASE_SENT,
-    PHASE_ANSWER, /* of a statement: its status, or the columns of its rows */
+    PHASE_ANSWER, /* status of a statement, or the columns of its rows */
     PHASE_ROWS,
-    PHASE_NEXT, /* as PHASE_ANSWER, of the next one */
+    PHASE_NEXT, /* PHASE_ANSWER of the next statement */
     PHASE_UNDO,
     PHASE_DONE,
 };
@@ -67,13 +66,13 @@ struct connection {
     MYSQL server;
     struct tb_text sql;
     enum phase phase;
-    int waits; /* what the library's call under way waits for; 0 where none is */
-    int query_failed, next; /* what those calls give back */
+    int waits; /* what the library's running call waits for; 0: none is running */
+    int query_failed, next; /* results of those calls */
     my_bool answer_failed;
-    MYSQL_RES *rows, *kept; /* of the set being read; with the first row */
-    const struct lg_reader *reader; /* of the statement under way; may be NULL */
+    MYSQL_RES *rows, *kept; /* the set being read; the set with the first row */
+    const struct lg_reader *reader; /* of the running statement; may be NULL */
     struct lg_result result;
-    struct innodb_loader *loader; /* NULL where nothing was loaded */
+    struct innodb_loader *loader; /* NULL: nothing was loaded */
 };
 
 /* ---- connection ---------------------------------------------------------------- */
@@ -103,7 +102,7 @@ static void innodb_close(void *own)
     free(client);
 }
 
-/* In place of "ssl_ca", whose path every connection that is opened reads again. */
+/* Replaces "ssl_ca": every new connection reads that file again. */
 static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
 {
     char path[64];
@@ -209,7 +208,7 @@ static void *innodb_connect(void *own, const struct lg_statement *statements, si
         return NULL;
     }
     set_options(&connection->server, client);
-    /* An empty host is the machine itself, by the socket. */
+    /* An empty host is this machine, by the socket. */
     if (!mysql_real_connect(&connection->server, client->socket ? "localhost" : client->host,
                             client->user, client->password, client->database, client->port,
                             client->socket, CLIENT_MULTI_STATEMENTS) ||
@@ -253,7 +252,7 @@ static enum lg_state state_of(int waits)
     return waits & MYSQL_WAIT_WRITE ? LG_WANT_WRITE : LG_WANT_READ;
 }
 
-/* The next row's cells; false behind the last. They stay as long as the set does. */
+/* The next row's cells, valid as long as the set; false after the last row. */
 static bool fetch(MYSQL_RES *rows, struct lg_cell *cells, size_t columns)
 {
     MYSQL_ROW row = mysql_fetch_row(rows);
@@ -273,7 +272,7 @@ static void read_rows(const struct lg_reader *reader, MYSQL_RES *rows, size_t co
         reader->row(reader->context, cells, columns);
 }
 
-/* Keeps the first row there is, of whichever result set; the others were received. */
+/* Retains the first row of any result set; the other rows have been received. */
 static void keep_rows(struct connection *connection)
 {
     struct lg_result *result = &connection->result;
@@ -298,7 +297,7 @@ static void keep_rows(struct connection *connection)
     connection->rows = NULL;
 }
 
-/* An UPDATE counts what it has found as well: "Rows matched: 1  Changed: 0  Warnings: 0". */
+/* An UPDATE also counts the rows it matched: "Rows matched: 1  Changed: 0  Warnings: 0". */
 static void keep_status(struct connection *connection)
 {
     const char *told = mysql_info(&connection->server);
@@ -321,13 +320,13 @@ static enum phase fail(struct connection *connection)
     return result->outcome == LG_LOST ? PHASE_DONE : PHASE_UNDO;
 }
 
-/* What comes behind a result set or the status of a statement without one. */
+/* The phase after a result set, or after the status of a statement without one. */
 static enum phase behind_rows(struct connection *connection)
 {
     return mysql_more_results(&connection->server) ? PHASE_NEXT : PHASE_DONE;
 }
 
-/* Begins the call that a phase stands for, or goes on with it: what it waits for, 0 at its end. */
+/* Starts or resumes the call of a phase; returns what it waits for, 0 at its end. */
 static int call(struct connection *connection, int ready)
 {
     MYSQL *server = &connection->server;
@@ -355,7 +354,7 @@ static int call(struct connection *connection, int ready)
     }
 }
 
-/* The phase behind one whose call has ended. */
+/* The phase after one whose call has ended. */
 static enum phase behind(struct connection *connection)
 {
     MYSQL *server = &connection->server;
@@ -385,7 +384,7 @@ static enum phase behind(struct connection *connection)
     }
 }
 
-/* Goes as far as it can without waiting. */
+/* Advances as far as possible without waiting. */
 static enum lg_state advance(struct connection *connection, int ready)
 {
     while (connection->phase != PHASE_DONE) {

@@ -10,25 +10,25 @@
 
 enum {
     STACK_BYTES = 256 * 1024,
-    /* The errors of a server that takes no files from clients: old ones, MySQL, MariaDB. */
+    /* Errors of a server that accepts no files from clients: old releases, MySQL, MariaDB. */
     LOCAL_DISABLED_OLD = 1148,
     LOCAL_DISABLED_MYSQL = 3948,
     LOCAL_DISABLED_MARIADB = 4166,
 };
 
 /*
- * Without unique_checks, which cost nothing before there is a secondary index, MariaDB would lock
- * an empty table to fill it, and two connections that begin together would deadlock.
+ * Without unique_checks, which cost nothing while there is no secondary index, MariaDB would lock
+ * an empty table to fill it, and two connections that start together would deadlock.
  */
 static const char LOADING[] = "SET SESSION foreign_key_checks = 0";
 
-/* A LOAD DATA under way, on its own stack. */
+/* A running LOAD DATA, on its own stack. */
 struct innodb_loader {
     MYSQL *server;
     ucontext_t writer, self;
     char *stack;
     struct tb_text sql;
-    const char *rows; /* pushed and not yet pulled */
+    const char *rows; /* pushed but not yet pulled */
     size_t length;
     bool prepared, running, ended;
     int failed;
@@ -52,7 +52,7 @@ void innodb_loader_free(struct innodb_loader *loader)
     free(loader);
 }
 
-/* Gives the rows pushed so far; leaves the statement's stack while there are none. */
+/* Returns the rows pushed so far; leaves the statement's stack while there are none. */
 static int pull(void *own, char *to, unsigned size)
 {
     struct innodb_loader *loader = own;
@@ -86,7 +86,7 @@ static int pull_error(void *own, char *message, unsigned size)
     return CR_UNKNOWN_ERROR;
 }
 
-/* What runs on the loader's stack; makecontext hands over no more than int. */
+/* Runs on the loader's stack; makecontext passes only ints. */
 static void run_loader(unsigned high, unsigned low)
 {
     struct innodb_loader *loader =
@@ -97,7 +97,7 @@ static void run_loader(unsigned high, unsigned low)
     swapcontext(&loader->self, &loader->writer);
 }
 
-/* Once a connection: how it loads. */
+/* Once per connection: session settings for loading. */
 static bool prepare(struct innodb_loader *loader, struct tb_error *error)
 {
     if (loader->prepared)
@@ -140,7 +140,7 @@ bool innodb_load_begin(struct innodb_loader *loader, const char *table, const ch
     return true;
 }
 
-/* Lets the statement go on until it wants more rows than there are, or has ended. */
+/* Resumes the statement until it needs more rows than there are, or has ended. */
 static void resume(struct innodb_loader *loader)
 {
     if (loader->running)
@@ -155,8 +155,8 @@ static bool fail(struct innodb_loader *loader, struct tb_error *error)
     if (code == LOCAL_DISABLED_MYSQL || code == LOCAL_DISABLED_MARIADB ||
         code == LOCAL_DISABLED_OLD)
         tb_fail(error,
-                "the server takes no rows from clients (error %u): "
-                "let it do so by SET GLOBAL local_infile = ON",
+                "the server does not accept rows from clients (error %u): "
+                "run SET GLOBAL local_infile = ON",
                 code);
     return false;
 }
@@ -170,7 +170,7 @@ bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t le
     return loader->running ? true : fail(loader, error);
 }
 
-/* LOAD DATA LOCAL cuts and converts what does not fit and only warns: that is an error here. */
+/* LOAD DATA LOCAL truncates and converts values and only warns: that is an error here. */
 int64_t innodb_load_end(struct innodb_loader *loader, struct tb_error *error)
 {
     MYSQL *server = loader->server;

@@ -1,8 +1,8 @@
 /*
- * LOAD DATA LOCAL from rows that are handed over piece by piece.
+ * LOAD DATA LOCAL from rows that arrive in pieces.
  *
- * The statement *pulls* its rows while the workload *pushes* them. So it runs on a stack of
- * its own, which is left whenever it has used up what was pushed.
+ * The statement *pulls* its rows while the workload *pushes* them. So it runs on its own stack,
+ * which is left whenever it has consumed the pushed rows.
  */
 #ifndef INNODB_LOADGEN_ROWS_H
 #define INNODB_LOADGEN_ROWS_H
@@ -11,10 +11,10 @@
 
 #include <mysql.h>
 
-/* One of a connection, for one table after another. */
+/* One per connection, for one table after another. */
 struct innodb_loader;
 
-/* NULL where there is no memory. */
+/* NULL: out of memory. */
 struct innodb_loader *innodb_loader_new(MYSQL *server);
 void innodb_loader_free(struct innodb_loader *loader);
 

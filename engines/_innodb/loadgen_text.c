@@ -41,7 +41,7 @@ static void add_text(struct tb_text *sql, const char *text, size_t length)
     tb_text_add(sql, "'", 1);
 }
 
-/* One array, or the rows of `count` of them, as long as the first. */
+/* One array, or the rows of `count` arrays that have the length of the first. */
 static void add_arrays(struct tb_text *sql, const struct lg_statement *statement, size_t first,
                        size_t count, const struct lg_value *values)
 {
@@ -67,7 +67,7 @@ static void add_arrays(struct tb_text *sql, const struct lg_statement *statement
     tb_text_add(sql, "]'", 2);
 }
 
-/* How many arrays follow one another from this parameter on; 0 where it is none. */
+/* The number of consecutive arrays from this parameter on; 0: it is not an array. */
 static size_t arrays_from(const struct lg_statement *statement, size_t first)
 {
     size_t count = 0;

@@ -6,15 +6,14 @@
  *                  "database": "…", "options": "-c search_path=…", "sslmode": "verify-full",
  *                  "ca_certificate": "-----BEGIN CERTIFICATE-----…"}
  *
- * Members of "connection" are libpq's own keywords ("database" is its dbname, and
- * "ca_certificate" the text of its sslrootcert); a member that is null is left out. A statement is prepared once a connection; its parameters'
- * types are asked of the server and sent in their binary format, so that the server
- * parses nothing. An execution is one send and, where its answer fits libpq's buffer, one
- * receive: nothing here waits, asks the clock or copies a row.
+ * Members of "connection" are libpq's keywords ("database" is its dbname, and "ca_certificate" the
+ * text of its sslrootcert); a member that is null is ignored. A statement is prepared once per
+ * connection; the server reports the types of its parameters, which are sent in binary format, so
+ * that the server parses nothing. An execution is one send and, if the answer fits libpq's buffer,
+ * one receive: nothing here waits, reads the clock or copies a row.
  *
- * An error of SQLSTATE class TB comes out of a procedure that has undone its own work and
- * was meant to (New-Order with an unused item): the result is LG_OK without rows, `code`
- * tells which.
+ * An error of SQLSTATE class TB comes from a procedure that has undone its own work as intended
+ * (New-Order with an unused item): the result is LG_OK without rows, and `code` says which.
  */
 #include "loadgen_values.h"
 
@@ -44,10 +43,10 @@ struct connection {
     PGconn *server;
     const struct lg_statement *statements;
     struct prepared *prepared;
-    PGresult *kept; /* its first row is what `result` points into */
-    const struct lg_reader *reader; /* of the statement under way; may be NULL */
+    PGresult *kept; /* `result` points into its first row */
+    const struct lg_reader *reader; /* of the running statement; may be NULL */
     struct lg_result result;
-    bool failed; /* of this execution; what comes behind the error is dropped */
+    bool failed; /* this execution; results after the error are dropped */
     char *scratch; /* the binary values of one execution */
     size_t scratch_bytes;
 };
@@ -72,7 +71,7 @@ static bool add_keyword(struct client *client, const char *name, const json_t *v
     return client->values[client->count++] != NULL;
 }
 
-/* Every connection that is opened reads it again. */
+/* Every new connection reads it again. */
 static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
 {
     char path[64];
@@ -100,7 +99,7 @@ static void postgres_close(void *own)
     free(client);
 }
 
-/* The names are the spec's own, which outlives the client. */
+/* The names belong to the spec, which outlives the client. */
 static void *postgres_open(const json_t *connection, struct tb_error *error)
 {
     struct client *client = calloc(1, sizeof *client);
@@ -124,7 +123,7 @@ static void *postgres_open(const json_t *connection, struct tb_error *error)
             return NULL;
         }
         if (!add_keyword(client, name, value)) {
-            tb_fail(error, "connection.%s: neither a text nor a whole number", name);
+            tb_fail(error, "connection.%s: must be a text or a whole number", name);
             postgres_close(client);
             return NULL;
         }
@@ -138,7 +137,7 @@ static void ignore_notice(void *unused, const char *message)
     (void)message;
 }
 
-/* libpq's own words without the newline at their end. */
+/* libpq's message without its final newline. */
 static void say(char *to, size_t size, const char *words)
 {
     size_t length = strcspn(words, "\n");
@@ -158,7 +157,7 @@ static void fail_with_server(struct connection *connection, const char *asked, c
     tb_fail(error, "PostgreSQL: %s %s: %s", asked, what, found);
 }
 
-/* Whether it ended as wanted; its result is forgotten. */
+/* Whether it ended as expected; frees its result. */
 static bool ended(PGresult *result, ExecStatusType wanted)
 {
     bool done = PQresultStatus(result) == wanted;
@@ -386,7 +385,7 @@ static void keep_error(struct connection *connection, const PGresult *received)
 
     connection->failed = true;
     result->rows = result->columns = 0;
-    if (code == NULL) { /* libpq's own: it has not heard from the server */
+    if (code == NULL) { /* libpq's own error, not the server's */
         lost(connection);
         return;
     }
@@ -410,7 +409,7 @@ static void read_row(const struct lg_reader *reader, const PGresult *received, i
     reader->row(reader->context, cells, (size_t)columns);
 }
 
-/* Takes a result over: its first row is pointed to until the next submit. */
+/* Takes over a result: its first row is valid until the next submit. */
 static void keep_rows(struct connection *connection, PGresult *received)
 {
     struct lg_result *result = &connection->result;
@@ -428,7 +427,7 @@ static void keep_rows(struct connection *connection, PGresult *received)
         read_row(connection->reader, received, row, (int)result->columns);
 }
 
-/* "UPDATE 1" has the rows it found, "CALL" has none. */
+/* "UPDATE 1" contains the number of rows it found, "CALL" does not. */
 static void keep_status(struct connection *connection, PGresult *received)
 {
     const char *affected = PQcmdTuples(received);
@@ -504,7 +503,7 @@ static bool postgres_bulk_begin(void *own, const char *table, const char *column
     return true;
 }
 
-/* The rows stored; -1, with what the server or else libpq says, where it refused them. */
+/* The rows stored; -1 with the server's or libpq's message if they were refused. */
 static int64_t copied(struct connection *connection, bool sent, struct tb_error *error)
 {
     int64_t rows = -1;

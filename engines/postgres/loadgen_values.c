@@ -1,4 +1,4 @@
-/* Integers, decimals and arrays as PostgreSQL reads them: see loadgen_values.h. */
+/* Integers, decimals and arrays in PostgreSQL's formats: see loadgen_values.h. */
 #include "loadgen_values.h"
 
 #include <endian.h>
@@ -41,7 +41,7 @@ static char *put_int64(char *to, int64_t value)
     return to + sizeof big;
 }
 
-/* One integer in the binary format of `type`; NULL where it has none that it fits. */
+/* One integer in the binary format of `type`; NULL: there is none, or it does not fit. */
 static char *put_integer(char *to, Oid type, int64_t value)
 {
     if (type == TYPE_INT4 && value >= INT32_MIN && value <= INT32_MAX)

@@ -1,6 +1,6 @@
 /*
- * Values in the formats that PostgreSQL takes as parameters: binary where the wanted type has
- * one here, else text, which every type reads.
+ * Values in the formats of PostgreSQL's parameters: binary if there is a format for the type here,
+ * otherwise text, which every type reads.
  */
 #ifndef POSTGRES_LOADGEN_VALUES_H
 #define POSTGRES_LOADGEN_VALUES_H
@@ -11,7 +11,7 @@
 
 enum { POSTGRES_TEXT_FORMAT = 0, POSTGRES_BINARY_FORMAT = 1 };
 
-/* More bytes than `value` takes up in either format; text is sent from where it lies. */
+/* An upper bound on the bytes of `value` in either format; text is sent from its own place. */
 size_t postgres_room_for(const struct lg_value *value);
 
 /*

@@ -5,17 +5,17 @@
  *   connection: {
  *     "library": "/…/librocksdb.so",       opened with dlopen (loadgen_library.c)
  *     "directory": "/…", "wal_directory": "/…", "create": false,
- *     "options": {"write_buffer_size": "67108864", …},    texts that RocksDB parses
- *     "row_cache_bytes": 0,                               of whole rows; 0: none
- *     "sync": false, "disable_wal": false,                of every write
+ *     "options": {"write_buffer_size": "67108864", …},    text that RocksDB parses
+ *     "row_cache_bytes": 0,                               cache of whole rows; 0: none
+ *     "sync": false, "disable_wal": false,                for every write
  *     "statistics": true                                  tickers, for `counters`
  *   }
  *   statements: get :key · put :key :record · modify :key :change · merge :key :change ·
  *               scan :key :length
  *
- * `modify` reads, changes and writes a record. Others that modify the same record wait for it
- * (locks striped over the keys), so that no change is lost; `merge` leaves that to the merge
- * operator. Any error but "busy" ends the run: in RocksDB's own words.
+ * `modify` reads, changes and writes a record. Other modifications of that record wait (locks
+ * striped over the keys), so that no change is lost; `merge` leaves that to the merge operator.
+ * Any error except "busy" ends the run with RocksDB's message.
  */
 #include "loadgen_library.h"
 #include "record.h"
@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a bulk load: written at once. */
+/* Records of a bulk load that are written together. */
 #define BATCH_BYTES (1 << 20)
 #define STRIPES 4096
 #define CACHE_LINE 64
@@ -48,7 +48,7 @@ struct verb {
                     const struct lg_value *argument);
 };
 
-/* A statement as it was read: what is executed, with which of the workload's values. */
+/* A parsed statement: the call, and the workload's values that are its arguments. */
 struct plan {
     const struct verb *verb;
     int key, argument;
@@ -66,7 +66,7 @@ struct session {
     int64_t stored;
 };
 
-/* What RocksDB said, if anything; its first words ("IO error", "Corruption") are the code. */
+/* RocksDB's message, if any; its first words ("IO error", "Corruption") are the code. */
 static bool refused(struct session *session, char *words)
 {
     struct lg_result *result = &session->result;
@@ -80,9 +80,9 @@ static bool refused(struct session *session, char *words)
 }
 
 /*
- * RocksDB returns a pointer into its cache or a mapped file. Where no reader looks at the row it
- * is copied, as an application would and the official client does: else the memory or device
- * that holds the value would not be read.
+ * RocksDB returns a pointer into its cache or a mapped file. If no reader looks at the row, it is
+ * copied, as an application would and the official client does: otherwise, the memory or device
+ * that contains the value would not be read.
  */
 static void show(struct session *session, const char *key, size_t key_length, const char *record,
                  size_t record_length)
@@ -145,7 +145,7 @@ static pthread_mutex_t *stripe_of(const struct store *store, const struct lg_val
     return &store->stripes[(hash ^ hash >> 32) % STRIPES].lock;
 }
 
-/* True where the record is there; changed, in the session's buffer. */
+/* True if the record exists; the changed record is in the session's buffer. */
 static bool change_record(struct session *session, const struct lg_value *key,
                           const struct lg_value *change)
 {
@@ -241,7 +241,7 @@ static void store_close(void *client)
     free(store);
 }
 
-/* "modify :key :change": a verb and the names of its values, apart by blanks. */
+/* "modify :key :change": a call and the names of its values, separated by blanks. */
 static bool understand(struct plan *plan, const struct lg_statement *statement,
                        struct tb_error *error)
 {

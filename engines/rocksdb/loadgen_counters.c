@@ -1,6 +1,5 @@
 /*
- * What RocksDB says of itself: its tickers by name, its levels as text; and whether what it
- * does behind the writes goes well.
+ * RocksDB's counters: tickers by name, levels as text; and errors of its background work.
  */
 #include "loadgen_library.h"
 #include "workload.h"
@@ -28,8 +27,8 @@ static uint64_t property(struct rocksdb_database *database, const char *name)
 }
 
 /*
- * "rocksdb.block.cache.bytes.read" → rocksdb_block_cache_read_bytes, and so a last "size";
- * micros, nanos → …_ns; everything else counts. Returns by what the value is to be multiplied.
+ * "rocksdb.block.cache.bytes.read" → rocksdb_block_cache_read_bytes; the same for a final "size";
+ * micros, nanos → …_ns; all others are counts. Returns the factor for the value.
  */
 static int64_t rename_ticker(struct tb_text *into, const char *name, size_t length)
 {
@@ -63,7 +62,7 @@ static int64_t rename_ticker(struct tb_text *into, const char *name, size_t leng
     return factor;
 }
 
-/* A line of the statistics: "rocksdb.block.cache.miss COUNT : 17"; of histograms it says more. */
+/* A ticker's line: "rocksdb.block.cache.miss COUNT : 17"; those of histograms have more fields. */
 static void add_ticker(json_t *into, struct tb_text *name, const char *line, const char *end)
 {
     static const char middle[] = " COUNT : ";
@@ -106,12 +105,12 @@ bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_err
     char *words = NULL;
     if (errors == 0)
         return true;
-    /* A flush says why, unless RocksDB has recovered in the meantime. */
+    /* A flush reports the cause, unless RocksDB has recovered in the meantime. */
     rocksdb_flushoptions_t *flush = call->flushoptions_create();
     call->flush(database->db, flush, &words);
     call->flushoptions_destroy(flush);
     if (!rocksdb_said(call, words, asked, error))
-        tb_fail(error, "%s: %" PRIu64 " errors, told in its LOG file", asked, errors);
+        tb_fail(error, "%s: %" PRIu64 " errors, see its LOG file", asked, errors);
     return false;
 }
 
@@ -122,7 +121,7 @@ json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *err
     json_t *found = json_object();
     if (database->counts)
         add_tickers(database, found);
-    /* What the compactions still have to rewrite: it grows where writes are put off. */
+    /* The compaction backlog: it grows if compactions are postponed. */
     json_object_set_new(
         found, "rocksdb_pending_compaction_bytes",
         json_integer((int64_t)property(database, "rocksdb.estimate-pending-compaction-bytes")));
@@ -154,7 +153,7 @@ static bool wait_for_compactions(struct rocksdb_database *database, struct tb_er
     return true;
 }
 
-/* Everything in files, and no compaction due: what a run begins with is not at work itself. */
+/* Flush, and wait for compactions: a run starts without background work. */
 bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error)
 {
     const struct rocksdb_library *call = &database->call;

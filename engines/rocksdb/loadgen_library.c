@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 
 /*
- * rocksdb::StatsLevel::kExceptDetailedTimers: RocksDB's own default, and the least that its Java
- * interface can ask for, so that both drivers pay the same for what is counted.
+ * rocksdb::StatsLevel::kExceptDetailedTimers: RocksDB's default, and the lowest level of its Java
+ * interface, so that statistics cost both drivers the same.
  */
 #define STATISTICS_LEVEL 3
 
@@ -61,7 +61,7 @@ static bool is_true(const json_t *connection, const char *key)
     return json_is_true(json_object_get(connection, key));
 }
 
-/* "name=value;…", as RocksDB reads it. */
+/* "name=value;…", RocksDB's text format. */
 static void render(struct tb_text *into, const json_t *options)
 {
     const char *name;
@@ -71,7 +71,7 @@ static void render(struct tb_text *into, const json_t *options)
     tb_text_add(into, "", 1);
 }
 
-/* What no text of options can say. */
+/* The row cache has no text form. */
 static bool set_row_cache(struct rocksdb_database *database, const json_t *connection,
                           struct tb_error *error)
 {
@@ -85,7 +85,7 @@ static bool set_row_cache(struct rocksdb_database *database, const json_t *conne
     }
     rocksdb_cache_t *cache = call->cache_create_lru((size_t)bytes);
     call->options_set_row_cache(database->options, cache);
-    call->cache_destroy(cache); /* the options keep it, and then the database */
+    call->cache_destroy(cache); /* the options retain it, and then the database */
     return true;
 }
 
@@ -156,5 +156,5 @@ void rocksdb_database_close(struct rocksdb_database *database)
         call->writeoptions_destroy(database->writes);
     if (database->options)
         call->options_destroy(database->options);
-    /* The library stays open: threads of its own may still run to their end in it. */
+    /* The library remains open: its threads may still be ending. */
 }

@@ -1,6 +1,6 @@
 /*
- * A RocksDB library, opened with dlopen: its C interface as far as it is needed, and a
- * database opened by it. Types are opaque there; this is the same as <rocksdb/c.h>.
+ * A RocksDB library, opened with dlopen: the part of its C interface that is used, and a database
+ * opened with it. Its types are opaque, as in <rocksdb/c.h>.
  */
 #ifndef LOADGEN_ROCKSDB_LIBRARY_H
 #define LOADGEN_ROCKSDB_LIBRARY_H
@@ -27,7 +27,7 @@ typedef char *rocksdb_partial_merge(void *state, const char *key, size_t key_len
                                     const char *const *changes, const size_t *change_lengths,
                                     int count, unsigned char *success, size_t *length);
 
-/* X(returned, name without rocksdb_, taken). */
+/* X(result, name without rocksdb_, arguments). */
 #define ROCKSDB_FUNCTIONS(X) \
     X(void, close, (rocksdb_t *)) \
     X(void, compact_range, (rocksdb_t *, const char *, size_t, const char *, size_t)) \
@@ -80,7 +80,7 @@ typedef char *rocksdb_partial_merge(void *state, const char *key, size_t key_len
     X(void, writeoptions_disable_WAL, (rocksdb_writeoptions_t *, int)) \
     X(void, writeoptions_set_sync, (rocksdb_writeoptions_t *, unsigned char))
 
-/* Likewise, of newer releases: NULL where this one has none. */
+/* The same, of newer releases: NULL if this one does not have it. */
 #define ROCKSDB_NEWER_FUNCTIONS(X) \
     X(rocksdb_cache_t *, cache_create_lru, (size_t)) \
     X(void, cache_destroy, (rocksdb_cache_t *)) \
@@ -105,25 +105,25 @@ struct rocksdb_database {
     rocksdb_options_t *options;
     rocksdb_writeoptions_t *writes;
     rocksdb_readoptions_t *reads;
-    bool counts;  /* statistics are kept */
-    bool settled; /* it was only loaded: of it the levels are told */
+    bool counts;  /* statistics are on */
+    bool settled; /* it was only loaded: report its levels */
 };
 
 bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
                           struct tb_error *error);
-/* RocksDB runs threads of its own until the database is closed. */
+/* RocksDB's own threads run until the database is closed. */
 bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
                            struct tb_error *error);
 void rocksdb_database_close(struct rocksdb_database *database);
 
-/* Moves RocksDB's words, if there are any, to `error`: true where there were. */
+/* Moves RocksDB's message, if there is one, to `error`; returns whether there was one. */
 bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
                   struct tb_error *error);
 
 rocksdb_mergeoperator_t *rocksdb_record_merge(const struct rocksdb_library *library);
 
 json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error);
-/* False with the reason where flushing or compacting behind the writes has failed. */
+/* False with the error if a background flush or compaction has failed. */
 bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_error *error);
 bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * The merge operator: an operand is a change, a record with the changed fields alone
- * (record.h), and merging puts their values in place of the record's.
+ * The merge operator: an operand is a change, a record with only the changed fields (record.h);
+ * merging replaces the record's values by theirs.
  */
 #include "loadgen_library.h"
 #include "record.h"
@@ -44,7 +44,7 @@ static char *merge(const char *record, size_t record_length, const char *const *
     return give(&now, success, length);
 }
 
-/* Without a record the changes are all there is of it. */
+/* Without a record, the changes are the whole record. */
 static char *full_merge(void *state, const char *key, size_t key_length, const char *record,
                         size_t record_length, const char *const *changes,
                         const size_t *change_lengths, int count, unsigned char *success,

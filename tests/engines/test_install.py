@@ -19,7 +19,7 @@ import pytest
 from harness import install
 from harness.errors import RunFailed, UsageError
 from harness.install import debs
-from harness.install.maven import Jars
+from harness.install.archives import Jars
 from harness.progress import SilentProgress
 
 PLATFORM = f"manylinux_2_28_{platform.machine()}"

