@@ -29,7 +29,11 @@ test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
 PLAIN := playbooks inventory harness/host harness/tiers harness/supervise harness/provision \
-         docs/tiers.md docs/provisioning.md docs/warnings.md ARCHITECTURE.md
+         docs/tiers.md docs/provisioning.md docs/warnings.md \
+         engines/_* engines/duckdb engines/mariadb engines/mysql engines/postgres engines/rocksdb \
+         harness/install profiles/tuning README.md ARCHITECTURE.md CONTRIBUTING.md \
+         docs/adding-a*.md docs/tutorial.md docs/tuning.md \
+         docs/duckdb.md docs/mysql.md docs/postgres.md docs/rocksdb.md
 
 lint: setup-dev
 	.venv/bin/ruff check .

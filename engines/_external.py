@@ -77,7 +77,6 @@ class ServerFactory:
         return self.installed_version(options, engines_prefix)
 
     def create(self, context: EngineContext) -> Engine:
-        """UsageError for a setting that this server rejects."""
         return self.external(context) if "dsn" in context.options else self.managed(context)
 
 
@@ -136,7 +135,6 @@ class ExternalServer(ABC, Generic[_Connection]):
         return {}
 
     def initialise(self, directories: DataDirectories) -> None:
-        """Refused."""
         raise UsageError(f"place an external {self._title}", "its owner decides where its data are")
 
     def start(self) -> None:
@@ -167,11 +165,9 @@ class ExternalServer(ABC, Generic[_Connection]):
         return []
 
     def snapshot(self, dataset: Path) -> None:
-        """Refused."""
         raise UsageError(f"copy an external {self._title}", "its files belong to its owner")
 
     def restore(self, dataset: Path, directories: DataDirectories) -> None:
-        """Refused."""
         raise UsageError(f"restore an external {self._title}", "its files belong to its owner")
 
     def prepared(self, key: str) -> Mapping[str, Any] | None:

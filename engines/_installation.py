@@ -28,7 +28,6 @@ class FoundInstallation:
 
     @property
     def version_tuple(self) -> tuple[int, ...]:
-        """(9, 7, 4) of "9.7.4"."""
         return tuple(int(part) for part in self.version.split("."))
 
 

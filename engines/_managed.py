@@ -52,7 +52,6 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
 
     @property
     def memory_bytes(self) -> int | None:
-        """The memory cap, if there is one."""
         return self._context.memory_limit_bytes
 
     @abstractmethod
@@ -82,7 +81,6 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
             self._server.stop()
 
     def kill(self) -> None:
-        """SIGKILL."""
         self._close_monitor()
         if self._server is not None:
             self._server.kill()
@@ -103,7 +101,6 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
         return readable_by_server(self._context, paths)
 
     def processes(self) -> Sequence[ProcessId]:
-        """The server and the processes it started."""
         return self._server.processes() if self._server is not None else []
 
     def files(self) -> Sequence[Path]:

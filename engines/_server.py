@@ -70,7 +70,6 @@ class ServerProcess(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the server process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def processes(self) -> list[ProcessId]:

@@ -61,7 +61,6 @@ class Cluster:
         self.clean = False
 
     def directories(self) -> list[Path]:
-        """All five of them."""
         return [self.data, self.redo, self.binary_log, self.tmp, self.temporary_tablespaces]
 
     def locations(self, knows: Callable[[str], bool]) -> dict[str, str]:

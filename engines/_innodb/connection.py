@@ -153,7 +153,6 @@ class MySqlConnection:
             other.query(f"KILL QUERY {number}")
 
     def close(self) -> None:
-        """Close; no error if the server no longer runs."""
         close(self.raw)
 
     def _limit(self, timeout_s: float | None) -> None:

@@ -85,7 +85,6 @@ class Monitor:
         return counters
 
     def close(self) -> None:
-        """Close; no error if the server no longer runs."""
         close(self._raw)
 
     def _can_read_spills(self) -> bool:

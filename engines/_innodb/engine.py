@@ -74,11 +74,9 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
 
     @property
     def version_tuple(self) -> tuple[int, ...]:
-        """(9, 7, 4) of "9.7.4"."""
         return self._installation.version_tuple
 
     def version(self) -> EngineVersion:
-        """Release and banner of the binary."""
         return self._installation.engine_version()
 
     def format_options(self) -> Mapping[str, str]:

@@ -79,7 +79,6 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
-        """As reported by the server."""
         return server_version(self.flavour, self._options)
 
     def prepare(self, key: str) -> None:

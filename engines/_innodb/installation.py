@@ -63,11 +63,9 @@ class Installation(FoundInstallation):
 
     @property
     def title(self) -> str:
-        """Name and release, for messages."""
         return f"{TITLES[self.flavour]} {self.version}"
 
     def engine_version(self) -> EngineVersion:
-        """As recorded with a run."""
         return EngineVersion(self.flavour, self.version, self.banner, self.source)
 
     def folders(self) -> dict[str, str]:

@@ -73,7 +73,6 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Sequence[RunWarning]:
-        """See window.py."""
         return list(window_warnings(window))
 
     def _new_connection(self, local_infile: bool = False) -> MySqlConnection:

@@ -114,7 +114,6 @@ class DuckDBConnection:
         )
 
     def close(self) -> None:
-        """Close; no error if the worker has exited."""
         with contextlib.suppress(RunFailed, WorkerError):
             self._worker.request("close", connection=self._number)
 

@@ -71,7 +71,6 @@ class DuckDB:
         self._log = context.scratch / "duckdb.log"
 
     def version(self) -> EngineVersion:
-        """The library's release and revision."""
         return _version()
 
     def format_options(self) -> Mapping[str, str]:
@@ -161,14 +160,12 @@ class DuckDB:
             raise RunFailed("close the DuckDB database", f"its WAL {self._wal} is not empty")
 
     def kill(self) -> None:
-        """SIGKILL the worker."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.process.kill()
             worker.process.wait()
 
     def connect(self) -> SqlConnection:
-        """A new connection inside the worker."""
         return DuckDBConnection(self._running, next(self._numbers))
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
@@ -203,7 +200,6 @@ class DuckDB:
         }
 
     def processes(self) -> Sequence[ProcessId]:
-        """The worker."""
         identity = process_identity(self._worker.process.pid) if self._worker else None
         return [identity] if identity else []
 
@@ -213,7 +209,6 @@ class DuckDB:
         return {} if spilled is None else {"spilled_bytes": float(spilled)}
 
     def files(self) -> Sequence[Path]:
-        """Database file and WAL."""
         return [self._database, *([self._wal] if self._wal_is_there() else [])]
 
     def _wal_is_there(self) -> bool:
@@ -346,13 +341,11 @@ class DuckDBFactory:
         return DuckDB.supported_parts
 
     def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The installed package."""
         if importlib.util.find_spec("duckdb") is None:
             raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
         return _version()
 
     def create(self, context: EngineContext) -> Engine:
-        """UsageError for a setting that DuckDB rejects."""
         return DuckDB(context)
 
 

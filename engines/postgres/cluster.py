@@ -75,7 +75,6 @@ class Cluster:
         self._user = context.credentials
 
     def directories(self) -> list[Path]:
-        """All four of them."""
         return [self.data, self.wal, *self.tablespaces.values()]
 
     def create(self, initdb_options: Sequence[str], password: str) -> None:

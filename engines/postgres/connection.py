@@ -81,7 +81,6 @@ class PostgresConnection:
             self.raw.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
 
     def close(self) -> None:
-        """Close; no error if the server no longer runs."""
         self.raw.close()
 
     def _limit(self, timeout_s: float | None) -> None:

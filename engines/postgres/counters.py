@@ -132,7 +132,6 @@ class Monitor:
         return dict(self._last)
 
     def close(self) -> None:
-        """Close; no error if the server no longer runs."""
         self._raw.close()
 
     def _calibrate(self, connections: list[PostgresConnection]) -> None:

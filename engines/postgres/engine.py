@@ -80,7 +80,6 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
-        """Release and banner of the binaries."""
         return self._installation.engine_version()
 
     def format_options(self) -> Mapping[str, str]:

@@ -134,7 +134,6 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
-        """As reported by the server."""
         return server_version(self._options)
 
     def prepare(self, key: str) -> None:

@@ -40,7 +40,6 @@ class Installation(FoundInstallation):
         return self.version_tuple[0]
 
     def engine_version(self) -> EngineVersion:
-        """As recorded with a run."""
         return EngineVersion("postgres", self.version, self.banner, self.source)
 
 

@@ -67,7 +67,6 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         return explain.explain(connection, sql)
 
     def native_backend(self) -> str:
-        """libpq."""
         return "postgres"
 
     def effective_config(self) -> Mapping[str, str]:
@@ -84,7 +83,6 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Sequence[RunWarning]:
-        """See window.py."""
         interval_s, block_bytes = (int(value) for (value,) in self._raw_query(_INTERVAL_SQL))
         return list(
             window_warnings(

@@ -122,7 +122,6 @@ class RocksDb(OfficialClient):
             self._verify()
 
     def kill(self) -> None:
-        """SIGKILL the client."""
         client, self._client = self._client, None
         if client is not None:
             send_signal(client, signal.SIGKILL)
@@ -154,7 +153,6 @@ class RocksDb(OfficialClient):
         }
 
     def processes(self) -> Sequence[ProcessId]:
-        """The client, while it runs."""
         return [self._client] if self._client is not None and self._running() else []
 
     def counters(self) -> Mapping[str, float]:
@@ -162,7 +160,6 @@ class RocksDb(OfficialClient):
         return {}
 
     def files(self) -> Sequence[Path]:
-        """Both directories."""
         return [self._data, self._wal]
 
     def snapshot(self, dataset: Path) -> None:
@@ -173,7 +170,6 @@ class RocksDb(OfficialClient):
         make_durable(dataset)
 
     def restore(self, dataset: Path, directories: DataDirectories) -> None:
-        """Copy both directories."""
         self._loading = False
         self._directories = directories
         for folder, name in self._dataset_names().items():
@@ -185,13 +181,11 @@ class RocksDb(OfficialClient):
             write_text(path, moved, self._user)
 
     def lost_without_power(self) -> Mapping[str, str]:
-        """From the options of the run."""
         return _lost_without_power(self._options)
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Sequence[RunWarning]:
-        """See window.py."""
         return list(window_warnings(window))
 
     def native_backend(self) -> str:
@@ -361,11 +355,9 @@ class RocksDbFactory:
     }
 
     def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """Data, WAL and memory."""
         return RocksDb.supported_parts
 
     def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The version of the library."""
         return choose(options, engines_prefix).engine_version()
 
     def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -376,7 +368,6 @@ class RocksDbFactory:
         return settings_of_file(read_options_file(path), path)
 
     def create(self, context: EngineContext) -> Engine:
-        """UsageError for an option that this RocksDB rejects."""
         return RocksDb(context)
 
 

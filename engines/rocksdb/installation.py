@@ -46,7 +46,6 @@ class Installation(FoundInstallation):
     classes: Path | None
 
     def engine_version(self) -> EngineVersion:
-        """As recorded with a run."""
         return EngineVersion("rocksdb", self.version, self.banner, self.source)
 
 
