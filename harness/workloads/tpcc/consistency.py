@@ -1,6 +1,6 @@
 """The twelve consistency conditions of clause 3.3.2, and whether the mix is the requested one.
 
-Each condition is a statement in ``conditions/``, or in a folder of that name beside the
+Each condition is a statement in ``conditions/``, or in a folder of that name next to the
 engine's own SQL where the engine cannot plan ours; it gives the rows that violate it, four at
 most. They run concurrently over a few connections, since some read all order lines.
 """
@@ -54,19 +54,19 @@ def check_conditions(
     are left out.
     """
     statements = conditions(engine.sql_folder / "tpcc" / "conditions")
-    asked = {n: sql for n, sql in statements.items() if n not in (not_kept or {})}
+    checked = {n: sql for n, sql in statements.items() if n not in (not_kept or {})}
     with (
-        progress.task("TPC-C consistency conditions", len(asked)) as task,
+        progress.task("TPC-C consistency conditions", len(checked)) as task,
         ThreadPoolExecutor(_AT_ONCE) as pool,
     ):
 
         def one(number: int) -> Check:
-            found = _check(engine, number, asked[number])
+            found = _check(engine, number, checked[number])
             task.advance()
             return found
 
         # Those over order lines and customers take longest: they go first.
-        checks = list(pool.map(one, sorted(asked, reverse=True)))
+        checks = list(pool.map(one, sorted(checked, reverse=True)))
     return checks[::-1]
 
 

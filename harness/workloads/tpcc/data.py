@@ -28,7 +28,7 @@ _PER_WAREHOUSE: Mapping[str, int] = {
     "new_order": 9_000,
     "stock": 100_000,
 }
-#: What a New-Order leaves behind, with its share of the other transactions': the order and
+#: Bytes that a New-Order adds, with its share of the other transactions': the order and
 #: its lines, history, and room that updates leave; and so much of the log.
 _ORDER_BYTES, _ORDER_INDEX_BYTES, _ORDER_LOG_BYTES = 1_600, 400, 8_000
 #: New-Orders a minute of a fast server, where nothing but the server bounds them, and of a

@@ -33,7 +33,7 @@ window_<counter>                      what the window added to a counter
 ===================================== ==================================================
 
 A transaction that was done is one that was committed, only read, or rolled back as the
-specification wants it.
+specification requires it.
 """
 
 from __future__ import annotations

@@ -96,15 +96,15 @@ def measure(params: TpccParams, session: Session) -> Outcome:
     }
     metrics = run_metrics.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
-    doubts = [
-        *_doubts(params, driven),
+    warnings = [
+        *_warnings(params, driven),
         *late_counters(driven, counted),
         *unseeded(driver.unseeded),
         *write_back_warnings(session.engine, driven, counted),
         *lost_without_power(session.engine),
         *clients_elsewhere(params.client_hosts, session.engine),
     ]
-    return Outcome(metrics, checks, kept, doubts)
+    return Outcome(metrics, checks, kept, warnings)
 
 
 def _traces_before(params: TpccParams, session: Session) -> Traces:
@@ -143,10 +143,10 @@ def _sql(session: Session) -> RunsSql:
     return engine
 
 
-# What makes the numbers doubtful ------------------------------------------------
+# Warnings ------------------------------------------------------------------------
 
 
-def _doubts(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
+def _warnings(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
     yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
     yield from unanswered(driven, _NOUNS)

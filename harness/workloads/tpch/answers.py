@@ -180,7 +180,7 @@ class Answer:
     def of(cls, shape: Shape, rows: Sequence[_Row]) -> Answer:
         """The answer that ``rows`` are; runs of tied rows are found in them.
 
-        With one row more than the limit, AmbiguousAnswer tells that the last row
+        With one row more than the limit, AmbiguousAnswer says that the last row
         ties with the one after it.
         """
         table = [_canonical_row(shape, row) for row in rows]
@@ -253,7 +253,7 @@ def within(kind: Kind, want: str | None, have: str | None, sum_tolerance: Decima
     """Whether ``have`` may stand for the reference value ``want`` (clause 2.1.3.5).
 
     Sums: within ``sum_tolerance``. Averages and ratios: within 1 % after rounding to
-    1/100. The reference is not rounded, so 1 % of it is asked for too: of a market
+    1/100. The reference is not rounded, so 1 % of it is required too: of a market
     share of 0.034, rounding alone would let 0.026 pass.
     """
     if want is None or have is None:

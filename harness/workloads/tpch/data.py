@@ -171,7 +171,7 @@ def run_generator(
 
 
 def refresh_bytes(scale: float, sets: int) -> int:
-    """Estimate of the bytes that so many refresh sets take, with what RF2 removes beside them.
+    """Estimate of the bytes of refresh sets, with the rows that RF2 removes.
 
     Measured at scale 1: 1.83 MB a set.
     """
@@ -189,7 +189,7 @@ def _command(arguments: Sequence[str], folder: Path) -> list[str]:
         *arguments,
         *("--num-threads", str(len(os.sched_getaffinity(0)))),
         *("--output-dir", str(folder)),
-        # What a generator that was cut off left behind would be skipped, not completed.
+        # Files of an interrupted generator would be skipped, not completed.
         "--overwrite",
         "--no-progress",
         "--quiet",

@@ -1,4 +1,4 @@
-"""Order of the 22 queries in each stream, and how many streams a scale asks for.
+"""Order of the 22 queries in each stream, and the number of streams that a scale requires.
 
 Clause 5.3.5.4: stream *s* submits the queries in the order of ordered set *s* of
 Appendix A; set 0 is the power test's. The list has 41 sets and begins again when it

@@ -1,4 +1,4 @@
-"""The passes of one session over its queries: timed, then explained.
+"""The query runs of one session: timed, then explained.
 
 Times are the connection's own. Between two timed executions only counters are read and
 what was measured is written down; answers are compared after the last one, and plans come
@@ -38,7 +38,7 @@ class Execution:
     """One timed execution.
 
     ``duration_ns`` None: it reached its time limit and has neither time nor answer.
-    ``counters``: what it added to the session's counters; empty where others ran beside it.
+    ``counters``: what it added to the session's counters; empty if others ran concurrently.
     ``submitted_ns`` and ``ended_ns``: the client's stamps around it, monotonic.
     """
 
@@ -91,8 +91,8 @@ def execute(
             return None
 
 
-class Passes:
-    """The passes of one session, each from the cache state that was asked for."""
+class QueryRuns:
+    """The query runs of one session, each from the requested cache state."""
 
     def __init__(self, session: Session, engine: RunsSql, params: TpchParams) -> None:
         self._session = session
@@ -102,7 +102,7 @@ class Passes:
         self._plans = params.plans
         #: What a query touches shows only from a cold start of its own.
         self._footprints = params.cache == "cold-per-query" and not self._warmups
-        #: Why plans that were asked for are missing.
+        #: Why requested plans are missing.
         self.unexplained = ""
 
     def time(self, todo: Sequence[Statement], course: Course) -> list[Execution]:
@@ -146,7 +146,7 @@ class Passes:
     def explain(self, executions: Sequence[Execution], course: Course) -> list[Explained]:
         """Each query that ended again, with profiling on.
 
-        Nothing where the engine cannot or was not asked.
+        Nothing if the engine cannot, or plans are off.
         """
         engine = self._engine
         if not self._plans or not isinstance(engine, Explains):

@@ -77,7 +77,7 @@ class References:
     """References for one run of ``engine`` over the data in ``source``.
 
     ``refresh``: the sets that refresh functions have worked on, where they have. ``many``:
-    so many answers are to be computed that the source is loaded once instead of read for each.
+    many answers are to be computed, so that the source is loaded once instead of read for each.
     """
 
     def __init__(

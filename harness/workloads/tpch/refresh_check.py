@@ -87,7 +87,7 @@ def check_pair(
         _compare(
             table,
             pair.number,
-            _wanted(pair, table, inserted, deleted),
+            _expected(pair, table, inserted, deleted),
             _found(execute, table, pair),
         )
         for table in _KEYS
@@ -161,7 +161,7 @@ def _check_table(
     if base is None:
         missing = "the source data are gone: what the untouched rows have to be is not known"
         return Check(name, "unknown", missing, labels)
-    wanted = dict(base[table])
+    expected = dict(base[table])
     with duckdb.connect() as connection:
         for sign, sets in ((1, inserted), (-1, deleted)):
             for number in sets:
@@ -169,16 +169,16 @@ def _check_table(
                 file = _file(pair if sign > 0 else pair.inverse(), table)
                 rows = tbl_rows([str(file)], COLUMNS[table])
                 part = _sums(partial(rows_of, connection), table, rows)
-                wanted = {each: wanted[each] + sign * part[each] for each in wanted}
+                expected = {each: expected[each] + sign * part[each] for each in expected}
     found = _sums(execute, table, table)
     wrong = [
-        f"{each}: expected {wanted[each]}, found {found[each]}"
-        for each in wanted
-        if wanted[each] != found[each]
+        f"{each}: expected {expected[each]}, found {found[each]}"
+        for each in expected
+        if expected[each] != found[each]
     ]
     if wrong:
         return Check(name, "failed", "; ".join(wrong), labels)
-    return Check(name, "passed", f"{len(wanted)} counts and sums agree", labels)
+    return Check(name, "passed", f"{len(expected)} counts and sums agree", labels)
 
 
 def _file(pair: RefreshPair, table: str) -> Path:
@@ -186,7 +186,7 @@ def _file(pair: RefreshPair, table: str) -> Path:
     return pair.orders if table == "orders" else pair.lineitem
 
 
-def _wanted(pair: RefreshPair, table: str, inserted: bool, deleted: bool) -> Iterator[Row]:
+def _expected(pair: RefreshPair, table: str, inserted: bool, deleted: bool) -> Iterator[Row]:
     """The rows in the pair's range of keys, by the primary key."""
     parts = []
     if inserted:
@@ -218,10 +218,10 @@ def _integer(value: Scalar) -> int:
     return value
 
 
-def _compare(table: str, number: int, wanted: Iterator[Row], found: Iterator[Row]) -> Check:
+def _compare(table: str, number: int, expected: Iterator[Row], found: Iterator[Row]) -> Check:
     name, labels = "refresh_rows", {"pair": str(number), "table": table}
     count = 0
-    for want, have in zip_longest(wanted, found):
+    for want, have in zip_longest(expected, found):
         if want is None or have is None or not _same(want, have):
             detail = f"row {count + 1}: expected {_shown(want)}, found {_shown(have)}"
             return Check(name, "failed", detail, labels)

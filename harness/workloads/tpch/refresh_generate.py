@@ -1,8 +1,8 @@
 """Makes refresh sets: dbgen's update sets (``dbgen -U``), byte for byte.
 
 dbgen fills update sets with the orders that would follow the base's last. tpchgen-cli
-makes no update sets, but asked for the last part of a scale factor that ends with the
-wanted orders it makes just these. What in them depends on the scale factor is drawn again
+makes no update sets, but the last part of a scale factor that ends with the
+needed orders consists of just these. What in them depends on the scale factor is drawn again
 for the base's, and the keys are those of the gaps between the base's (clause 4.2.3). The
 rows that a set takes out of the base are made in the same way and kept with it.
 
@@ -44,7 +44,7 @@ _GAP = 1
 def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
     """Make those of ``sets`` (1 …) that ``folder`` does not hold yet, each one atomically.
 
-    ``folder``: nobody else makes sets in it meanwhile. UsageError for sets or scales that
+    ``folder``: no other process makes sets in it meanwhile. UsageError for sets or scales that
     have none, RunFailed where the generator fails or the disk is full.
     """
     _refuse(scale, sets)

@@ -20,7 +20,7 @@ from harness.workloads.tpch.refresh_generate import prepare as prepare
 from harness.workloads.tpch.refresh_generate import refresh_bytes as refresh_bytes
 from harness.workloads.tpch.tables import COLUMNS
 
-#: Orders to a transaction where nobody asks for another number.
+#: Default number of orders of a transaction.
 DEFAULT_BATCH_ORDERS = 100
 #: Well below what any server takes in one packet by default.
 LARGEST_STATEMENT_BYTES = 256 * 1024

@@ -1,6 +1,6 @@
 """The course of a run: one piece of work after another, some of it done in an earlier sitting.
 
-A run that was cut off goes on where it was. What it had measured is kept; what that had
+An interrupted run resumes where it was. What it had measured is kept; what that had
 *left* — changed data, warm caches — is not, since the data are restored and the server is
 another one. So before the first piece of work of a sitting, what was skipped is caught
 up with, untimed:
@@ -41,7 +41,7 @@ class Course:
             course.skip(again)                 # it is known from an earlier sitting, or
             course.ready("q6", "Q6")           # now everything is as if it were all done
 
-    ``queries``: how many the run has in all, for what is said when it goes on.
+    ``queries``: number of queries of the run, for the message on resuming.
     """
 
     def __init__(self, session: Session, engine: RunsSql, cache: CacheMode, queries: int) -> None:
@@ -81,7 +81,7 @@ class Course:
         self._catch_up(name, data_only=True)
 
     def connection(self) -> SqlConnection:
-        """The session's connection, opened when it is first asked for."""
+        """The session's connection, opened on first use."""
         if self._connection is None:
             self._connection = self._engine.connect()
         return self._connection

@@ -1,4 +1,4 @@
-"""The measured phase: the test that was asked for, its checks, and what is stored of it.
+"""The measured phase: the requested test, its checks, and its artifacts.
 
 ========== ==========================================================================
 queries    the queries named, one after the other (see query_runs.py)
@@ -7,7 +7,7 @@ throughput S query streams and a refresh stream at the same time (clause 5.3.4)
 both       power, then at once throughput on the same data (clause 5.1.1.4)
 ========== ==========================================================================
 
-Then plans where they are wanted, the check of the data that refresh functions changed,
+Then the requested plans, the check of the data that refresh functions changed,
 and the check of the answers.
 """
 
@@ -26,7 +26,7 @@ from harness.workloads.tpch import metrics as run_metrics
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
 from harness.workloads.tpch.checks import Answered, check_answers
 from harness.workloads.tpch.params import TpchParams
-from harness.workloads.tpch.query_runs import Execution, Explained, Passes
+from harness.workloads.tpch.query_runs import Execution, Explained, QueryRuns
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions
 from harness.workloads.tpch.refresh_sql import RefreshData, prepare
 from harness.workloads.tpch.resume import Course
@@ -114,21 +114,21 @@ def _test(
     functions = None
     if data is not None:
         functions = RefreshFunctions(session, engine, data, params.refresh_batch_orders)
-    passes = Passes(session, engine, params)
+    query_runs = QueryRuns(session, engine, params)
     found = _Measured()
     course.cold_point("run")
     if test == "queries":
         todo = chosen_statements(params, engine.sql_folder / "tpch")
-        found.executions = passes.time(todo, course)
+        found.executions = query_runs.time(todo, course)
     if test in ("power", "both"):
-        _power(params, engine, functions, passes, course, found)
+        _power(params, engine, functions, query_runs, course, found)
     if test in ("throughput", "both"):
         first = 2 if test == "both" else 1
         found.throughput = run_throughput(params, session, engine, functions, first, course)
     course.close()
     course.cold_point("run-plan")
-    found.plans = passes.explain(found.executions, course)
-    found.unexplained = passes.unexplained
+    found.plans = query_runs.explain(found.executions, course)
+    found.unexplained = query_runs.unexplained
     course.close()
     found.selected = selected_metrics(params, engine)
     if functions is not None:
@@ -140,14 +140,14 @@ def _power(
     params: TpchParams,
     engine: RunsSql,
     functions: RefreshFunctions | None,
-    passes: Passes,
+    query_runs: QueryRuns,
     course: Course,
     found: _Measured,
 ) -> None:
     """Clause 5.3.3.2: RF1, the query stream, RF2."""
     if functions is not None:
         found.refresh.append(functions.timed("RF1", 1, course))
-    found.executions = passes.time(power_statements(params, engine.sql_folder / "tpch"), course)
+    found.executions = query_runs.time(power_statements(params, engine.sql_folder / "tpch"), course)
     if functions is not None:
         found.refresh.append(functions.timed("RF2", 1, course))
 

@@ -1,4 +1,4 @@
-"""Which states of the data a query may have seen while refresh functions ran beside it."""
+"""Which states of the data a query may have seen while refresh functions ran concurrently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seen(
     was not even sent at its end; of those in between it may have any leading part.
     """
     done = sent = transactions = 0
-    states = {0: 0}  # functions that are whole after so many transactions
+    states = {0: 0}  # functions that are whole after a number of transactions
     for applied in refresh:
         for commit_sent_ns, commit_done_ns in applied.commits:
             done += commit_done_ns <= execution.submitted_ns

@@ -143,13 +143,13 @@ def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scala
         return connection.execute(sql).fetchall()
 
     def end() -> None:
-        while wait([asked], _LOOK_S).not_done:  # before its beginning none would end it
+        while wait([pending], _LOOK_S).not_done:  # before its beginning none would end it
             connection.interrupt()
 
     with ThreadPoolExecutor(2) as pool:
-        asked = pool.submit(fetch)
+        pending = pool.submit(fetch)
         try:
-            return asked.result()
+            return pending.result()
         except Exception:
             raise
         except BaseException:  # from a signal; a thread, which a second one does not end

@@ -25,7 +25,7 @@ def query_sql(query: int, values: Values, folder: Path | None = None, extra_rows
     """The statement of ``query`` (1 … 22) with the parameters ``values``, without a semicolon.
 
     ``folder``: an engine's ``sql/tpch/``; None for standard SQL. ``extra_rows`` lets a
-    query with a row limit (clause 2.1.2.9) return so many more.
+    query with a row limit (clause 2.1.2.9) return that many more.
     """
     limit = SHAPES[query].limit
     row_limit = None if limit is None else limit + extra_rows
@@ -34,7 +34,7 @@ def query_sql(query: int, values: Values, folder: Path | None = None, extra_rows
 
 
 def other_sql(name: str, values: Values, folder: Path | None = None) -> str:
-    """A statement beside the 22, from ``queries/<name>.sql.j2``, in the engine's dialect."""
+    """Another statement, from ``queries/<name>.sql.j2``, in the engine's dialect."""
     return _environment(folder).get_template(f"{name}.sql.j2").render(**values).strip()
 
 

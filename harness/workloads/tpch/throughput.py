@@ -3,7 +3,7 @@
 Every stream has a session and a thread of its own; all begin together. The refresh stream
 executes as many pairs as there are query streams, one after the other from the start.
 Nothing is read or written between two queries of a stream, and counters only before and
-after the whole: what one query used beside others nobody can tell.
+after the whole: the use of one query among concurrent ones cannot be measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
 
 _STEP = "throughput"
-#: How often, and how long apart, a server that goes on is told to end a statement.
+#: Number and interval of requests to a server to cancel a statement.
 _CANCELS = 5
 _CANCEL_WAIT_S = 1.0
 
@@ -238,7 +238,7 @@ class _Streams:
 
 
 def _cancel(threads: Sequence[threading.Thread], connections: Sequence[SqlConnection]) -> None:
-    """End what runs on a user's server, which outlives our connections and goes on with it.
+    """Cancel the statements on an external server, which continues them without our connections.
 
     More than once: a thread may have been just about to send its next statement.
     """

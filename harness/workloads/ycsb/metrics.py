@@ -8,7 +8,7 @@ operation_duration_ns              histogram by ``operation``: from the call to 
                                    or from the intended start where a rate is set; of those
                                    begun in the window. A read-modify-write's is the pair's.
                                    One that was never answered stands there with its age; not
-                                   told where none was answered
+                                   left out if none was answered
 operation_percentile_ns            by ``operation`` and ``percentile``, from a driver that
                                    keeps no histogram
 operation_count                    by ``operation``: ended in the window (where a rate is set,
@@ -22,7 +22,7 @@ offered_operations_per_second      intended starts, where a rate is set
 client_cpu_per_operation_ns        of the client processes, by operations done
 server_cpu_per_operation_ns        of the engine's processes, likewise
 process_cpu_per_operation_ns       in place of both where the engine works inside the client:
-                                   of that process, whose time cannot be told apart. Not
+                                   of that process, whose time cannot be separated. Not
                                    where a rate is set: waiting for starts, and waking up for
                                    them, is computed by the same threads
 window_duration_ns                 length of the measured window

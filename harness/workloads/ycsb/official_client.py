@@ -358,7 +358,7 @@ def _notes(params: YcsbParams, request: Request) -> dict[str, Any]:
 
 
 def _records(done: client.Done, records: int, integrity: bool) -> Check:
-    """Whether it found every record whole and, if it can tell, with the values it writes."""
+    """Check that it found every record whole and, with dataintegrity, with the values it writes."""
     found = done.words.total("READ", "Return=OK")
     right = done.words.total("VERIFY", "Return=OK")
     if found != records:

@@ -73,7 +73,7 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
         checks,
         kept,
         [
-            *_doubts(params, session, driven, inside),
+            *_warnings(params, session, driven, inside),
             *late_counters(driven, counted),
             *write_back_warnings(session.engine, driven, counted),
             *unseeded(driver.unseeded),
@@ -103,7 +103,7 @@ def _expect_work(params: YcsbParams, driven: DriverResult) -> None:
     )
 
 
-def _doubts(
+def _warnings(
     params: YcsbParams, session: Session, driven: DriverResult, inside: bool
 ) -> Iterator[RunWarning]:
     if not inside:  # else it is the engine that computes in the client's threads

@@ -15,7 +15,7 @@ CLOSED = {"think_time": True, "users": 10, "connections": 4, "warehouses": 1}
 
 def doubts(driven: DriverResult, **params: object) -> dict[str, str]:
     given = TpccParams.from_mapping(CLOSED | params)
-    return {finding.code: finding.context for finding in run._doubts(given, driven)}
+    return {finding.code: finding.context for finding in run._warnings(given, driven)}
 
 
 @pytest.mark.parametrize(("connections", "took_ms", "told"), [(4, 37, True), (4, 20, False),
