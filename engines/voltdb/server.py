@@ -5,11 +5,13 @@ It listens on the loopback address alone, on ports that were free, with a passwo
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
+from pathlib import Path
 
 from engines._server import ServerProcess, Timeouts
 from engines.voltdb.cluster import Cluster
@@ -23,6 +25,7 @@ from harness.supervise.failures import log_tail
 from harness.supervise.user_files import write_text
 
 _HOST = "127.0.0.1"
+_PORT_RANGE, _FIRST_PORT = Path("/proc/sys/net/ipv4/ip_local_port_range"), 10_000
 _PORTS = ("port", "adminport", "internalport", "zkport", "replicationport")
 _LOGIN_S = 30.0
 #: How often a server that starts is looked at: what it says last may be that it gave up,
@@ -192,9 +195,17 @@ def write_log4j(context: EngineContext) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Of the loopback address, all different."""
-    with ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in taken:
-            one.bind((_HOST, 0))
-        return [int(one.getsockname()[1]) for one in taken]
+    """Of the loopback address, all different.
+
+    Below those that Linux gives to connections: none of them is taken while the server starts.
+    """
+    low = int(_PORT_RANGE.read_text(encoding="ascii").split()[0])
+    ports = range(_FIRST_PORT, low) or range(_FIRST_PORT, 1 << 16)
+    found: list[int] = []
+    for port in random.SystemRandom().sample(ports, len(ports)):
+        with socket.socket() as one, suppress(OSError):
+            one.bind((_HOST, port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RunFailed("start VoltDB", f"fewer than {count} free ports in {ports}")
