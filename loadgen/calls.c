@@ -119,7 +119,7 @@ static void execute(struct lg_worker *worker, struct lg_user *user)
         lg_fail_operation(worker, user, "",
                           user->terminal.wrong ? user->terminal.wrong : "a wrong answer");
     else if (!result)
-        lg_fail_operation(worker, user, "", "the workload ends it without having asked anything");
+        lg_fail_operation(worker, user, "", "the workload ended it without a statement");
     else
         lg_count(worker, user, status, result);
 }

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #define CLOSED_LOOP                                                                            \
-    "closed loop: a terminal that waits for a slow answer asks for nothing meanwhile, so "     \
-    "these latencies leave out what would have come during a stall (coordinated omission); "   \
-    "an open loop at a set rate shows it"
+    "closed loop: a terminal that waits for an answer starts no operation, so these latencies " \
+    "omit operations that would have started during a stall (coordinated omission); "          \
+    "an open loop at a set rate includes them"
 #define OPEN_LOOP                                                                              \
     "open loop: starts evenly spaced, latency from the intended start"
 

@@ -306,7 +306,7 @@ static void hold_connections(const struct watch *watch)
             take_signal(watch);
         enum lg_rest rest = polled[0].revents ? lg_read_rest() : LG_REST_BLANK;
         if (rest == LG_REST_TEXT)
-            fprintf(stderr, "loadgen: what stands on stdin behind the spec is not read\n");
+            fprintf(stderr, "loadgen: ignoring text after the spec on stdin\n");
         if (rest == LG_REST_END)
             return;
     }

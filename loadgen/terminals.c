@@ -308,7 +308,7 @@ static void call(struct lg_worker *worker, struct lg_user *user, const struct lg
     if (status == LG_WRONG) {
         lg_fail_operation(worker, user, "", user->terminal.wrong ? user->terminal.wrong : "a wrong answer");
     } else if (status != LG_EXECUTE && !result) {
-        lg_fail_operation(worker, user, "", "the workload ends it without having asked anything");
+        lg_fail_operation(worker, user, "", "the workload ended it without a statement");
     } else if (status != LG_EXECUTE) {
         finish(worker, user, status, result);
     } else {

@@ -104,7 +104,7 @@ const char *mb_durable(const struct mb_target *target, const struct mb_persist *
     else if (target->domain == MB_VOLATILE)
         *why = "nothing is known of a persistence domain of this device";
     else if (flushed && drained)
-        return *why = "flushed, and fenced behind it", "yes";
+        return *why = "flushed, then fenced", "yes";
     else if (target->domain == MB_EADR)
         return *why = "only because the caches are in the persistence domain (eADR)", "eADR";
     else

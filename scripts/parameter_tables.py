@@ -8,6 +8,8 @@ from pathlib import Path
 
 from harness import registry
 from harness.cli.options import option_text
+from harness.micro.keys import KEYS
+from harness.micro.model import KINDS
 from harness.workloads.parameters import Parameters
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -25,13 +27,26 @@ def table(parameters: type[Parameters]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def micro_table() -> str:
+    """The keys of a suite's job, as Markdown."""
+    rows = ["| key | jobs (*required*) | values | meaning |", "|---|---|---|---|"]
+    for name, key in KEYS.items():
+        jobs = (f"*{kind}*" if kind in key.required else kind for kind in key.kinds)
+        text = (
+            "*all*" if key.required == KINDS else "all" if key.kinds == KINDS else ", ".join(jobs)
+        )
+        rows.append(f"| `{name}` | {text} | {key.read.values} | {key.help} |")
+    return "\n".join(rows) + "\n"
+
+
 def main() -> int:
     """1 if --check finds a page that differs."""
     different = []
-    for workload, parameters in registry.all_parameters().items():
+    tables = {name: table(declared) for name, declared in registry.all_parameters().items()}
+    for workload, rows in {**tables, "micro": micro_table()}.items():
         page = DOCS / f"{workload}.md"
         text = page.read_text(encoding="utf-8")
-        new = BLOCK.sub(lambda _, of=parameters: table(of), text)
+        new = BLOCK.sub(lambda _, rows=rows: rows, text)
         if new == text:
             continue
         different.append(page.name)

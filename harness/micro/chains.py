@@ -28,7 +28,7 @@ LINE_BYTES = 64
 SAMPLE_EVERY = 16
 _OPERATION = re.compile(r"^([rw])([dp]?)_(\d+)(?:_([a-z]+))?(?:_([+-]?\d+))?$")
 _HELP = (
-    "write r_SIZE or w_SIZE_INSTRUCTION[_OFFSET], with d (DRAM) or p behind the letter: "
+    "write r_SIZE or w_SIZE_INSTRUCTION[_OFFSET], with d (DRAM) or p (tier) after the letter: "
     "rd_2048,rp_1024,wp_64_cache_512"
 )
 
@@ -92,7 +92,7 @@ def _operation(text: str, source: str) -> ChainOperation:
             source, f"{text!r}: {size_bytes} bytes", "a power of two from 64 on (a cache line)"
         )
     if letter == "r" and (persist or offset):
-        raise UsageError(source, f"{text!r}: a read has nothing behind its size", "write r_SIZE")
+        raise UsageError(source, f"{text!r}: a read ends with its size", "write r_SIZE")
     if letter == "w" and persist not in PERSIST:
         known = list(PERSIST)
         raise UsageError(

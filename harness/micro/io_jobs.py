@@ -126,7 +126,7 @@ def plan_of(params: Mapping[str, Any]) -> IoPlan:
     if size % WRITTEN_BYTES:
         raise UsageError(
             f"size {given['size']}",
-            "not so many whole MiB, and the file is written by the MiB",
+            "must be a multiple of 1 MiB: the file is written in these units",
             f"write {max(1, size // MIB)}MiB, say",
         )
     duration = parse_duration_ns(str(given["duration"]))

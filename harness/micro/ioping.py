@@ -156,7 +156,7 @@ def _times(printed: str, plan: _Plan) -> list[int]:
         raise RunFailed("read what ioping prints", f"not as version 1.3 does: {error!r}") from error
     if len(found) != plan.requests:
         raise RunFailed(
-            f"{plan.requests} requests of ioping", f"it tells the times of {len(found)}"
+            f"{plan.requests} requests of ioping", f"it reports the times of {len(found)}"
         )
     return found
 

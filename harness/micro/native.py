@@ -173,7 +173,7 @@ def _on_node(spec: dict[str, Any], result: dict[str, Any]) -> Iterator[Check]:
         total = sum(found.values())
         detail = f"{there} of {total} pages looked at lie on node {target['node']}"
         if not total:
-            yield Check("memory-node", "unknown", "the kernel told of no page", {"target": name})
+            yield Check("memory-node", "unknown", "Linux reports no page of it", {"target": name})
         else:
             right: CheckStatus = "passed" if there == total else "failed"
             yield Check("memory-node", right, detail, {"target": name})

@@ -96,7 +96,7 @@ def _points(
 ) -> tuple[list[_Point], tuple[str, ...]]:
     """The configurations of ``{matrix, args}``, and the keys that are swept."""
     if not isinstance(body, dict) or not isinstance(body.get("args"), dict):
-        raise UsageError(document.at(where), "no args", "write args: {…}, beside a matrix or alone")
+        raise UsageError(document.at(where), "no args", "write args: {…}, with a matrix or alone")
     _check_keys(document, where, body, ("matrix", "args"))
     args = {
         key: read_value(str(key), value, document.at((*where, "args", key)))

@@ -114,8 +114,8 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
         else:
             raise UsageError(
                 document.at(()),
-                "it is measured by another program than the files beside it",
-                "name each suite of the folder by itself",
+                "another program measures it than the other files of the folder",
+                "run each suite of the folder separately",
             )
     _check_names(measurements)
     first = _mapping(documents[0])
@@ -165,8 +165,8 @@ def _check_ours(document: Document) -> None:
     if "program" in document.value:
         raise UsageError(
             document.at(("program",)),
-            "a program beside measurements, which are microbench's",
-            "leave program out; what fio measures stands in params: {measurements: …}",
+            "both program and measurements, which are microbench's",
+            "remove program; for fio, write params: {measurements: …}",
         )
     check_written(document, document.value.get("block", {}), ("block",))
 
@@ -223,8 +223,8 @@ class _Expansion:
         if "matrix" in self.body:
             raise UsageError(
                 self.document.at((*self.where, "matrix")),
-                "a matrix beside jobs",
-                "write it into one of the jobs; beside them stand duration and warm_up in args",
+                "both matrix and jobs",
+                "move the matrix into one of the jobs; only duration and warm_up belong to all",
             )
         swept = [[*self._points((*self.where, "jobs", job), jobs[job])] for job in jobs]
         for chosen in product(*swept):
@@ -279,8 +279,8 @@ class _Expansion:
         if strange := [key for key in outer if key not in TIMES]:
             raise UsageError(
                 self.document.at((*self.where, "args", strange[0])),
-                f"{strange[0]!r} beside jobs",
-                "write it into the jobs that it is for",
+                f"{strange[0]!r} with jobs",
+                "move it into the jobs that need it",
             )
         built = [self._job(name, point, defaults) for name, point in chosen]
         several = len(chosen) > 1
@@ -294,9 +294,8 @@ class _Expansion:
         if not jobs:
             raise UsageError(
                 self._at(self._where_of_pace(chosen[0][1])),
-                f"pace: {IDLE}, and nothing else runs",
-                f"{IDLE} leaves a job out that others run beside: write it into one of several "
-                "jobs, or leave it out",
+                f"pace: {IDLE}, and no other job runs",
+                f"{IDLE} omits one of several jobs: set it for one of them, or remove it",
             )
         origin = self.document.at(chosen[0][1].where)
         if times["duration"] is None and all(job.operations is None for job in jobs):
@@ -324,7 +323,7 @@ class _Expansion:
             raise UsageError(
                 self.document.at(chosen[0][1].where),
                 f"{key} of one of several jobs",
-                "they begin and end together: write it into args beside jobs",
+                "all jobs begin and end together: move it into the measurement's args",
             )
         counted = key == "duration" and any("count" in point.values for _, point in chosen)
         found: int | None = next(iter(own), outer.get(key, None if counted else defaults.get(key)))

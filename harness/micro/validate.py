@@ -60,7 +60,7 @@ def refuse_cached(steps: Steps, room: HostCapacity) -> None:
                         f"{format_bytes(room.bytes_free[place])} may be taken of what is free: "
                         f"halved to {format_bytes(left)} it would lie in the last-level "
                         f"cache of {format_bytes(room.llc_bytes)}",
-                        "make room; or ask for the cache with a small range: "
+                        "free some space; or measure the cache with a small range: "
                         f"-p range={max(1, left // MIB)}MiB",
                     )
 

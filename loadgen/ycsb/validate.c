@@ -41,7 +41,7 @@ static void read_row(struct lg_ycsb_terminal *own, const struct lg_cell *cells, 
 
     if (keyed && (columns == 0 || cells[0].length != own->key_length ||
                   memcmp(cells[0].text, own->key, own->key_length) != 0)) {
-        say(own, own->key, own->key_length, "another one came where it was asked for");
+        say(own, own->key, own->key_length, "the server returned another record in its place");
         return;
     }
     wrong = check_fields(own, own->key_hash, cells + keyed, columns - keyed, one);
@@ -134,7 +134,7 @@ static enum lg_status check_rows(struct lg_terminal *terminal, const struct lg_r
     if (own->wrong)
         return wrong(terminal, own->wrong);
     if (result->rows > most)
-        return wrong(terminal, "more rows came than were asked for");
+        return wrong(terminal, "the server returned more rows than requested");
     return result->rows ? LG_DONE : LG_NOT_FOUND;
 }
 
@@ -146,7 +146,7 @@ static enum lg_status check_insert(struct lg_ycsb *ycsb, struct lg_terminal *ter
     if (result->affected == 0)
         return wrong(terminal, "the insert has stored nothing");
     if (!lg_ycsb_inserts_acknowledge(ycsb->inserts, number))
-        return wrong(terminal, "a million inserts behind one that has no answer");
+        return wrong(terminal, "a million inserts after one that has no answer");
     return LG_DONE;
 }
 

@@ -429,7 +429,7 @@ bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct tb_error *e
         int64_t unexpected = verify->found.count - known;
 
         if (unexpected > 0)
-            keep_first(verify, "there are records under keys that nobody has written");
+            keep_first(verify, "there are records under keys that were never written");
         json_object_set_new(
             result, "verified",
             json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "records",

@@ -24,7 +24,7 @@
     F(38), F(39), F(40), F(41), F(42), F(43), F(44), F(45), F(46), F(47), F(48), F(49),      \
     F(50), F(51), F(52), F(53), F(54), F(55), F(56), F(57), F(58), F(59), F(60), F(61),      \
     F(62), F(63)
-_Static_assert(YCSB_FIELD0 + YCSB_MAX_FIELDS < LG_MAX_VALUES, "room for a NULL name behind");
+_Static_assert(YCSB_FIELD0 + YCSB_MAX_FIELDS < LG_MAX_VALUES, "space for a NULL name at the end");
 
 static const struct lg_operation operations[YCSB_OPERATIONS] = {
     [YCSB_READ] = {"read", {OFFER_KEY, NO_LENGTH, [YCSB_FIELD] = {"field", LG_INT}}},

@@ -180,7 +180,7 @@ def test_a_kernel_in_words_is_store_flush_and_fence():
         ("  m: {args: {kind: chain, mode: dependent}}", "without chain"),
         ("  m: {args: {kernel: load, access: 64, pattern: random, pace: 2GB}}", "2GB/s"),
         ("  m: {args: {kernel: load, access: 64, pattern: random, threads: 1.5}}", "whole number"),
-        ("  m: {matrix: {threads: [1]}, jobs: {a: {}, b: {}}}", "a matrix beside jobs"),
+        ("  m: {matrix: {threads: [1]}, jobs: {a: {}, b: {}}}", "both matrix and jobs"),
         ("  m: {args: {threads: 2}, jobs: {a: {args: {kind: chase}}, b: {args: {kind: chase}}}}",
          "'threads' beside jobs"),
         ("  m: {args: {kernel: load, access: 64, pattern: random, threads: '= cpu'}}",
