@@ -253,7 +253,9 @@ def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
     """The same suite on the same tier once more, from what is stored of it."""
     kept = original.artifact("suite")
     if kept is None:
-        raise UsageError(f"repeat {original.run_id}", "its suite is not stored", "run the suite again")
+        raise UsageError(
+            f"repeat {original.run_id}", "its suite is not stored", "run the suite again"
+        )
     spec = original.spec
     assert spec.placement is not None
     params: Any = spec.params  # as RunSpec has them of a suite
