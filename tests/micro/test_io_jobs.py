@@ -40,7 +40,7 @@ def written(params: str) -> UsageError:
         ({"measurements": {"r": READ | {"access": 3000, "queue_depth": 8}}},
          "calls go one after the other"),
         ({"measurements": {"r": READ}, "only": ["r"]}, "['r']: not a text"),
-        ({"measurements": {"r": READ}, "size": "10MB"}, "size 10MB: not so many whole MiB"),
+        ({"measurements": {"r": READ}, "size": "10MB"}, "size 10MB: must be a multiple"),
         ({"measurements": {"r": READ}, "size": "much"}, "size 'much'"),
         ({"measurements": {"r": READ | {"threads": 512}}, "size": "1MiB"}, "do not fit"),
         ({"duration": "0s", "measurements": {}}, "out of range"),
@@ -68,7 +68,7 @@ def test_past_the_page_cache_go_whole_blocks_only() -> None:
         ("{measurements: hello}", "mine.yml:5, measurements", "'hello' is no mapping"),
         ("\n  measurements:\n    wal: fast", "mine.yml:7, measurement wal", "'fast' is no mapping"),
         ("\n  measurements:\n    wal: {operation: read, pattern: random, access: 1KB, direct: 1}",
-         "mine.yml:7, measurement wal: direct 1", "no such direct"),
+         "mine.yml:7, measurement wal: direct 1", "not a valid direct"),
     ],
 )  # fmt: skip
 def test_in_a_file_the_line_is_named(params: str, asked: str, found: str) -> None:

@@ -171,7 +171,7 @@ def test_a_chain_is_printed_as_it_was_written_with_the_tiers_letter():
         ("r_96", "power of two"),
         ("r_32", "power of two from 64"),
         ("r_64,w_64_cache_32", "multiple of 64"),
-        ("r_64_cache", "nothing behind its size"),
+        ("r_64_cache", "ends with its size"),
         ("x_64", "no operation of a chain"),
         ("", "no operation of a chain"),
     ],

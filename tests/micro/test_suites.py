@@ -182,7 +182,7 @@ def test_a_kernel_in_words_is_store_flush_and_fence():
         ("  m: {args: {kernel: load, access: 64, pattern: random, threads: 1.5}}", "whole number"),
         ("  m: {matrix: {threads: [1]}, jobs: {a: {}, b: {}}}", "both matrix and jobs"),
         ("  m: {args: {threads: 2}, jobs: {a: {args: {kind: chase}}, b: {args: {kind: chase}}}}",
-         "'threads' beside jobs"),
+         "'threads' with jobs"),
         ("  m: {args: {kernel: load, access: 64, pattern: random, threads: '= cpu'}}",
          "did you mean 'cpus'"),
     ],
