@@ -139,7 +139,7 @@ def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
     """
     seen = mounts(str(proc / "mountinfo"))
     groups = _own_groups(proc / "cgroup")
-    found: list[int] = []
+    result: list[int] = []
     for mount in seen:
         if mount.fstype == "cgroup" and "memory" in mount.options:
             group, name = _v1_group(groups), "memory.limit_in_bytes"
@@ -150,8 +150,8 @@ def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
         top, folder = Path(mount.target), _own_directory(mount, group)
         for directory in (folder, *folder.parents):
             if directory.is_relative_to(top) and (limit := _number(directory / name)) is not None:
-                found.append(limit)
-    least = min(found, default=_NO_LIMIT)
+                result.append(limit)
+    least = min(result, default=_NO_LIMIT)
     return least if least < _NO_LIMIT else None
 
 

@@ -26,8 +26,8 @@ def uncontrolled(
     ``pinned``: each thread that is measured has a processor of its own, and does not roam.
     """
     checks = (check for check in _CHECKS if not (pinned and check is _roaming))
-    found = [warning for check in checks for warning in check(kernel)]
-    return [*found, *(warning for tier in tiers for warning in _of_tier(tier, kernel))]
+    result = [warning for check in checks for warning in check(kernel)]
+    return [*result, *(warning for tier in tiers for warning in _of_tier(tier, kernel))]
 
 
 def _frequency(kernel: Kernel) -> Iterator[RunWarning]:

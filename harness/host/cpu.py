@@ -88,8 +88,8 @@ def _number(text: str | None) -> int:
 def governor(kernel: Kernel) -> str | None:
     """The frequency governor of all processors (``performance``), or those that there are."""
     names = (name for name in kernel.names(_CPU) if name[3:].isdigit())
-    found = {kernel.read(f"{_CPU}/{name}/cpufreq/scaling_governor") for name in names}
-    return ", ".join(sorted(each for each in found if each)) or None
+    result = {kernel.read(f"{_CPU}/{name}/cpufreq/scaling_governor") for name in names}
+    return ", ".join(sorted(each for each in result if each)) or None
 
 
 def turbo(kernel: Kernel) -> bool | None:
@@ -124,11 +124,11 @@ def virtualised(kernel: Kernel) -> str | None:
     vendor = kernel.read("/sys/class/dmi/id/sys_vendor")
     product = kernel.read("/sys/class/dmi/id/product_name")
     machine = " ".join(word for word in (vendor, product) if word)
-    found = []
+    result = []
     if cpu(kernel).hypervisor:
-        found.append(f"virtual machine ({machine})" if machine else "virtual machine")
+        result.append(f"virtual machine ({machine})" if machine else "virtual machine")
     if kernel.path("/.dockerenv").exists() or kernel.path("/run/.containerenv").exists():
-        found.append("container")
+        result.append("container")
     elif (kernel.read("/run/systemd/container")) is not None:
-        found.append(f"container ({kernel.read('/run/systemd/container')})")
-    return ", ".join(found) or None
+        result.append(f"container ({kernel.read('/run/systemd/container')})")
+    return ", ".join(result) or None

@@ -70,14 +70,14 @@ def memory_speed(modules: list[MemoryDevice] | None) -> str:
 def dimms(kernel: Kernel) -> list[dict[str, Any]]:
     """The inventory for the manifest: NVDIMMs of the kernel, then the firmware's modules."""
     modules = memory_devices(kernel)
-    found = nvdimms(kernel)
-    if kernel is LIVE and found:
-        told = parse_ndctl_dimms(_ask_ndctl())
-        found = [told.get(dimm["dev"], {}) | dimm for dimm in found]
-    return found + [{"source": "smbios"} | asdict(module) for module in modules or []]
+    result = nvdimms(kernel)
+    if kernel is LIVE and result:
+        reported = parse_ndctl_dimms(_run_ndctl())
+        result = [reported.get(dimm["dev"], {}) | dimm for dimm in result]
+    return result + [{"source": "smbios"} | asdict(module) for module in modules or []]
 
 
-def _ask_ndctl() -> str:
+def _run_ndctl() -> str:
     """Health and firmware of every NVDIMM, which only root may ask; empty without ndctl."""
     program = shutil.which("ndctl")
     if program is None or os.geteuid() != 0:
@@ -112,7 +112,7 @@ def parse_ndctl_dimms(text: str) -> dict[str, dict[str, Any]]:
 
 def nvdimms(kernel: Kernel) -> list[dict[str, Any]]:
     """NVDIMMs as /sys/bus/nd has them: device, NFIT unique id, vendor, firmware flags."""
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for name in kernel.names("/sys/bus/nd/devices"):
         if not name.startswith("nmem"):
             continue
@@ -120,8 +120,8 @@ def nvdimms(kernel: Kernel) -> list[dict[str, Any]]:
         attributes = ("id", "vendor", "device", "serial", "formats", "flags")
         facts = {each: kernel.read(f"{nfit}/{each}") for each in attributes}
         mapped = {"dev": name, "mapped_bytes": _mapped_bytes(name, kernel)}
-        found.append({"source": "nvdimm"} | mapped | {k: v for k, v in facts.items() if v})
-    return found
+        result.append({"source": "nvdimm"} | mapped | {k: v for k, v in facts.items() if v})
+    return result
 
 
 def _mapped_bytes(dimm: str, kernel: Kernel) -> int:

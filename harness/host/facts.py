@@ -66,8 +66,8 @@ def _host_id(kernel: Kernel) -> str:
 
 
 def _fields(value: Any, *names: str) -> dict[str, Any]:
-    found = {name: getattr(value, name) for name in names}
-    return {n: list(each) if isinstance(each, tuple) else each for n, each in found.items()}
+    result = {name: getattr(value, name) for name in names}
+    return {n: list(each) if isinstance(each, tuple) else each for n, each in result.items()}
 
 
 def _mount(tier: Tier) -> dict[str, Any]:

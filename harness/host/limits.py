@@ -19,18 +19,18 @@ def room_for_tasks() -> tuple[int, str] | None:
     (``ulimit -u``), and those of the control groups that this process is in.
     """
     running = _running_tasks()
-    found: list[tuple[int, str]] = []
+    result: list[tuple[int, str]] = []
     for name in ("pid_max", "threads-max"):
         if (limit := _number(_KERNEL / name)) is not None:
-            found.append((limit - running, f"kernel.{name} {limit}"))
+            result.append((limit - running, f"kernel.{name} {limit}"))
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
-        found.append((soft, f"ulimit -u {soft}"))
+        result.append((soft, f"ulimit -u {soft}"))
     for folder in _own_groups():
         limit, held = _number(folder / "pids.max"), _number(folder / "pids.current")
         if limit is not None:
-            found.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
-    return min(found, default=None)
+            result.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
+    return min(result, default=None)
 
 
 def room_for_files() -> tuple[int, str] | None:

@@ -37,40 +37,40 @@ class Address:
 
 def parse_listen(text: str) -> Address:
     """UsageError where it is no address of one interface."""
-    asked = f"listen {text!r}"
+    problem = f"listen {text!r}"
     match = _WITH_PORT.fullmatch(text)
     host = (match["bracketed"] or match["plain"]) if match else text.strip("[]")
     port = int(match["port"]) if match else None
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise UsageError(asked, "not an IP address", _FORM) from None
+        raise UsageError(problem, "not an IP address", _FORM) from None
     if address.is_unspecified:
         raise UsageError(
-            asked,
+            problem,
             "it means every address of this host",
-            f"name the one that the clients reach: {_told()}",
+            f"name an address that the clients reach: {_own_addresses_text()}",
         )
     if port is not None and not 0 < port < 1 << 16:
-        raise UsageError(asked, f"{port} is no port", "choose one from 1 to 65535")
+        raise UsageError(problem, f"{port} is not a port number", "choose one from 1 to 65535")
     return Address(str(address), port)
 
 
 def check_listen(address: Address) -> None:
     """UsageError where this host has no such address, its port is taken, or nothing encrypts."""
-    asked = f"listen {address}"
+    problem = f"listen {address}"
     try:
         free_port(address)
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            found = f"not an address of this host, which has {_told()}"
-            raise UsageError(asked, found, "name one of these") from error
-        found = (error.strerror or str(error)).lower()
-        raise UsageError(asked, found, "leave the port out, or name a free one") from error
+            context = f"not an address of this host, which has {_own_addresses_text()}"
+            raise UsageError(problem, context, "name one of these") from error
+        context = (error.strerror or str(error)).lower()
+        raise UsageError(problem, context, "omit the port, or name a free one") from error
     if shutil.which("openssl") is None:
         raise UsageError(
-            asked,
-            "there is no openssl on this host, which makes the run's certificate",
+            problem,
+            "openssl, which makes the run's certificate, is not installed",
             "install openssl",
         )
 
@@ -87,24 +87,24 @@ def free_port(address: Address) -> int:
 
 def own_addresses() -> list[str]:
     """Addresses of this host's interfaces, as the kernel lists them; loopback last."""
-    found = dict.fromkeys([*_ipv4(), *_ipv6()])
-    return sorted(found, key=lambda address: ipaddress.ip_address(address).is_loopback)
+    result = dict.fromkeys([*_ipv4(), *_ipv6()])
+    return sorted(result, key=lambda address: ipaddress.ip_address(address).is_loopback)
 
 
-def _told() -> str:
+def _own_addresses_text() -> str:
     return ", ".join(own_addresses()) or "none that the kernel lists"
 
 
 def _ipv4() -> list[str]:
     """Leaves of the local table: ``|-- 10.0.0.5`` with ``/32 host LOCAL`` below."""
-    leaf, found = "", []
+    leaf, result = "", []
     for line in _lines(_IPV4_TRIE):
         words = line.split()
         if words[:1] == ["|--"]:
             leaf = words[1]
         elif words == ["/32", "host", "LOCAL"]:
-            found.append(leaf)
-    return found
+            result.append(leaf)
+    return result
 
 
 def _ipv6() -> list[str]:

@@ -43,7 +43,7 @@ class MemoryResources:
 
 def host_mode(kernel: Kernel = LIVE) -> HostMode:
     """The mode, from the best source that can be read: ipmctl, firmware table, kernel."""
-    if kernel is LIVE and (answer := _ask_ipmctl()) is not None:
+    if kernel is LIVE and (answer := _run_ipmctl()) is not None:
         resources = parse_memory_resources(answer)
         if resources is not None:
             return _from_resources(resources, "ipmctl")
@@ -109,15 +109,15 @@ def _memory_side_caches(kernel: Kernel) -> str | None:
 
 
 def _could_have_optane(kernel: Kernel) -> bool:
-    found = cpu(kernel)
-    intel = found.vendor == "GenuineIntel" and found.family == 6
-    return intel and found.model_number in OPTANE_MODELS and not found.hypervisor
+    processor = cpu(kernel)
+    intel = processor.vendor == "GenuineIntel" and processor.family == 6
+    return intel and processor.model_number in OPTANE_MODELS and not processor.hypervisor
 
 
 # ipmctl ----------------------------------------------------------------------------
 
 
-def _ask_ipmctl() -> str | None:
+def _run_ipmctl() -> str | None:
     """Output of ``ipmctl show -memoryresources``; None if it is absent or needs root."""
     program = shutil.which("ipmctl")
     if program is None or os.geteuid() != 0:

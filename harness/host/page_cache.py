@@ -117,16 +117,16 @@ def residency(
     table = mounts()
     in_memory: dict[Path, bool] = {}
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
-    for (path, _), found in zip(files, sizes, strict=True):
-        if found is None:
+    for (path, _), result in zip(files, sizes, strict=True):
+        if result is None:
             unknown += 1
             continue
-        resident += found
+        resident += result
         folder = path.parent
         if folder not in in_memory:
             mount = _mount_of(folder, table, user)
             in_memory[folder] = mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
-        unevictable += found if in_memory[folder] else 0
+        unevictable += result if in_memory[folder] else 0
     if unknown:
         notes.append(f"residency of {unknown} files not known: they are another user's")
     if resident > unevictable and (
@@ -220,15 +220,15 @@ def _filesystem_notes(files: list[tuple[Path, os.stat_result]], user: User | Non
     """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
     table = mounts()
     folders = {path.parent for path, _ in files}
-    found = {mount for folder in folders if (mount := _mount_of(folder, table, user))}
+    result = {mount for folder in folders if (mount := _mount_of(folder, table, user))}
     notes = [
         f"{m.target} is a tmpfs: its pages are the data and cannot be evicted"
-        for m in found
+        for m in result
         if m.fstype in _MEMORY_FILESYSTEMS
     ]
     notes += [
         f"{m.target} is mounted with {option}: where DAX holds, the page cache is bypassed"
-        for m in found
+        for m in result
         for option in m.options
         if option in ("dax", "dax=always")
     ]
@@ -251,14 +251,14 @@ def _mount_of(folder: Path, table: list[Mount], user: User | None) -> Mount | No
 def _mapping_processes(paths: Iterable[Path], user: User | None) -> str:
     """``postgres (pid 12), …``: who has one of the files mapped, as far as we may see."""
     with acting_as(user):
-        wanted = {str(path.resolve()) for path in paths}
+        expected = {str(path.resolve()) for path in paths}
     holders = []
     for process in all_processes():
         pid = process.id.pid
         try:
             maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
             mapped = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "/" in line}
-            if mapped & wanted:
+            if mapped & expected:
                 name = Path(f"/proc/{pid}/comm").read_text().strip()
                 holders.append(f"{name} (pid {pid})")
         except OSError:

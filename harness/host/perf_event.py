@@ -108,7 +108,7 @@ class PerfCounter:
         )
         call = ctypes.CDLL(None, use_errno=True).syscall
         call.restype = ctypes.c_long
-        found = call(
+        result = call(
             ctypes.c_long(number),
             attributes,
             ctypes.c_int(_ANY_PROCESS),
@@ -116,10 +116,10 @@ class PerfCounter:
             ctypes.c_int(-1),
             ctypes.c_ulong(_CLOSE_ON_EXEC),
         )
-        if found < 0:
+        if result < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))
-        self._descriptor = int(found)
+        self._descriptor = int(result)
 
     def read(self) -> Reading:
         """The count so far, unscaled; OSError where it cannot be read."""

@@ -37,10 +37,10 @@ def prefetchers(kernel: Kernel) -> str:
         return UNREADABLE
     register, names = known
     numbers = [name for name in kernel.names("/dev/cpu") if name.isdigit()]
-    found = {_state(_read(kernel, number, register), names) for number in numbers}
-    if not found or UNREADABLE in found:
+    result = {_state(_read(kernel, number, register), names) for number in numbers}
+    if not result or UNREADABLE in result:
         return UNREADABLE
-    return found.pop() if len(found) == 1 else "differ"
+    return result.pop() if len(result) == 1 else "differ"
 
 
 def _read(kernel: Kernel, processor: str, register: int) -> int | None:

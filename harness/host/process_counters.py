@@ -40,16 +40,16 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
     """
     for _ in range(_ATTEMPTS):
         waited_for = _waited_for(processes)
-        found = _read(processes)
+        result = _read(processes)
         # A process that ends meanwhile would be missing, or counted twice: in its own sum
         # and in that of its parent, which has waited for it.
         if _waited_for(processes) == waited_for:
             break
     totals: dict[str, float] = {}
-    for one in found:
-        for name, value in one.items():
+    for item in result:
+        for name, value in item.items():
             totals[name] = totals.get(name, 0.0) + value
-    if not all(_IO_FIELDS.keys() <= one.keys() for one in found):
+    if not all(_IO_FIELDS.keys() <= item.keys() for item in result):
         for name in _IO_FIELDS:
             totals.pop(name, None)
     return totals
@@ -58,9 +58,9 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
 def _read(processes: Sequence[ProcessId]) -> list[dict[str, float]]:
     """The counters of each that is still there."""
     return [
-        {**found, **_io(process.pid)}
+        {**result, **_io(process.pid)}
         for process in processes
-        if (found := _stat(process)) is not None
+        if (result := _stat(process)) is not None
     ]
 
 

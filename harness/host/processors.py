@@ -27,13 +27,13 @@ _HELP = "write numbers and ranges (0-7,16-23), socket:0, node:0, or socket:data"
 
 def parse_cpus(text: str | int) -> str:
     """The canonical form of a choice of processors; UsageError where it is none. Pure."""
-    given = str(text).replace(" ", "")
-    if given == _OF_DATA:
-        return given
-    if _GROUP.match(given):
-        kind, number = given.split(":")
+    value = str(text).replace(" ", "")
+    if value == _OF_DATA:
+        return value
+    if _GROUP.match(value):
+        kind, number = value.split(":")
         return f"{kind}:{int(number)}"
-    return format_cpus(_numbers(given, f"processors {text!r}"))
+    return format_cpus(_numbers(value, f"processors {text!r}"))
 
 
 def resolve_cpus(
@@ -55,17 +55,17 @@ def resolve_cpus(
     if match := _GROUP.match(text):
         kind, number = match.group(1), int(match.group(2))
         members = _socket(number, kernel) if kind == "socket" else _node(number, kernel)
-        found = sorted(set(members) & set(usable))
-        if not found:
+        result = sorted(set(members) & set(usable))
+        if not result:
             what = "no processor that may be used" if members else f"there is no such {kind}"
             raise UsageError(f"processors {text!r}", what, f"{here}; {_HELP}")
-        return tuple(found)
-    asked = _numbers(text, f"processors {text!r}")
-    if missing := sorted(set(asked) - set(usable)):
+        return tuple(result)
+    numbers = _numbers(text, f"processors {text!r}")
+    if missing := sorted(set(numbers) - set(usable)):
         raise UsageError(
             f"processors {text!r}", f"{format_cpus(missing)} cannot be used", f"{here}; {_HELP}"
         )
-    return asked
+    return numbers
 
 
 def format_cpus(numbers: Iterable[int]) -> str:
@@ -83,7 +83,7 @@ def affinity_check(
     cpus: tuple[int, ...], processes: Iterable[ProcessId], kernel: Kernel = LIVE
 ) -> Check:
     """Whether every thread of the engine may run on these processors only (/proc/PID/status)."""
-    wanted = set(cpus)
+    expected = set(cpus)
     elsewhere: dict[str, None] = {}
     seen = 0
     for process in processes:
@@ -93,18 +93,18 @@ def affinity_check(
             if match is None:  # it has just ended
                 continue
             seen += 1
-            if not set(_numbers(match.group(1), "Cpus_allowed_list")) <= wanted:
+            if not set(_numbers(match.group(1), "Cpus_allowed_list")) <= expected:
                 elsewhere[match.group(1)] = None
-    told = format_cpus(cpus)
+    text = format_cpus(cpus)
     if not seen:
         return Check("cpu-affinity", "unknown", "no process of the engine could be read")
     status_: CheckStatus = "failed" if elsewhere else "passed"
-    found = f"; some may run on {' and '.join(elsewhere)}" if elsewhere else ""
-    return Check("cpu-affinity", status_, f"{seen} threads held to processors {told}{found}")
+    result = f"; some may run on {' and '.join(elsewhere)}" if elsewhere else ""
+    return Check("cpu-affinity", status_, f"{seen} threads held to processors {text}{result}")
 
 
 def _numbers(text: str, asked: str) -> tuple[int, ...]:
-    found: set[int] = set()
+    result: set[int] = set()
     for item in text.split(","):
         match = _RANGE.match(item)
         if match is None:
@@ -113,8 +113,8 @@ def _numbers(text: str, asked: str) -> tuple[int, ...]:
         last = int(match.group(2) or first)
         if last < first:
             raise UsageError(asked, f"the range {item!r} runs backwards", _HELP)
-        found |= set(range(first, last + 1))
-    return tuple(sorted(found))
+        result |= set(range(first, last + 1))
+    return tuple(sorted(result))
 
 
 def _online(kernel: Kernel) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def _socket(number: int, kernel: Kernel) -> list[int]:
         cpu: kernel.read_int(f"{_CPU}/cpu{cpu}/topology/physical_package_id")
         for cpu in _online(kernel)
     }
-    return [cpu for cpu, found in packages.items() if max(0, found or 0) == number]
+    return [cpu for cpu, result in packages.items() if max(0, result or 0) == number]
 
 
 def _socket_of(node: int | None, kernel: Kernel) -> int:

@@ -118,16 +118,16 @@ class TmpfsRoom:
     def _used_bytes(self) -> int:
         """Pages in use on these file systems, of whatever file."""
         status = {os.fstat(at).st_dev: os.fstatvfs(at) for at in self._descriptors}
-        return sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in status.values())
+        return sum((item.f_blocks - item.f_bfree) * item.f_frsize for item in status.values())
 
     def _sizes(self) -> _Sizes:
-        found: _Sizes = Counter()
+        result: _Sizes = Counter()
         for directory in self._descriptors:
-            _add_sizes(directory, found)
+            _add_sizes(directory, result)
         devices = {os.fstat(at).st_dev for at in self._descriptors}
         for pid in self._cap.pids():
-            _add_unlinked(pid, devices, found)
-        return found
+            _add_unlinked(pid, devices, result)
+        return result
 
 
 def _add_unlinked(pid: int, devices: set[int], found: _Sizes) -> None:

@@ -23,8 +23,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.host.cpu import OPTANE_MODELS
-from harness.host.cpu import cpu as processor
+from harness.host import cpu as processors
 from harness.host.perf_event import PerfEvent
 from harness.host.processors import parse_cpus, resolve_cpus
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -169,12 +168,12 @@ def _spread(value: int, bits: str) -> int:
 
 
 def _takes_optane(kernel: Kernel) -> bool:
-    found = processor(kernel)
-    if found.vendor != "GenuineIntel" or found.family != 6:
+    processor = processors.cpu(kernel)
+    if processor.vendor != "GenuineIntel" or processor.family != 6:
         return False
     stepping = re.search(r"^stepping\s*:\s*(\d+)", kernel.read("/proc/cpuinfo") or "", re.M)
-    if found.model_number == 85 and int(stepping.group(1) if stepping else 0) < (
+    if processor.model_number == 85 and int(stepping.group(1) if stepping else 0) < (
         _FIRST_CASCADE_LAKE_STEPPING
     ):
         return False
-    return found.model_number in OPTANE_MODELS
+    return processor.model_number in processors.OPTANE_MODELS

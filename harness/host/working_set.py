@@ -56,18 +56,18 @@ class Footprint:
 
     def taken(self) -> dict[str, float]:
         """The three sizes of the module, those left out that are not known."""
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         peak = _anonymous_peak_bytes(self._processes()) if self._reset else None
         if peak is not None and self._anonymous is not None:
-            found["anonymous_peak_bytes"] = max(0.0, peak - self._anonymous)
+            result["anonymous_peak_bytes"] = max(0.0, peak - self._anonymous)
         resident = resident_bytes(self._files(), self._user) if self._resident is not None else None
         if resident is not None and self._resident is not None:
-            found["touched_file_bytes"] = max(0.0, float(resident - self._resident))
-        if len(found) == 2:
-            found["working_set_bytes"] = max(found.values())
-        if 2 * found.get("touched_file_bytes", 0.0) < self._fetched_bytes() - self._fetched:
-            found.pop("touched_file_bytes", None)
-        return found
+            result["touched_file_bytes"] = max(0.0, float(resident - self._resident))
+        if len(result) == 2:
+            result["working_set_bytes"] = max(result.values())
+        if 2 * result.get("touched_file_bytes", 0.0) < self._fetched_bytes() - self._fetched:
+            result.pop("touched_file_bytes", None)
+        return result
 
     def _fetched_bytes(self) -> float:
         """Bytes that the kernel has read from storage for the processes; 0 if unknown."""

@@ -139,19 +139,19 @@ class Journal:
         there, or the place cannot be written.
         """
         real = _resolved(path)
-        asked = f"work directory {real}"
+        problem = f"work directory {real}"
         try:
             if os.path.lexists(real) and (real.is_symlink() or any(real.iterdir())):
-                raise UsageError(asked, "it already exists", "remove or move it")
+                raise UsageError(problem, "it already exists", "remove or move it")
             self._make_directory(real, mode, credentials)
         except FileExistsError as error:
             raise UsageError(
-                asked,
+                problem,
                 f"another harness process uses it ({error.filename})",
                 "run `harness doctor`",
             ) from error
         except OSError as error:
-            raise UsageError(asked, str(error), "choose a writable directory") from error
+            raise UsageError(problem, str(error), "choose a writable directory") from error
         return real
 
     def _make_directory(self, real: Path, mode: int, credentials: Credentials | None) -> None:
@@ -247,19 +247,19 @@ def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery
         return []
     _prepared(folder)
     deadline = time.monotonic() + wait_s
-    found: list[Recovery] = []
+    result: list[Recovery] = []
     waiting = set(_journals(folder))
     while waiting:
         for path in sorted(waiting):
             outcome, settled = _recover_unless_owned(path)
-            found += [outcome] if outcome else []
+            result += [outcome] if outcome else []
             if settled:
                 waiting.discard(path)
         if time.monotonic() >= deadline:
             break
         if waiting:
             time.sleep(_RECOVER_POLL_S)
-    return found
+    return result
 
 
 def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:

@@ -110,10 +110,10 @@ def set_filesystem_identity(identity: Identity) -> None:
         raise OSError(38, f"setgroups: number unknown on {platform.machine()}")
     listed = (ctypes.c_uint * len(groups))(*groups)
     _checked(_libc.syscall(ctypes.c_long(call), ctypes.c_long(len(groups)), listed), "setgroups")
-    for change, wanted in ((_libc.setfsgid, group), (_libc.setfsuid, user)):
-        _set_id(change, wanted)
-        if _set_id(change, _UNCHANGED) != wanted:
-            raise PermissionError(1, f"{change.__name__}({wanted}): not permitted")
+    for change, expected in ((_libc.setfsgid, group), (_libc.setfsuid, user)):
+        _set_id(change, expected)
+        if _set_id(change, _UNCHANGED) != expected:
+            raise PermissionError(1, f"{change.__name__}({expected}): not permitted")
 
 
 def _set_id(change: Any, number: int) -> int:

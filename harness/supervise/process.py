@@ -83,13 +83,13 @@ def descendants(pid: int) -> list[ProcessStat]:
     by_parent: dict[int, list[ProcessStat]] = {}
     for stat in all_processes():
         by_parent.setdefault(stat.parent, []).append(stat)
-    found: list[ProcessStat] = []
+    result: list[ProcessStat] = []
     pending = [pid]
     while pending:
         children = by_parent.pop(pending.pop(), [])
-        found += children
+        result += children
         pending += [child.id.pid for child in children]
-    return found
+    return result
 
 
 def mark_of(pid: int) -> str | None:
@@ -151,10 +151,10 @@ def kill_all(
     deadline = time.monotonic() + timeout_s
     stopped: set[ProcessId] = set()
     while time.monotonic() < deadline:
-        found = list(find())
-        fresh = {stat.id for stat in found if not stat.dead} - stopped
+        result = list(find())
+        fresh = {stat.id for stat in result if not stat.dead} - stopped
         if reap is not None:
-            _signal_groups(found, signal.SIGSTOP)
+            _signal_groups(result, signal.SIGSTOP)
         if not fresh:
             break
         for process in fresh:
@@ -162,11 +162,11 @@ def kill_all(
         stopped |= fresh
     looks = 0  # a host that stood still up to the deadline has killed nothing, or none has died
     while True:
-        found = list(find())
+        result = list(find())
         if reap is not None:
-            _signal_groups(found, signal.SIGKILL)
+            _signal_groups(result, signal.SIGKILL)
             reap()
-        remaining = [stat.id for stat in found if not stat.dead]
+        remaining = [stat.id for stat in result if not stat.dead]
         if not remaining or (looks >= _DYING_LOOKS and time.monotonic() >= deadline):
             return remaining
         for process in remaining:

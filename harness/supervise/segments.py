@@ -59,15 +59,15 @@ class Segments:
 
         What is still in use stays noted.
         """
-        kept = set(_POSIX.findall("\n".join(_maps(s.id.pid) for s in all_processes())))
+        in_use = set(_POSIX.findall("\n".join(_maps(s.id.pid) for s in all_processes())))
         for path, owner in self._posix.items():
             with contextlib.suppress(OSError):
-                if str(path) not in kept and path.lstat().st_uid == owner:
+                if str(path) not in in_use and path.lstat().st_uid == owner:
                     path.unlink()
         for number, owner in self._sysv.items():
             remove_segment(number, owner)
         attached = {number: segment.attached for number, segment in _table().items()}
-        self._posix = {path: owner for path, owner in self._posix.items() if str(path) in kept}
+        self._posix = {path: owner for path, owner in self._posix.items() if str(path) in in_use}
         self._sysv = {n: owner for n, owner in self._sysv.items() if attached.get(n, 0) > 0}
 
 

@@ -145,17 +145,17 @@ class Supervisor:
 
     def __enter__(self) -> Supervisor:
         self.journal = Journal(self._state_dir)
-        self._socket, theirs = socket.socketpair()
-        command = [sys.executable, "-I", "-S", str(_DAEMON), str(theirs.fileno())]
+        self._socket, far_end = socket.socketpair()
+        command = [sys.executable, "-I", "-S", str(_DAEMON), str(far_end.fileno())]
         command += [str(self.journal.path), str(os.getpid())]
-        with theirs:
+        with far_end:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",
                 env=minimal_environment(Path("/")),
-                pass_fds=[theirs.fileno()],
+                pass_fds=[far_end.fileno()],
                 start_new_session=True,
             )
         try:
@@ -189,8 +189,8 @@ class Supervisor:
             return [f"supervisor {self._process.pid} still cleans up after {_END_S:.0f} s"]
         finally:
             self.journal.close()
-        found = recover_journal(self.journal.path)
-        left = list(found.failures) if found else []
+        result = recover_journal(self.journal.path)
+        left = list(result.failures) if result else []
         if code not in (0, -signal.SIGKILL):
             left.append(f"the supervisor ended with status {code}")
         return left
@@ -261,8 +261,8 @@ class Supervisor:
         try:
             opened = channel.Streams(log, pipes, progress, log_owner or credentials)
         except OSError as error:
-            found = f"its log cannot be written: {error.strerror}: {log}"
-            raise RunFailed(f"start {argv[0]}", found) from error
+            context = f"its log cannot be written: {error.strerror}: {log}"
+            raise RunFailed(f"start {argv[0]}", context) from error
         with opened as streams:
             answer = self.request(request, streams.theirs)
             if "failed" in answer:

@@ -187,13 +187,13 @@ class Mount:
 
 def mounts(mountinfo: str = "/proc/self/mountinfo") -> list[Mount]:
     """Every mount of this mount namespace, in the order they were made."""
-    found = []
+    result = []
     with open(mountinfo) as file:
         for line in file:
             left, _, right = line.partition(" - ")
             _, _, device, root, target, options = left.split()[:6]
             fstype, source, more = right.split()[:3]
-            found.append(
+            result.append(
                 Mount(
                     _unescape(target),
                     device,
@@ -203,7 +203,7 @@ def mounts(mountinfo: str = "/proc/self/mountinfo") -> list[Mount]:
                     (*options.split(","), *more.split(",")),
                 )
             )
-    return found
+    return result
 
 
 def _unescape(text: str) -> str:
@@ -277,8 +277,8 @@ def cgroup_members(path: str) -> Iterator[ProcessStat]:
     except OSError:
         return
     for pid in pids:
-        if (found := process_stat(pid)) is not None:
-            yield found
+        if (result := process_stat(pid)) is not None:
+            yield result
 
 
 def remove_cgroup(path: str) -> None:
@@ -322,7 +322,7 @@ def kill_noted_processes(entries: list[Entry], marked: Callable[[], list[Process
     noted = {ProcessId(e["pid"], e["start_ticks"]) for e in entries if e["kind"] == "process"}
 
     def still_there() -> list[ProcessStat]:
-        direct = [found for p in noted if (found := process_stat(p.pid)) and found.id in noted]
+        direct = [result for p in noted if (result := process_stat(p.pid)) and result.id in noted]
         return direct + marked()
 
     survivors = kill_all(still_there, timeout_s=2.0)

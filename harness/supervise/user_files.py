@@ -163,7 +163,7 @@ def walk(paths: Iterable[Path], user: User | None) -> list[tuple[Path, os.stat_r
 
     Looked up as ``user``.
     """
-    found = []
+    result = []
     pending = list(paths)
     with acting_as(user):
         while pending:
@@ -173,9 +173,9 @@ def walk(paths: Iterable[Path], user: User | None) -> list[tuple[Path, os.stat_r
                 below = sorted(path.iterdir(), reverse=True) if stat.S_ISDIR(facts.st_mode) else []
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            found.append((path, facts))
+            result.append((path, facts))
             pending += below
-    return found
+    return result
 
 
 def regular_bytes(path: Path, user: User | None) -> int:

@@ -72,16 +72,16 @@ def discover(default_directory: Path, kernel: Kernel = LIVE) -> dict[str, Tier]:
 
     ``default_directory``: path of ``ssd``; it need not exist yet.
     """
-    found: dict[str, Tier] = {}
+    result: dict[str, Tier] = {}
     for tier in (
         _default(default_directory, kernel),
         *_pmem_mounts(kernel),
         *_dax_devices(kernel),
         *_memory_nodes(kernel),
     ):
-        name = _free_name(tier.name, found)
-        found[name] = Tier(replace(tier.claim, name=name), tier.facts, tier.warnings)
-    return found
+        name = _free_name(tier.name, result)
+        result[name] = Tier(replace(tier.claim, name=name), tier.facts, tier.warnings)
+    return result
 
 
 def _free_name(name: str, taken: Mapping[str, Tier]) -> str:

@@ -78,17 +78,17 @@ def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
     """Check that the place fits the kind (JSON Schema's message would be unclear)."""
     kind = tier["kind"]
     fitting = {"devdax": ("device",), "numa": ("node", "nodes")}.get(kind, ("path",))
-    given = [key for key in _PLACE_KEYS if key in tier]
-    for key in [*given, *(("policy",) if "policy" in tier else ())]:
+    value = [key for key in _PLACE_KEYS if key in tier]
+    for key in [*value, *(("policy",) if "policy" in tier else ())]:
         if key not in (*fitting, *(("policy",) if kind == "numa" else ())):
             raise UsageError(
                 document.at(("tiers", name, key)),
                 f"{key!r} is not valid with kind {kind}",
                 f"a {kind} tier is placed by {' or '.join(fitting)}",
             )
-    if len(given) != 1:
+    if len(value) != 1:
         raise UsageError(
             document.at(("tiers", name)),
-            f"tier {name!r} has {'no place' if not given else ' and '.join(given)}",
+            f"tier {name!r} has {'no place' if not value else ' and '.join(value)}",
             f"a {kind} tier is placed by {' or '.join(fitting)}",
         )

@@ -41,13 +41,13 @@ def resolve(
     UsageError for a name that no tier has, and for a tier of the wrong sort: a
     directory part needs a mounted file system, ``memory`` a NUMA node.
     """
-    found: dict[Part, Tier] = {}
+    result: dict[Part, Tier] = {}
     for part in PARTS:
         name = placement.tier_of(part)
         if name is not None:
-            found[part] = _tier(placement, part, name, tiers)
-    memory = found.get("memory")
-    return found, None if memory is None else memory_policy(memory)
+            result[part] = _tier(placement, part, name, tiers)
+    memory = result.get("memory")
+    return result, None if memory is None else memory_policy(memory)
 
 
 def memory_policy(tier: Tier) -> MemoryPolicy:

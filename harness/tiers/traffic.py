@@ -62,18 +62,18 @@ class TierTraffic:
         """``tier_read_bytes[tier=…]`` and ``tier_write_bytes[tier=…]``; a device that is
         gone is left out.
         """
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         for meter in self.meters:
             counts = [_counts(self._kernel.read(stat)) for stat in meter.stats]
             known = [count for count in counts if count is not None]
             if len(known) == len(counts):
                 for index, name in enumerate(("tier_read_bytes", "tier_write_bytes")):
-                    found[labelled(name, tier=meter.label)] = sum(one[index] for one in known)
-        return found
+                    result[labelled(name, tier=meter.label)] = sum(item[index] for item in known)
+        return result
 
     def in_flight(self) -> int:
         """Requests that the devices work on now."""
-        texts = (self._kernel.read(stat) for one in self.meters for stat in one.stats)
+        texts = (self._kernel.read(stat) for item in self.meters for stat in item.stats)
         return sum(_field(text, _IN_FLIGHT) for text in texts)
 
     def settle(self, level: int = 0, limit_s: float = _SETTLE_S, still_s: float = _STILL_S) -> bool:
@@ -101,7 +101,7 @@ class TierTraffic:
 
     def _ended(self) -> int:
         """Requests that the devices have ended so far."""
-        texts = (self._kernel.read(stat) for one in self.meters for stat in one.stats)
+        texts = (self._kernel.read(stat) for item in self.meters for stat in item.stats)
         return sum(_field(text, index) for text in texts for index in _ENDED)
 
 
@@ -143,7 +143,7 @@ def _stats(tier: Tier, kernel: Kernel) -> tuple[Path, ...]:
         devices = [kernel.path(f"/sys/class/block/{name}") for name in members]
     else:
         devices = [kernel.path(f"/sys/dev/block/{facts.filesystem_id}")]
-    stats = tuple(sorted(_resolved(one) / "stat" for one in devices))
+    stats = tuple(sorted(_resolved(item) / "stat" for item in devices))
     return stats if all(_counting(stat, kernel) for stat in stats) else ()
 
 

@@ -85,10 +85,10 @@ def _existing_directory(claim: TierClaim) -> Path:
     try:
         if path.is_dir():
             return path
-        found = "it is not a directory" if path.exists() else "no such directory"
+        result = "it is not a directory" if path.exists() else "no such directory"
     except OSError as error:
-        found = str(error)
-    raise _wrong(claim, found, f"mkdir -p {path}, or correct the path")
+        result = str(error)
+    raise _wrong(claim, result, f"mkdir -p {path}, or correct the path")
 
 
 def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
@@ -182,11 +182,11 @@ def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
             "interleave over a single node",
             "write nodes: [0, 2], or policy: bind",
         )
-    found = {node.node: node for node in nodes(kernel)}
+    result = {node.node: node for node in nodes(kernel)}
     for number in claimed:
-        if number not in found:
-            raise _wrong(claim, f"the kernel has no node {number}", _known_nodes(list(found)))
-        if not found[number].memory_bytes:
+        if number not in result:
+            raise _wrong(claim, f"the kernel has no node {number}", _known_nodes(list(result)))
+        if not result[number].memory_bytes:
             raise _wrong(
                 claim,
                 f"node {number} has no memory",

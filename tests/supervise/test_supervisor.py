@@ -155,7 +155,7 @@ def test_the_directory_a_user_cannot_enter_is_named(supervisor, tmp_path):
 def test_why_a_program_does_not_start(supervisor, tmp_path):
     with pytest.raises(RunFailed, match="/nonexistent/postgres is not found"):
         supervisor.spawn(["/nonexistent/postgres"])
-    with pytest.raises(RunFailed, match="no-such-program is not on that part of the PATH"):
+    with pytest.raises(RunFailed, match="no-such-program is not on the part of PATH"):
         supervisor.spawn(["no-such-program"])
     with pytest.raises(RunFailed, match=r"/etc/passwd is not executable for .* \(mode 0644"):
         supervisor.spawn(["/etc/passwd"])

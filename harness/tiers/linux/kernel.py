@@ -83,13 +83,13 @@ class Kernel:
 
     def meminfo(self) -> dict[str, int]:
         """/proc/meminfo in bytes."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         for line in (self.read("/proc/meminfo") or "").splitlines():
             name, _, rest = line.partition(":")
             words = rest.split()
             if words and words[0].isdigit():
-                found[name] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
-        return found
+                result[name] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
+        return result
 
     # What depends on a live path -------------------------------------------------
 

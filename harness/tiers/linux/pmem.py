@@ -78,7 +78,7 @@ def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
 
 def namespaces(kernel: Kernel) -> list[Namespace]:
     """Every namespace with any capacity, in use or not."""
-    found = []
+    result = []
     for name in kernel.names("/sys/bus/nd/devices"):
         if not name.startswith("namespace"):
             continue
@@ -87,8 +87,8 @@ def namespaces(kernel: Kernel) -> list[Namespace]:
         claim = directory.parent / holder if holder else directory
         mode = _KERNEL_MODES.get(kernel.read(directory / "mode") or "raw", "raw")
         if kernel.read_int(directory / "size"):
-            found.append(_namespace(name, mode, claim, directory.parent, kernel))
-    return found
+            result.append(_namespace(name, mode, claim, directory.parent, kernel))
+    return result
 
 
 def regions(kernel: Kernel) -> list[Region]:

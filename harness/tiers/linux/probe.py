@@ -107,11 +107,11 @@ def _no_device_notes(mount: Mount) -> list[str]:
 
 def _with_namespaces(facts: TierFacts, disks: Sequence[Disk], kernel: Kernel) -> TierFacts:
     """Add what the disks' pmem namespaces say and decide the kind."""
-    found = [namespace_of(disk.sysfs, kernel) for disk in disks]
-    pmem = [namespace for namespace in found if namespace is not None]
+    result = [namespace_of(disk.sysfs, kernel) for disk in disks]
+    pmem = [namespace for namespace in result if namespace is not None]
     if not pmem:
         return facts
-    if len(pmem) < len(found):
+    if len(pmem) < len(result):
         note = "only part of the file system is persistent memory: counted as block"
         return replace(facts, notes=(*facts.notes, note))
     modes = list(dict.fromkeys(namespace.mode for namespace in pmem))
@@ -185,20 +185,20 @@ def facts_of_devdax(device: str, kernel: Kernel = LIVE) -> TierFacts:
 
 def facts_of_numa(node: int, kernel: Kernel = LIVE) -> TierFacts:
     """The facts of a memory node; LookupError where the kernel has no such node online."""
-    found = next((each for each in nodes(kernel) if each.node == node), None)
-    if found is None:
+    result = next((each for each in nodes(kernel) if each.node == node), None)
+    if result is None:
         raise LookupError(f"no NUMA node {node}")
-    notes = [f"CPUs {found.cpus}" if found.cpus else "no CPUs: memory only"]
-    if found.backing:
-        notes.append(f"its memory is {found.backing}")
+    notes = [f"CPUs {result.cpus}" if result.cpus else "no CPUs: memory only"]
+    if result.backing:
+        notes.append(f"its memory is {result.backing}")
     if note := latency_note(node, kernel):
         notes.append(note)
     return TierFacts(
         kind="numa",
-        size_bytes=found.memory_bytes,
-        free_bytes=found.free_bytes,
+        size_bytes=result.memory_bytes,
+        free_bytes=result.free_bytes,
         numa_node=node,
-        device_model=found.backing,
+        device_model=result.backing,
         notes=tuple(notes),
     )
 
