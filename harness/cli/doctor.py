@@ -54,9 +54,7 @@ def _print(found: dict[str, Any]) -> None:
     )
     print(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}")
     for group, names in found["instructions"].items():
-        have = [name for name, there in names.items() if there]
-        lack = [name for name, there in names.items() if not there]
-        print(f"CPU      {group}: {', '.join(have) or 'none'} (not: {', '.join(lack) or 'none'})")
+        print(f"CPU      {group}: {_split(names)}")
     user = found["servers_user"]
     print(f"servers  run as {user['name']}")
     for entry in user["warnings"]:
@@ -68,7 +66,7 @@ def _print(found: dict[str, Any]) -> None:
         found_so = f"{problem['found']} ({problem['do']})" if problem else monitor["cost"]
         print(f"monitor  {monitor['name']}: {found_so}")
     native = found["native_client"]
-    lacking = f"; to build the rest install {', '.join(native['missing'])}"
+    lacking = f"; for the others install {', '.join(native['missing'])}"
     print(
         f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
         f"{lacking if native['missing'] else ''}"
@@ -77,7 +75,7 @@ def _print(found: dict[str, Any]) -> None:
         print(line)
     print()
     print_table(
-        ("tier", "kind", "where", "what the kernel says"),
+        ("tier", "kind", "where", "kernel's finding"),
         [(t["name"], t["kind"], t["place"], t["finding"]) for t in found["tiers"]],
     )
     for tier in found["tiers"]:
@@ -115,8 +113,14 @@ def _monitors() -> Iterator[dict[str, Any]]:
         yield {"name": name, "default": kind.default, "cost": kind.cost, "problem": told}
 
 
+def _split(names: Mapping[str, bool]) -> str:
+    """``avx2, sse2 (not: avx512f)``."""
+    have, lack = (", ".join(n for n, has in names.items() if has is each) for each in (True, False))
+    return f"{have or 'none'} (not: {lack or 'none'})"
+
+
 def _servers_user() -> dict[str, Any]:
-    """Whom servers and clients run as: ``{name, warnings: [{code, what, found, do}]}``."""
+    """The user of servers and clients: ``{name, warnings: [{code, what, found, do}]}``."""
     user = unprivileged()
     if user is None:
         return {"name": getpass.getuser(), "warnings": []}
@@ -190,17 +194,15 @@ def _clients(official: Mapping[str, Any], micro: Mapping[str, Any]) -> Iterator[
     """The official YCSB client, and the programs of microbenchmarks, a line each."""
     built = ", ".join(official["built"])
     state = f"built for {built}" if built else "not built: Maven builds it on first use"
-    said = "; ".join([state, *official["missing"]])
-    yield f"client   official YCSB {official['version']}: {said}"
+    text = "; ".join([state, *official["missing"]])
+    yield f"client   official YCSB {official['version']}: {text}"
     own = micro["microbench"]
     if own["missing"]:
         yield f"micro    microbench: {own['missing']}"
     else:
-        have = [name for name, there in own["instructions"].items() if there]
-        lack = [name for name, there in own["instructions"].items() if not there]
-        yield (
-            f"micro    microbench, interface {own['interface']}: {', '.join(have)} "
-            f"(not: {', '.join(lack) or 'none'}); flushes {', '.join(own['flushes']) or 'none'}"
-        )
+        flushes = ", ".join(own["flushes"]) or "none"
+        instructions = _split(own["instructions"])
+        interface = own["interface"]
+        yield f"micro    microbench, interface {interface}: {instructions}; flushes {flushes}"
     for name in ("fio", "ioping"):
         yield f"micro    {name} {micro[name]['version'] or 'missing: ' + micro[name]['missing']}"
