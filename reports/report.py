@@ -13,9 +13,9 @@ from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
 from reports.charts import draw_panel
+from reports.charts.curves import lines_over_parameter
 from reports.charts.drawing import Drawing
 from reports.charts.forest import overview
-from reports.charts.lines import lines_over_parameter
 from reports.compare import Group
 from reports.conditions import (
     TIER_HEAD,

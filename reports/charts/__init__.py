@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from reports.charts.bars import bars_on_log_axis
+from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.drawing import Drawing
 from reports.charts.forest import speedups
-from reports.charts.operators import operator_times
-from reports.charts.rates import rate_bars
-from reports.charts.sizes import memory_bandwidth, tier_bytes, working_set
+from reports.charts.stacked import (
+    memory_bandwidth,
+    operator_times,
+    tier_bytes,
+    working_set,
+)
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.series import Panel

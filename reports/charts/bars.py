@@ -1,11 +1,11 @@
-"""Times per query as bars on a log axis, the arms beside one another (VLDB 2023, Fig. 2)."""
+"""Bars: times by query on a log axis (VLDB 2023, Fig. 2), and rates from zero."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from reports.charts.drawing import (
     FAINT,
@@ -15,11 +15,12 @@ from reports.charts.drawing import (
     bar_places,
     columns,
     finish,
+    new_figure,
     panel_title,
     query_figure,
     style,
 )
-from reports.formatting import quantity_text
+from reports.formatting import quantity_text, significant
 from reports.published import PublishedSeries
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, in_order
@@ -47,34 +48,30 @@ def bars_on_log_axis(
     with style():
         figure = query_figure(len(quantities), len(panel.arms))
         axes = figure.add_subplot()
-        for index, (arm, held) in enumerate(zip(panel.arms, summaries, strict=True)):
-            _draw_arm(axes, index, len(panel.arms), arm, quantities, held)
+        for index, (arm, found) in enumerate(zip(panel.arms, summaries, strict=True)):
+            at, width = bar_places(index, len(panel.arms), len(quantities))
+            places = [x for x, q in zip(at, quantities, strict=True) if q in found]
+            values = [found[q] for q in quantities if q in found]
+            _draw_arm(axes, (places, width * 0.94), index, arm, values)
         _draw_limits(axes, quantities, limits)
         _draw_published(axes, quantities, published)
         _dress(axes, panel, quantities, min(positive), unit, title)
-        alt = _alt(panel, title, quantities, summaries, unit)
         heading = f"{title}: {panel.title}"
-        percentiles = any(q.label("percentile") for q in quantities)
-        caption = _caption(panel, published, any(limits), percentiles)
-        return finish(figure, name, heading, alt, caption)
+        return finish(figure, name, heading, heading, _CAPTION)
 
 
 def _draw_arm(
     axes: Axes,
+    places: tuple[Sequence[float], float],
     index: int,
-    arms: int,
     arm: Arm,
-    quantities: Sequence[Quantity],
-    held: dict[Quantity, Summary],
+    values: Sequence[Summary],
 ) -> None:
-    places, width = bar_places(index, arms, len(quantities))
-    present = [(x, held[q]) for x, q in zip(places, quantities, strict=True) if q in held]
-    at = [x for x, _ in present]
-    medians = [summary.median for _, summary in present]
-    ranges = [[s.median - s.low for _, s in present], [s.high - s.median for _, s in present]]
-    axes.bar(
-        at, medians, width * 0.94, label=arm.marked_name, **arm_style(index, bool(arm.emulated))
-    )
+    """``places``: where its bars are, and their width."""
+    at, width = places
+    medians = [summary.median for summary in values]
+    ranges = [[s.median - s.low for s in values], [s.high - s.median for s in values]]
+    axes.bar(at, medians, width, label=arm.marked_name, **arm_style(index, bool(arm.emulated)))
     axes.errorbar(at, medians, yerr=ranges, fmt="none", ecolor=INK, elinewidth=0.9, capsize=1.6)
 
 
@@ -134,8 +131,7 @@ def _dress(
     below = _label_groups(axes, quantities)
     axes.set_ylabel(f"{title}, log axis")
     panel_title(axes, panel)
-    ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, below), ncols=ncols, borderaxespad=0)
+    _legend(axes, below)
 
 
 def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
@@ -166,37 +162,40 @@ def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
     return 1.5 * _BELOW
 
 
-def _alt(
-    panel: Panel,
-    title: str,
-    quantities: Sequence[Quantity],
-    summaries: Sequence[dict[Quantity, Summary]],
-    unit: str,
-) -> str:
-    said = []
-    for arm, held in zip(panel.arms, summaries, strict=True):
-        if held:
-            medians = [summary.median for summary in held.values()]
-            low, high = (quantity_text(v, unit) for v in (min(medians), max(medians)))
-            said.append(f"{arm.marked_name} from {low} to {high}")
-    return (
-        f"Bars on a log axis, {title} of {panel.title}, {len(quantities)} groups: "
-        f"{'; '.join(said)}. The table has every value."
-    )
+_CAPTION = (
+    "Medians of the repeats; whiskers are their range. On a logarithmic axis compare where bars "
+    "end, not how long they are. A triangle is a time limit that was reached, not a time; hollow "
+    "markers are a paper's, of another machine."
+)
 
 
-def _caption(
-    panel: Panel, published: Sequence[PublishedSeries], limited: bool, percentiles: bool
-) -> str:
-    repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
-    noun = "repeat" if repeats == [1] else "repeats"
-    held = "Percentiles: medians" if percentiles else "Medians"
-    text = (
-        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
-        "The axis is logarithmic: compare where bars end, not how long they are."
-    )
-    if limited:
-        text += " A triangle is a time limit that was reached, not a time."
-    if published:
-        text += " Hollow markers are the paper's, read off its figure: another machine."
-    return text
+def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
+    """One rate of a run as a bar for each arm, from zero; None where no arm has the metric."""
+    quantity = Quantity(metric)
+    summaries = [arm.summaries(metric) for arm in panel.arms]
+    if not any(quantity in found for found in summaries):
+        return None
+    with style():
+        figure = new_figure(max(4.6, 1.6 + 0.9 * len(panel.arms)), 3.6)
+        axes = figure.add_subplot()
+        for index, (arm, found) in enumerate(zip(panel.arms, summaries, strict=True)):
+            if quantity in found:
+                _draw_arm(axes, ([index], 0.7), index, arm, [found[quantity]])
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(-0.6, len(panel.arms) - 0.4)
+        axes.set_xticks([])
+        axes.yaxis.set_major_locator(MaxNLocator(6))
+        axes.yaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: significant(value).removesuffix(".0"))
+        )
+        axes.grid(visible=False, axis="x")
+        axes.set_ylabel(title.replace(", ", "\n"))
+        panel_title(axes, panel)
+        _legend(axes, -0.04)
+        heading = f"{title}: {panel.title}"
+        return finish(figure, name, heading, heading, _CAPTION)
+
+
+def _legend(axes: Axes, below: float) -> None:
+    ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, below), ncols=ncols, borderaxespad=0)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.store.runs import StoredRun
+from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
 from reports.charts.drawing import Drawing
 from reports.formatting import counted, quantity_text, range_text
 from reports.micro import percentiles
-from reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
 from reports.micro.loaded import curves as loaded_curves
 from reports.micro.points import (
     DURATION,

@@ -15,9 +15,9 @@ from harness.errors import UsageError
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
+from reports.charts.curves import x_text
 from reports.formatting import quantity_text
 from reports.micro.derived import derived
-from reports.micro.drawings import x_text
 from reports.micro.figures import AXES
 from reports.micro.pairs import UnderivedError, clear
 from reports.micro.paper_rows import Asked

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from micro_runs import micro_run, rate
 
+from reports.charts.curves import Curve, Plot, draw
 from reports.charts.drawing import Drawing
-from reports.micro.drawings import Curve, Plot, draw
 from reports.micro.figures import measurements
 from reports.micro.points import devices
 from reports.values import Summary

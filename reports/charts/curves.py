@@ -1,4 +1,4 @@
-"""Curves of microbenchmarks: bandwidth and latency over a swept axis, several in one figure."""
+"""Curves: results over a swept axis, several plots in one figure (VLDB 2023, Fig. 4 to 12)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
+    LogLocator,
     MultipleLocator,
     NullFormatter,
     NullLocator,
@@ -27,10 +28,14 @@ from reports.charts.drawing import (
     new_figure,
     style,
 )
-from reports.formatting import quantity_text
+from reports.formatting import EMULATED, quantity_text
+from reports.published import PublishedSeries, published_points
+from reports.sweeps import Sweep
 from reports.values import Summary
 
 _MARKERS = "osD^vPX*"
+#: As many lines of sweeps, whose colours and markers differ by the arm, can be told apart.
+_MOST_SWEPT = 12
 _DASHES = ("-", "--", ":", "-.")
 #: More lines than these cannot be told apart: the table has them.
 MOST_LINES = 8
@@ -56,16 +61,22 @@ class Curve:
     """One line: what x was, and what was measured there.
 
     ``hue``: lines with the same one have one colour in all plots of a figure; empty: the name.
+    ``emulated``: hollow markers; ``published``: a paper's, with crosses on a dotted line.
     """
 
     name: str
     points: tuple[tuple[float, Summary], ...]
     hue: str = ""
+    emulated: bool = False
+    published: bool = False
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One pair of axes. ``x_unit``, ``unit``: as in run.json; ``x_log``: to the base 2."""
+    """One pair of axes. ``x_unit``, ``unit``: as in run.json; ``x_log``: to the base 2.
+
+    ``log``: a logarithmic axis of values, else one from zero.
+    """
 
     title: str
     x_title: str
@@ -74,10 +85,11 @@ class Plot:
     unit: str
     curves: tuple[Curve, ...]
     x_log: bool = True
+    log: bool = False
 
 
 def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -> Drawing:
-    """All plots in one figure, two in a row; hollow markers where the device is emulated."""
+    """All plots in one figure, two in a row. ``emulated``: the whole figure is."""
     with style():
         across = min(_ACROSS, len(plots))
         down = -(-len(plots) // across)
@@ -85,15 +97,26 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
         held = figure.subplots(down, across, squeeze=False)
         places = [axes for row in held for axes in row]
         colours = _colours(plots)
+        labelled: list[list[str]] = []
         for plot, axes in zip(plots, places, strict=False):
             _draw_plot(axes, plot, colours, emulated)
+            names = [curve.name for curve in plot.curves]
+            if names not in labelled and names != [""]:
+                _legend(axes, plot)
+                labelled.append(names)
             if plot.title != title:
                 _title_in_lines(axes, plot.title)
         for axes in places[len(plots) :]:
             axes.set_visible(False)
         heading_above(figure, title + (" (EMULATED)" if emulated else ""))
         figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
-        return finish(figure, name, title, _alt(plots), _caption(plots, emulated))
+        return finish(figure, name, title, title, _CAPTION)
+
+
+_CAPTION = (
+    "Medians of the repeats, bars are their range. Hollow markers are emulated. Crosses on dotted "
+    "lines are a paper's: another machine, another size."
+)
 
 
 def _colours(plots: Sequence[Plot]) -> dict[str, str]:
@@ -104,38 +127,51 @@ def _colours(plots: Sequence[Plot]) -> dict[str, str]:
 
 def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: bool) -> None:
     for index, curve in enumerate(plot.curves):
-        at = [x for x, _ in curve.points]
-        told = [summary for _, summary in curve.points]
+        summaries = [summary for _, summary in curve.points]
         colour = colours[curve.hue or curve.name]
         axes.errorbar(
-            at,
-            [s.median for s in told],
-            yerr=[[s.median - s.low for s in told], [s.high - s.median for s in told]],
+            [x for x, _ in curve.points],
+            [s.median for s in summaries],
+            yerr=[[s.median - s.low for s in summaries], [s.high - s.median for s in summaries]],
             color=colour,
-            linestyle=_DASHES[index % len(_DASHES)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            mfc="white" if emulated else colour,
+            linestyle=":" if curve.published else _DASHES[index % len(_DASHES)],
+            marker="x" if curve.published else _MARKERS[index % len(_MARKERS)],
+            mfc="white" if emulated or curve.emulated else colour,
             ms=4.5,
             linewidth=1.3,
             elinewidth=0.8,
             capsize=2,
-            clip_on=False,
+            clip_on=plot.log,
             label="\n".join(_legend_lines(curve.name)),
         )
     _dress_x(axes, plot)
-    axes.set_ylim(bottom=0)
-    _binary_ticks(axes.yaxis, plot.unit, axes.get_ylim()[1])
     axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
+    if plot.log:
+        _log_ticks(axes)
+    else:
+        axes.set_ylim(bottom=0)
+        _binary_ticks(axes.yaxis, plot.unit, axes.get_ylim()[1])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
-    axes.set_ylabel("\n".join(wrap(plot.y_title, _Y_TITLE)))
-    if len(plot.curves) > 1 or plot.curves[0].name:
-        axes.legend(
-            loc="upper left",
-            bbox_to_anchor=(0, -0.2),
-            fontsize="small",
-            borderaxespad=0,
-            ncols=_legend_columns(plot),
-        )
+    y_title = plot.y_title + (", log axis" if plot.log else "")
+    axes.set_ylabel("\n".join(wrap(y_title, _Y_TITLE)))
+
+
+def _log_ticks(axes: Axes) -> None:
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    subs = (1.0, 2.0, 5.0) if high / low > 3 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend(axes: Axes, plot: Plot) -> None:
+    axes.legend(
+        loc="upper left",
+        bbox_to_anchor=(0, -0.2),
+        fontsize="small",
+        borderaxespad=0,
+        ncols=_legend_columns(plot),
+    )
 
 
 def _legend_columns(plot: Plot) -> int:
@@ -195,22 +231,52 @@ def x_text(value: float, unit: str) -> str:
     return quantity_text(value, unit) if unit else f"{value:g}"
 
 
-def _alt(plots: Sequence[Plot]) -> str:
-    said = []
-    for plot in plots:
-        for curve in plot.curves:
-            (x0, first), (x1, last) = curve.points[0], curve.points[-1]
-            said.append(
-                f"{', '.join(filter(None, (plot.title, curve.name)))}: "
-                f"{quantity_text(first.median, plot.unit)} at "
-                f"{x_text(x0, plot.x_unit)}, {quantity_text(last.median, plot.unit)} at "
-                f"{x_text(x1, plot.x_unit)}"
-            )
-    return f"Curves. {'; '.join(said)}."
+# Sweeps ---------------------------------------------------------------------------
 
 
-def _caption(plots: Sequence[Plot], emulated: bool) -> str:
-    repeats = sorted({s.n for plot in plots for curve in plot.curves for _, s in curve.points})
-    most = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else str(repeats[0])
-    text = f"Medians of {most} {'repeat' if repeats == [1] else 'repeats'}, bars are their range."
-    return text + (" Hollow markers are emulated." if emulated else "")
+def lines_over_parameter(
+    sweeps: Sequence[Sweep], name: str, published: Sequence[PublishedSeries] = ()
+) -> Drawing | None:
+    """None where there are more lines than can be told apart; a single point is no line.
+
+    ``sweeps``: of one quantity, side by side in the order given.
+    """
+    lines = {line.name for sweep in sweeps for line in sweep.lines if len(line.points) > 1}
+    if len(lines) > _MOST_SWEPT:
+        return None
+    first = sweeps[0]
+    emulated = {line.arm: None for s in sweeps for line in s.lines if line.emulated}
+    mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
+    title = f"{first.measure} over {first.over}: {first.title}{mark}"
+    return draw(name, title, [_swept(sweep, published) for sweep in sweeps])
+
+
+def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
+    own = (
+        Curve(line.marked_name, tuple(line.points.items()), line.arm, line.emulated)
+        for line in sweep.lines
+        if len(line.points) > 1
+    )
+    papers = (
+        Curve(
+            f"{series.figure}: {line.name} as published",
+            tuple(
+                (int(p.x), Summary(1, p.y_base, p.y_base - p.error_base, p.y_base + p.error_base))
+                for p in series.points
+                if p.x.isdigit()
+            ),
+            line.arm,
+            published=True,
+        )
+        for line, series in published_points(sweep, published)
+    )
+    return Plot(
+        sweep.place_name,
+        sweep.over + (", %" if sweep.per_cent else ""),
+        "",
+        sweep.measure,
+        sweep.unit,
+        (*own, *papers),
+        x_log=not sweep.per_cent,
+        log=True,
+    )
