@@ -10,17 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any
 
-from harness.experiment.expression import is_expression
-from harness.micro.keys import KEYS, LABELLED_KEYS
+from harness.micro.keys import LABELLED_KEYS
 from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
 _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
-#: Keys of a suite's jobs that are labels now, and were none when older runs were stored.
-_LATER_TOLD = ("lane", "distance", "written_by")
 #: What a tier is made of, and what it makes of a job: not what was asked of it.
 _OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
 Labels = Mapping[str, str]
@@ -31,13 +27,11 @@ class Settings:
     """What a run's suite sets for a measurement beside what it sweeps; empty where unknown.
 
     ``whole``: all of it; ``untold``: what no label tells of a point, which alone can set the
-    points of two measurements apart. ``said``: the measurement as its documents have it, each with
-    its defaults.
+    points of two measurements apart.
     """
 
     whole: str = ""
     untold: str = ""
-    said: Sequence[tuple[Any, Any]] = ()
 
 
 def settings_of(run: StoredRun, measurement: str) -> Settings:
@@ -61,7 +55,7 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     ]
     whole = [[_without(one, ()) for one in both] for both in found]
     whole_text, untold_text = (json.dumps([one, asked], sort_keys=True) for one in (whole, untold))
-    return Settings(whole_text, untold_text, found)
+    return Settings(whole_text, untold_text)
 
 
 def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tuple[Any, Any]]:
@@ -95,65 +89,17 @@ def _without(body: Any, told: Collection[str]) -> Any:
     return {key: value for key, value in kept.items() if value != {}}
 
 
-def completed(labels: Labels, settings: Settings) -> Labels:
-    """Labels of a stored metric with those that its suite tells and older runs have not.
-
-    So that a run of before and one of today are laid together where they did the same.
-    """
-    kind, job = labels.get("kind", ""), labels.get("job", "")
-    lacking = [key for key in _LATER_TOLD if key not in labels and kind in KEYS[key].kinds]
-    if not lacking:
-        return labels
-    swept = _axes(labels.get("configuration", ""))
-    found: dict[str, str] = {}
-    for body, given in settings.said:
-        defaults = given or {}
-        own = _own(body, defaults, kind, job)
-        for key in lacking:
-            value = own.get("args", {}).get(key, defaults.get(key))
-            if key in own.get("matrix", {}):
-                value = swept.get(f"{job}.{key}", _only_swept(swept, key))
-            if value is not None and not is_expression(value):
-                found[key] = str(value)
-    return {**labels, **found}
-
-
 def comparable_metrics(run: StoredRun) -> Iterator[Mapping[str, Any]]:
-    """The metrics of a run with labels that those of another tier, or an older run, have, too.
+    """The metrics of a run with labels that those of another tier have, too.
 
-    Of suites: with :func:`completed` labels, without those that say what the tier is: they would
-    set the two sides apart that are to be compared. The configuration's name stays.
+    Of suites: without the labels that say what the tier is, which would set the two sides apart
+    that are to be compared. The configuration's name stays.
     """
-    settings = cache(partial(settings_of, run))
     for metric in run.run["metrics"]:
         labels = metric["labels"]
         if "measurement" in labels and "configuration" in labels:
-            told = completed(labels, settings(labels["measurement"]))
-            labels = {name: value for name, value in told.items() if name not in _OF_THE_TIER}
+            labels = {name: value for name, value in labels.items() if name not in _OF_THE_TIER}
         yield {**metric, "labels": labels}
-
-
-def _only_swept(swept: Mapping[str, str], key: str) -> str | None:
-    """The value of ``key``, of whichever job; of one that ran alone no label tells the name."""
-    values = [value for name, value in swept.items() if name.rpartition(".")[2] == key]
-    return values[0] if len(values) == 1 else None
-
-
-def _own(
-    body: Mapping[str, Any], defaults: Mapping[str, Any], kind: str, job: str
-) -> Mapping[str, Any]:
-    """The job of a measurement that a metric is of; one that ran alone is named in no label."""
-    jobs = body.get("jobs")
-    if not isinstance(jobs, dict):
-        return body
-    if job in jobs:
-        return dict(jobs[job])
-    same = [
-        one
-        for one in jobs.values()
-        if one.get("args", {}).get("kind", defaults.get("kind")) == kind
-    ]
-    return dict(same[0]) if len(same) == 1 else {}
 
 
 def own_labels(every: Sequence[Labels]) -> list[Labels]:

@@ -13,14 +13,11 @@ from dataclasses import replace
 from harness.hdr import Histogram
 from harness.units import format_bytes
 from reports.formatting import counted, significant
-from reports.micro import ratios, states
-from reports.micro.pairs import UnderivedError, one_experiment, ratio
-from reports.micro.paper_rows import Asked
+from reports.micro import ratios
+from reports.micro.pairs import TIERS, Asked, UnderivedError, one_experiment, ratio
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from reports.micro.questions import INSTRUCTIONS, beyond_caches
+from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
 from reports.micro.saturation import NEAR
-from reports.micro.sequences import by_kind
-from reports.micro.tier_pairs import TIERS
 
 NOT_DERIVED = "not derived here"
 #: Two bandwidths of one device: ``pmem_ni load over ntstore``, ``pmem_ni 8 over 1 threads``.
@@ -227,7 +224,7 @@ _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
     ("bandwidth_ratio", re.compile("^nova"), _needs("NOVA, which the harness lacks")),
     ("bandwidth_ratio", TIERS, ratios.across),
     ("bandwidth_ratio", re.compile(" near over far$"), ratios.near_over_far),
-    ("bandwidth_ratio", re.compile(r" \d+ over \d+ dimms$"), states.over_dimms),
+    ("bandwidth_ratio", re.compile(r" \d+ over \d+ dimms$"), ratios.over_dimms),
     ("latency_ratio", TIERS, ratios.across),
     ("operations_ratio", TIERS, ratios.across),
     ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness lacks")),
@@ -265,7 +262,7 @@ _READ: Mapping[str, Callable[[Asked], str]] = {
     "best_access_size": _best_access_size,
     "worst_access_size": _worst_access_size,
     "peak_access_size": _peak_access_size,
-    "slower_access_size": states.prefetched_reads,
+    "slower_access_size": ratios.prefetched_reads,
     "crossover_bytes": _crossover,
     "crossover_dirty_lines": ratios.crossover_dirty_lines,
     "bandwidth_ratio": _bandwidth_ratio,

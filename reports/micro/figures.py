@@ -11,12 +11,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from harness import hdr
 from harness.store.runs import StoredRun
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
 from reports.charts.drawing import Drawing
 from reports.formatting import counted, quantity_text, range_text
-from reports.micro import percentiles
-from reports.micro.loaded import curves as loaded_curves
 from reports.micro.points import (
     DURATION,
     EMPTY,
@@ -29,17 +28,19 @@ from reports.micro.points import (
     Point,
     best,
 )
+from reports.micro.prices import NOTHING
 from reports.micro.questions import (
     FOLLOW,
     INSTRUCTIONS,
-    LOAD,
+    LOAD_LABELS,
     access_sizes,
     alike,
     persist_sizes,
     queue_depths,
+    sequence_of,
     thread_counts,
 )
-from reports.micro.sequences import sequence_of
+from reports.micro.saturation import curves as loaded_curves
 from reports.values import Summary, natural
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
@@ -326,7 +327,7 @@ def _loaded_drawing(
 
     def alone(name: str) -> Iterator[Point]:
         first = next(p for p in drawn if line(p) == name)
-        return (p for p in idle if alike(p, first, *LOAD))
+        return (p for p in idle if alike(p, first, *LOAD_LABELS))
 
     curves = [
         Curve(one.name, (*((0.0, p.summary) for p in alone(one.name)), *one.points))
@@ -401,9 +402,9 @@ def _value_head(point: Point) -> tuple[str, ...]:
 def _values(point: Point) -> tuple[str, ...]:
     if point.histogram is not None:
         return (
-            *(percentiles.text(point.histogram, percent, point.unit) for percent in _PERCENTS),
+            *(percentile_text(point.histogram, percent, point.unit) for percent in _PERCENTS),
             quantity_text(point.histogram.max, point.unit),
-            percentiles.count_text(point.histogram, _PERCENTS),
+            percentile_count_text(point.histogram, _PERCENTS),
         )
     summary = point.summary
     return (
@@ -411,3 +412,31 @@ def _values(point: Point) -> tuple[str, ...]:
         range_text(summary.low, summary.high, point.unit),
         str(summary.n),
     )
+
+
+def percentile(histogram: hdr.Histogram, percent: float) -> float | None:
+    """In the histogram's unit; None where it holds too few durations."""
+    return histogram.percentile(percent) if histogram.total >= hdr.fewest(percent) else None
+
+
+def percentile_text(histogram: hdr.Histogram, percent: float, unit: str = "ns") -> str:
+    """``9.06 µs``, or the dash that stands for what cannot be told."""
+    value = percentile(histogram, percent)
+    return NOTHING if value is None else quantity_text(value, unit)
+
+
+def percentile_count_text(histogram: hdr.Histogram, percents: Sequence[float]) -> str:
+    """``2,000 (too few for p99.99)``: how many durations, and what the dashes are for."""
+    missing = [f"p{percent:g}" for percent in percents if percentile(histogram, percent) is None]
+    few = f" (too few for {', '.join(missing)})" if missing else ""
+    return f"{histogram.total:,}{few}"
+
+
+def why_dashes(histograms: Sequence[hdr.Histogram], percents: Sequence[float]) -> str:
+    """``—: too few operations, p99.99 takes 10,000``; empty where all is told."""
+    missing = [
+        f"p{percent:g} takes {hdr.fewest(percent):,}"
+        for percent in percents
+        if any(percentile(histogram, percent) is None for histogram in histograms)
+    ]
+    return f"{NOTHING}: too few operations, {', '.join(missing)}" if missing else ""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from harness import hdr
 from harness.units import format_bytes, format_ns
 from reports.formatting import LINE, counted, p_text, percent, quantity_text
-from reports.micro import percentiles
+from reports.micro.figures import percentile, percentile_text, why_dashes
 from reports.micro.hypotheses import Verdict
 from reports.micro.points import (
     DURATION,
@@ -21,8 +21,9 @@ from reports.micro.points import (
     Point,
     best,
 )
+from reports.micro.practices import verdicts
 from reports.micro.prices import NOTHING
-from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists
+from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists, sequence_of
 from reports.micro.saturation import (
     Knee,
     access_size_knees,
@@ -31,8 +32,6 @@ from reports.micro.saturation import (
     queue_knees,
     thread_knees,
 )
-from reports.micro.sequences import sequence_of
-from reports.micro.verdicts import verdicts
 
 Judged = Mapping[str, Verdict]
 #: Two instructions closer than this are told as alike: repeats of one differ by as much.
@@ -333,7 +332,7 @@ def _tail_of(where: str, points: Sequence[Point]) -> Iterator[Finding]:
 def _worst(held: Sequence[tuple[str, hdr.Histogram]]) -> str:
     """The highest p99.99 of those that have enough operations for one, and where it is."""
     percent = _OF_TAILS[-1]
-    found = [(percentiles.told(histogram, percent), spot) for spot, histogram in held]
+    found = [(percentile(histogram, percent), spot) for spot, histogram in held]
     known = [(value, spot) for value, spot in found if value is not None]
     if not known:
         return f"{NOTHING} (too few operations for p{percent:g})"
@@ -345,12 +344,12 @@ def _worst(held: Sequence[tuple[str, hdr.Histogram]]) -> str:
 
 def _tail_text(histogram: hdr.Histogram, percents: Sequence[float]) -> str:
     """``p99.9 300 ns, p99.99 —, most 2.25 µs``."""
-    said = [f"p{percent:g} {percentiles.text(histogram, percent)}" for percent in percents]
+    said = [f"p{percent:g} {percentile_text(histogram, percent)}" for percent in percents]
     return ", ".join([*said, f"most {format_ns(histogram.max)}"])
 
 
 def _why_dashes(histograms: Sequence[hdr.Histogram], percents: Sequence[float]) -> str:
-    why = percentiles.why_dashes(histograms, percents)
+    why = why_dashes(histograms, percents)
     return LINE + why if why else ""
 
 

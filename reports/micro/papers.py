@@ -19,8 +19,7 @@ from reports.charts.curves import x_text
 from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
-from reports.micro.pairs import UnderivedError, clear
-from reports.micro.paper_rows import Asked
+from reports.micro.pairs import Asked, UnderivedError, clear
 from reports.micro.points import (
     DURATION,
     LATENCY,
@@ -36,8 +35,7 @@ from reports.micro.points import (
 )
 from reports.micro.prices import NOTHING, PriceList, price_of
 from reports.micro.questions import FOLLOW, beyond_caches
-from reports.micro.side_by_side import head
-from reports.micro.states import lacks_dimms
+from reports.micro.ratios import lacks_dimms
 from reports.published import PublishedPoint, PublishedSeries, read_published
 
 #: What a run stores; everything else is read off it, or is not.
@@ -98,7 +96,13 @@ def paper_rows(devices: Sequence[Device], prices: PriceList | None = None) -> Pa
     notes = dict.fromkeys(f"{p} {one.figure}: {one.note}" for p, one in series if one.note)
     return PaperRows(
         tuple(dict.fromkeys(f"{paper} {one.figure}" for paper, one in series)),
-        ("figure", "of", "at", "in the paper", *(f"{n} ({STATISTIC})" for n in head(devices)[1:])),
+        (
+            "figure",
+            "of",
+            "at",
+            "in the paper",
+            *(f"{n} ({STATISTIC})" for n in (device.marked_name for device in devices)),
+        ),
         tuple(rows),
         tuple(notes),
     )

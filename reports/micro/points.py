@@ -16,7 +16,8 @@ from harness import hdr
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from harness.units import parse_duration_ns, parse_size
-from reports.micro.configured import completed, own_labels, settings_of
+from reports.formatting import EMULATED
+from reports.micro.configured import own_labels, settings_of
 from reports.run_configuration import emulated_tiers, facts
 from reports.values import Summary, natural
 
@@ -134,6 +135,11 @@ class Device:
     def name(self) -> str:
         """``pmem``, or ``lab1: pmem``."""
         return f"{self.host}: {self.tier_name}" if self.several_hosts else self.tier_name
+
+    @property
+    def marked_name(self) -> str:
+        """With EMULATED after it where it is."""
+        return f"{self.name} ({EMULATED})" if self.emulated else self.name
 
     def select(self, metric: str, **labels: str | Sequence[str]) -> list[Point]:
         """Points of a metric with these labels; a label that is absent counts as empty.
@@ -267,10 +273,9 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
         settings = cache(partial(settings_of, run))
         for metric in run.run["metrics"]:
             of_suite = settings(metric["labels"].get("measurement", ""))
-            labels = completed(metric["labels"], of_suite)
-            key = (metric["name"], of_suite.whole, frozenset(labels.items()))
+            key = (metric["name"], of_suite.whole, frozenset(metric["labels"].items()))
             untold[key] = of_suite.untold
-            found.setdefault(key, []).append((run.run_id, {**metric, "labels": labels}))
+            found.setdefault(key, []).append((run.run_id, metric))
     labels_of = dict(_told_by_labels(found))
     for key, held in found.items():
         same = [metric for _, metric in held]

@@ -20,8 +20,14 @@ from harness.units import GIB
 from harness.yamlfile import load_yaml
 from reports.formatting import EMULATED, significant
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from reports.micro.questions import beyond_caches, experiments
-from reports.micro.sequences import LOAD, NTSTORE, Instructions, sequence_of
+from reports.micro.questions import (
+    LOAD,
+    NTSTORE,
+    Instructions,
+    beyond_caches,
+    experiments,
+    sequence_of,
+)
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three
 #: nodes of 512 bytes read (FAST+FAIR). The suites have smaller and larger ones beside them.

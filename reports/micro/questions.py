@@ -10,7 +10,8 @@ experiment alone, that of the most samples, since the best of two is a figure of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from reports.micro.points import LATENCY, RATE, Device, Point
 
@@ -21,7 +22,7 @@ FOLLOW = ("persistent", "io_engine")
 #: What only names a point. Two measurements that do the same are two experiments.
 _NAMES = ("configuration",)
 #: What differs between a load that waits alone and one that waits beside a load.
-LOAD = ("job", "load_operation", "load_threads", "load_bytes_per_second", "load_read_share")
+LOAD_LABELS = ("job", "load_operation", "load_threads", "load_bytes_per_second", "load_read_share")
 #: A range of fewer last-level caches than this is one of the cache's to a good part.
 CACHES = 4
 
@@ -73,7 +74,7 @@ def queue_depths(device: Device, measurement: str) -> list[Point]:
 def waits(device: Device) -> list[Point]:
     """Dependent loads, alone and beside loads."""
     points = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
-    return largest(beyond_caches(device, points), *LOAD)
+    return largest(beyond_caches(device, points), *LOAD_LABELS)
 
 
 def _near_and_far(points: Sequence[Point]) -> bool:
@@ -139,3 +140,38 @@ def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
 def _weight(points: Sequence[Point]) -> tuple[int, float]:
     samples = sum(len(point.samples) or 1 for point in points)
     return samples, max(point.number("range_bytes") for point in points)
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What a thread does for one access."""
+
+    operation: str
+    flush: str = "none"
+    fence: str = "none"
+
+    @property
+    def title(self) -> str:
+        """``store+clwb+sfence``."""
+        return "+".join([self.operation, *(s for s in (self.flush, self.fence) if s != "none")])
+
+
+LOAD = Instructions("load")
+NTSTORE = Instructions("ntstore", fence="sfence")
+CLWB = Instructions("store", "clwb", "sfence")
+STORE = Instructions("store", "none", "sfence")
+
+
+def sequence_of(point: Point) -> Instructions:
+    """Of a point's labels; those that are absent are none."""
+    return Instructions(point["operation"], point["flush"] or "none", point["fence"] or "none")
+
+
+def by_kind(points: Sequence[Point]) -> Mapping[str, list[Point]]:
+    """By instructions without their fence, as the papers name them: ``store+clwb``."""
+    held: dict[str, list[Point]] = {}
+    for point in points:
+        told = sequence_of(point)
+        name = told.operation + (f"+{told.flush}" if told.flush != "none" else "")
+        held.setdefault(name, []).append(point)
+    return held

@@ -7,13 +7,15 @@ every value that it could mean is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.micro.chains import chain_text, parse_chain
 from harness.units import format_bytes
 from reports.formatting import LINE, counted, times
 from reports.micro.pairs import (
+    TIERS,
+    Asked,
     Pair,
     UnderivedError,
     each_ratio,
@@ -24,9 +26,10 @@ from reports.micro.pairs import (
     pairs_by,
     ratio,
     ratio_of,
+    sides,
     value,
+    ways,
 )
-from reports.micro.paper_rows import Asked
 from reports.micro.points import (
     DURATION,
     LATENCY,
@@ -36,9 +39,7 @@ from reports.micro.points import (
     Device,
     Point,
 )
-from reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
-from reports.micro.sequences import by_kind
-from reports.micro.tier_pairs import TIERS, sides
+from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind, largest
 
 _SIZE = "access_size_bytes"
 
@@ -128,8 +129,8 @@ def _chain_reads(asked: Asked, device: Device) -> Sequence[Point]:
 #: flushes (FAST+FAIR); two of 2048 bytes in DRAM, a leaf of 1024 and three flushes (FPTree).
 _TREES = {
     "tree": (
-        "r_512,r_512,r_512",
-        "r_512,r_512,r_512,w_64_cache_320,w_64_cache_-64,w_64_cache_-64,w_64_cache_-64",
+        "rp_512,rp_512,rp_512",
+        "rp_512,rp_512,rp_512,wp_64_cache_320,wp_64_cache_-64,wp_64_cache_-64,wp_64_cache_-64",
     ),
     "hybrid tree": (
         "rd_2048,rd_2048,rp_1024",
@@ -139,7 +140,7 @@ _TREES = {
 
 
 def _trees(asked: Asked, device: Device) -> Sequence[Point]:
-    chains = [chain_text(parse_chain(chain, asked.figure)) for chain in _TREES.get(asked.x, ())]
+    chains = _TREES.get(asked.x, ())
     points = device.select(OPERATIONS, chain=chains, mode="independent")
     return with_threads(points, 32)
 
@@ -314,8 +315,8 @@ def with_threads(points: Sequence[Point], threads: int) -> list[Point]:
 
 #: The chains of Section 4.4.1 with their flushes and without, and what has no chain.
 _FLUSHED = {
-    "hash": "r_512,w_64_{0}_128,w_64_{0}_-128",
-    "tree": "r_512,r_512,r_512,w_64_{0}_320,w_64_{0}_-64,w_64_{0}_-64,w_64_{0}_-64",
+    "hash": "rp_512,wp_64_{0}_128,wp_64_{0}_-128",
+    "tree": "rp_512,rp_512,rp_512,wp_64_{0}_320,wp_64_{0}_-64,wp_64_{0}_-64,wp_64_{0}_-64",
     "hybrid tree": "rd_2048,rd_2048,rp_1024,wp_64_{0}_512,wp_64_{0}_-512,wp_64_{0}",
 }
 
@@ -329,8 +330,7 @@ def none_over_cache(asked: Asked) -> str:
 
 
 def _chained(asked: Asked, chain: str) -> Sequence[Point]:
-    text = chain_text(parse_chain(chain, asked.figure))
-    points = asked.device.select(OPERATIONS, chain=text, mode="independent", numa=NEAR_NODES)
+    points = asked.device.select(OPERATIONS, chain=chain, mode="independent", numa=NEAR_NODES)
     return with_threads(beyond_caches(asked.device, points), 32)
 
 
@@ -401,3 +401,80 @@ def _entries(held: Sequence[Pair]) -> str:
     sizes = sorted({a.number("entry_bytes") for a, _ in held})
     ends = dict.fromkeys(map(format_bytes, (sizes[0], sizes[-1])))
     return f" (entries of {' to '.join(ends)})"
+
+
+_DIMMS = re.compile(r" (\d+) over (\d+) dimms$")
+_PREFETCHERS = "prefetchers"
+#: The state of what a host did not let the harness read.
+_UNREADABLE = "unreadable"
+
+
+def prefetched_reads(asked: Asked) -> str:
+    """Random reads with prefetchers over those without (Figure 13), of each size.
+
+    ``512 B 0.93×, 1 KiB 0.88×``: below 1 the prefetchers cost bandwidth.
+    """
+    both = [asked.device, *(one for one in asked.others if _switched(one, asked.device))]
+    states = {one.state.get(_PREFETCHERS, _UNREADABLE): one for one in both}
+    if set(states) <= {_UNREADABLE}:
+        raise UnderivedError("needs prefetchers whose state can be read (root, module msr, no VM)")
+    missing = [state for state in ("enabled", "disabled") if state not in states]
+    if missing:
+        raise UnderivedError(f"needs a run of this tier with prefetchers {' and '.join(missing)}")
+    on, off = (_reads(states[state], asked.x) for state in ("enabled", "disabled"))
+    held = sorted(pairs(on, off), key=lambda pair: pair[0].number(_SIZE))
+    return ", ".join(
+        f"{format_bytes(a.number(_SIZE))} {times(value(a) / value(b))}" for a, b in held if value(b)
+    )
+
+
+def _switched(one: Device, other: Device) -> bool:
+    """Whether two devices are a tier of a host that differ in the prefetchers alone."""
+    return (
+        (one.host, one.tier.get("name")) == (other.host, other.tier.get("name"))
+        and one.state != other.state
+        and {**one.state, _PREFETCHERS: ""} == {**other.state, _PREFETCHERS: ""}
+    )
+
+
+def _reads(device: Device, threads: str) -> list[Point]:
+    points = device.select(RATE, measurement="prefetched_reads", operation="load")
+    return list(with_threads(beyond_caches(device, points), int(threads)))
+
+
+def over_dimms(asked: Asked) -> str:
+    """Ratio of sequential writes, 32 threads, on tiers of two numbers of DIMMs (Section 4.5.3)."""
+    match = _DIMMS.search(asked.arm)
+    assert match is not None
+    over, under = (
+        _of_ways(asked.others, asked.device.host, int(count)) for count in match.groups()
+    )
+    a, b = (_writes(device, asked.x) for device in (over, under))
+    return ratio_of(pairs(a, b))
+
+
+def _writes(device: Device, kind: str) -> list[Point]:
+    points = device.select(RATE, measurement="sequential_writes", job="")
+    return list(with_threads(by_kind(beyond_caches(device, points)).get(kind, []), 32))
+
+
+def _of_ways(devices: Iterable[Device], host: str, count: int) -> Device:
+    same = [one for one in devices if one.host == host]
+    found = [one for one in same if ways(one) == count]
+    if not found:
+        here = sorted(filter(None, {ways(one) for one in same}))
+        raise UnderivedError(_needs_dimms(count, ", ".join(map(str, here))))
+    if len(found) > 1:
+        names = " and ".join(one.name for one in found)
+        raise UnderivedError(f"ambiguous: {names} have {counted(count, 'DIMM')} each")
+    return found[0]
+
+
+def lacks_dimms(device: Device, count: str) -> str:
+    """Why a device does not have the number of interleaved DIMMs of a row; else empty."""
+    here = ways(device)
+    return "" if str(here) == count else _needs_dimms(int(count), str(here or ""))
+
+
+def _needs_dimms(count: int, here: str) -> str:
+    return f"needs a tier of {counted(count, 'DIMM')}, here: {here or 'none'}"

@@ -15,21 +15,21 @@ from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
 from reports.conditions import TIER_HEAD, Row, hosts, tiers, uncontrolled
-from reports.formatting import counted, utc
-from reports.micro import side_by_side
+from reports.formatting import NOTHING, counted, utc
 from reports.micro.figures import Measured, card_drawing, measurements
 from reports.micro.findings import Finding, findings
 from reports.micro.papers import PaperRows, paper_rows
 from reports.micro.points import Device, devices
-from reports.micro.practices import BOUND, Practice, practices
+from reports.micro.practices import BOUND, Practice, practices, verdicts
 from reports.micro.prices import PriceTable, price_table, read_prices
-from reports.micro.side_by_side import marked_name
-from reports.micro.verdicts import verdicts
 from reports.page import render, write_files
 from reports.statistics import ALPHA
 from reports.table_csv import runs_as_csv
 
 TITLE = "What this device likes"
+
+
+Rows = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class View:
     emulated: tuple[str, ...]
     cards: tuple[Card, ...]
     beside_head: tuple[str, ...]
-    outcomes: side_by_side.Rows
-    answers: side_by_side.Rows
+    outcomes: Rows
+    answers: Rows
     prices: PriceTable | None
     paper: PaperRows | None
     tiers: tuple[Row, ...]
@@ -131,9 +131,9 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
         counts=f"{counted(len(used), 'run')}, {_span(used)}",
         emulated=tuple(f"{d.name} by {by}" for d in found for by in d.emulated),
         cards=tuple(_card(device, f"device-{n}") for n, device in enumerate(found, 1)),
-        beside_head=side_by_side.head(found),
-        outcomes=side_by_side.outcomes(found) if several else (),
-        answers=side_by_side.answers(found) if several else (),
+        beside_head=("", *(device.marked_name for device in found)),
+        outcomes=outcomes(found) if several else (),
+        answers=answers(found) if several else (),
         prices=price_table(found, listed),
         paper=paper_rows(found, listed),
         tiers=tuple(tiers(used)),
@@ -146,7 +146,7 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
 
 def _card(device: Device, name: str) -> Card:
     return Card(
-        marked_name(device),
+        device.marked_name,
         _about(device),
         device,
         card_drawing(device, name),
@@ -196,3 +196,24 @@ def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]
         f"{run.run_id}: {run.run['error']['context'] if run.run['error'] else 'no microbenchmark'}"
         for run in left
     ]
+
+
+# Side by side -------------------------------------------------------------------
+
+
+def answers(devices: Sequence[Device]) -> Rows:
+    """Each device's answer to every question, in the order of the first."""
+    held = [{one.question: one.answer for one in findings(device)} for device in devices]
+    questions = dict.fromkeys(question for one in held for question in one)
+    return tuple(
+        (question, *(one.get(question, NOTHING) for one in held)) for question in questions
+    )
+
+
+def outcomes(devices: Sequence[Device]) -> Rows:
+    """The practices, confirmed, refuted or not testable on each."""
+    held = [practices(device) for device in devices]
+    return tuple(
+        (f"{same[0].number}. {same[0].text}", *(one.outcome for one in same))
+        for same in zip(*held, strict=True)
+    )

@@ -17,13 +17,11 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
-from reports.micro.loaded import curves
 from reports.micro.points import devices
-from reports.micro.practices import practices
+from reports.micro.practices import practices, verdicts
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table, read_prices
-from reports.micro.report import write_cards
-from reports.micro.side_by_side import answers
-from reports.micro.verdicts import verdicts
+from reports.micro.report import answers, write_cards
+from reports.micro.saturation import curves
 
 _GIB = float(1 << 30)
 

@@ -9,8 +9,7 @@ from micro_runs import KINDS, duration, micro_run
 
 from harness import hdr
 from harness.micro.fio_result import histogram
-from reports.micro import percentiles
-from reports.micro.figures import measurements
+from reports.micro.figures import measurements, percentile
 from reports.micro.findings import Finding, findings
 from reports.micro.points import Device, devices
 
@@ -40,8 +39,8 @@ def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(
     percent: float, count: int
 ) -> None:
     assert hdr.fewest(percent) == count
-    assert percentiles.told(histogram({"90": count}), percent) == 90
-    assert percentiles.told(histogram({"90": count - 1}), percent) is None
+    assert percentile(histogram({"90": count}), percent) == 90
+    assert percentile(histogram({"90": count - 1}), percent) is None
 
 
 def test_no_tail_is_answered_of_2000_overwrites(tmp_path: Path) -> None:

@@ -13,12 +13,11 @@ from harness.micro.suite import known_suites, load_suite
 from harness.store.runs import StoredRun, write_json_atomically
 from reports.micro.figures import card_drawing
 from reports.micro.findings import findings
-from reports.micro.loaded import curves
 from reports.micro.points import Device, devices
 from reports.micro.practices import practices
 from reports.micro.prices import COLUMNS
 from reports.micro.questions import access_sizes
-from reports.micro.saturation import access_size_knees
+from reports.micro.saturation import access_size_knees, curves
 
 
 def _mix(gb_per_s: float, repeats: int = 11, **labels: object) -> dict[str, Any]:

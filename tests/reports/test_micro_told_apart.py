@@ -194,33 +194,6 @@ def test_a_swept_key_without_a_label_becomes_one(tmp_path: Path) -> None:
     assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
 
 
-def _lanes(root: Path, gb_per_s: float, **labels: str) -> StoredRun:
-    """Both lanes, as a suite has swept them. ``labels``: what the run told of each beside."""
-    metrics = [
-        _reads(share * gb_per_s, kind="latency", configuration=f"threads/lane={lane}",
-               **dict.fromkeys(labels, lane))
-        for lane, share in (("words", 1), ("vector", 2))
-    ]  # fmt: skip
-    swept = {"threads": {"matrix": {"lane": ["words", "vector"]}}}
-    return with_suite(micro_run(root, metrics, suite="mine"), schema=1, measurements=swept)
-
-
-def test_runs_of_before_a_key_was_a_label_are_repeats_of_those_since(tmp_path: Path) -> None:
-    before, since = _lanes(tmp_path, 2), _lanes(tmp_path, 3, lane="told")
-    (device,) = devices([before, since])
-    told = {p["lane"]: [round(s / GB) for s in p.samples] for p in device.select(RATE)}
-    assert told == {"words": [2, 3], "vector": [4, 6]}
-    (alone,) = devices([before])
-    (table,) = measurements(alone, "card")
-    assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
-
-
-def test_compare_pairs_runs_of_before_a_key_was_a_label_with_those_since(tmp_path: Path) -> None:
-    before, since = _lanes(tmp_path, 2), _lanes(tmp_path, 3, lane="told")
-    assert set(measured(before)) == set(measured(since))
-    assert {quantity.label("lane") for quantity in measured(before)} == {"words", "vector"}
-
-
 def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Path) -> None:
     """Pages, DAX and a file system are the tier's: they are what is compared."""
     stores = {"configuration": "threads/flush=clwb", "flush": "clwb"}
@@ -237,66 +210,6 @@ def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Pa
         )
     )
     assert set(measured(block)) == set(measured(dax))
-
-
-def test_what_a_suite_of_before_set_for_all_is_a_label_too(tmp_path: Path) -> None:
-    def loads(**args: object) -> StoredRun:
-        run = micro_run(tmp_path, [_reads(4, kind="latency")], suite="mine")
-        measured = {"threads": {"args": args, "matrix": {"threads": [1]}}}
-        return with_suite(run, schema=1, defaults={"distance": 8}, measurements=measured)
-
-    (device,) = devices([loads(lane="words"), loads(lane="vector", distance=16)])
-    points = device.select(RATE)
-    assert [(p["lane"], p["distance"]) for p in points] == [("words", "8"), ("vector", "16")]
-    assert len(experiments(points)) == 2
-
-
-def test_a_jobs_own_lane_is_its_own(tmp_path: Path) -> None:
-    """What a suite sweeps for one job is no label of the one beside it."""
-    metrics = [_reads(4, kind=kind, job=job, configuration="both/lane=words")
-               for job, kind in (("one", "latency"), ("other", "throughput"))]  # fmt: skip
-    for metric in metrics:
-        metric["labels"]["measurement"] = "both"
-    jobs = {"one": {"matrix": {"lane": ["words"]}}, "other": {"args": {"kernel": "load"}}}
-    run = with_suite(micro_run(tmp_path, metrics), schema=1, measurements={"both": {"jobs": jobs}})
-    (device,) = devices([run])
-    assert {p["job"]: p["lane"] for p in device.select(RATE)} == {"one": "words", "other": ""}
-
-
-def test_what_waits_without_its_load_has_the_lane_of_what_waits_beside_one(tmp_path: Path) -> None:
-    metrics = [
-        _reads(4, kind="latency", configuration="both/load.pace=idle"),
-        _reads(2, kind="latency", configuration="both/load.pace=1GB/s", job="one"),
-    ]
-    for metric in metrics:
-        metric["labels"]["measurement"] = "both"
-    jobs = {
-        "one": {"args": {"kind": "latency", "lane": "words"}},
-        "load": {"matrix": {"pace": ["idle", "1GB/s"]}, "args": {"kernel": "load"}},
-    }
-    run = with_suite(micro_run(tmp_path, metrics), schema=1, measurements={"both": {"jobs": jobs}})
-    (device,) = devices([run])
-    assert [p["lane"] for p in device.select(RATE)] == ["words", "words"]
-
-
-def test_what_waits_without_its_load_has_its_own_swept_lane(tmp_path: Path) -> None:
-    """Where the load is idle the job ran alone, and no label tells its name."""
-    metrics = [_reads(4, kind="latency", configuration="both/one.lane=words,load.pace=idle")]
-    metrics[0]["labels"]["measurement"] = "both"
-    jobs = {
-        "one": {"args": {"kind": "latency"}, "matrix": {"lane": ["words", "vector"]}},
-        "load": {"matrix": {"pace": ["idle", "1GB/s"]}, "args": {"kernel": "load"}},
-    }
-    run = with_suite(micro_run(tmp_path, metrics), schema=1, measurements={"both": {"jobs": jobs}})
-    (device,) = devices([run])
-    assert [p["lane"] for p in device.select(RATE)] == ["words"]
-
-
-def test_an_expression_of_a_suite_is_no_value(tmp_path: Path) -> None:
-    run = micro_run(tmp_path, [_reads(4, kind="latency")], suite="mine")
-    measured = {"threads": {"args": {"distance": "= cpus * 2"}, "matrix": {"threads": [1]}}}
-    (device,) = devices([with_suite(run, schema=1, measurements=measured)])
-    assert [p["distance"] for p in device.select(RATE)] == [""]
 
 
 def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
