@@ -12,13 +12,53 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.micro.keys import LABELLED_KEYS
 from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
 _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
 #: What a tier is made of, and what it makes of a job: not what was asked of it.
 _OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
+#: Keys of a suite's job that labels of its metrics report, if by their absence (``numa: near``).
+LABELLED_KEYS = frozenset(
+    [
+        "access",
+        "before",
+        "chain",
+        "chains",
+        "dirty_lines",
+        "distance",
+        "dram_range",
+        "dram_share",
+        "entry",
+        "fence_every",
+        "flush",
+        "flush_when",
+        "hotspot",
+        "isa",
+        "kernel",
+        "kind",
+        "lane",
+        "locality",
+        "method",
+        "mode",
+        "node",
+        "numa",
+        "order",
+        "padded",
+        "page",
+        "pages",
+        "partitions",
+        "pattern",
+        "place",
+        "range",
+        "read_share",
+        "stride",
+        "threads",
+        "writer",
+        "written_by",
+        "zipf_exponent",
+    ]
+)
 Labels = Mapping[str, str]
 
 

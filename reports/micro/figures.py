@@ -15,7 +15,7 @@ from harness import hdr
 from harness.store.runs import StoredRun
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
 from reports.charts.drawing import Drawing
-from reports.formatting import counted, quantity_text, range_text
+from reports.formatting import NOTHING, counted, quantity_text, range_text
 from reports.micro.points import (
     DURATION,
     EMPTY,
@@ -28,7 +28,6 @@ from reports.micro.points import (
     Point,
     best,
 )
-from reports.micro.prices import NOTHING
 from reports.micro.questions import (
     FOLLOW,
     INSTRUCTIONS,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from harness import hdr
 from harness.units import format_bytes, format_ns
-from reports.formatting import LINE, counted, p_text, percent, quantity_text
+from reports.formatting import LINE, NOTHING, counted, p_text, percent, quantity_text
 from reports.micro.figures import percentile, percentile_text, why_dashes
 from reports.micro.hypotheses import Verdict
 from reports.micro.points import (
@@ -22,7 +22,6 @@ from reports.micro.points import (
     best,
 )
 from reports.micro.practices import verdicts
-from reports.micro.prices import NOTHING
 from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists, sequence_of
 from reports.micro.saturation import (
     Knee,

@@ -16,7 +16,7 @@ from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 from reports.charts.curves import x_text
-from reports.formatting import quantity_text
+from reports.formatting import NOTHING, quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
 from reports.micro.pairs import Asked, UnderivedError, clear
@@ -33,7 +33,7 @@ from reports.micro.points import (
     best,
     points_of,
 )
-from reports.micro.prices import NOTHING, PriceList, price_of
+from reports.micro.prices import PriceList, price_of
 from reports.micro.questions import FOLLOW, beyond_caches
 from reports.micro.ratios import lacks_dimms
 from reports.published import PublishedPoint, PublishedSeries, read_published

@@ -138,8 +138,11 @@ class Device:
 
     @property
     def marked_name(self) -> str:
-        """With EMULATED after it where it is."""
-        return f"{self.name} ({EMULATED})" if self.emulated else self.name
+        """With EMULATED after it where it is, and where the page cache was measured."""
+        marks = [EMULATED] if self.emulated else []
+        warned = {one.get("code") for run in self.runs for one in run.run["uncontrolled"]}
+        marks += ["page cache"] if "page-cache" in warned else []
+        return f"{self.name} ({', '.join(marks)})" if marks else self.name
 
     def select(self, metric: str, **labels: str | Sequence[str]) -> list[Point]:
         """Points of a metric with these labels; a label that is absent counts as empty.

@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.units import GIB
 from harness.yamlfile import load_yaml
-from reports.formatting import EMULATED, significant
+from reports.formatting import NOTHING, significant
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from reports.micro.questions import (
     LOAD,
@@ -35,8 +35,6 @@ HASH_UPDATE = "rp_512,wp_64_cache_128,wp_64_cache_-128"
 TREE_LOOKUP = "rp_512,rp_512,rp_512"
 #: Section 4.3.1; a suite may call its measurement as it likes.
 LATENCY_READ, LATENCY_THREADS = "rp_256", 16
-#: No entry of a row: it was not measured.
-NOTHING = "—"
 _MILLION = 1e6
 _LATENCY_STEP_NS = 100.0
 
@@ -189,11 +187,10 @@ def price_table(devices: Iterable[Device], prices: PriceList | None) -> PriceTab
 
 
 def _row(device: Device, price: Price) -> tuple[str, ...]:
-    mark = f" ({EMULATED})" if device.emulated else ""
-    name = price.name if price.name == device.name else f"{device.name} ({price.name})"
+    name = device.marked_name + (f" ({price.name})" if price.name != device.name else "")
     whole = f"{significant(price.whole)} ({price.gb:g} GB)" if price.whole else NOTHING
     cells = [column.value(device, price.per_gb) for column in COLUMNS]
-    return (name + mark, whole, f"{price.per_gb:.2f}", *_texts(cells))
+    return (name, whole, f"{price.per_gb:.2f}", *_texts(cells))
 
 
 def _texts(cells: Sequence[float | None]) -> list[str]:

@@ -1,0 +1,68 @@
+"""The wording of each page, from stored example runs: one golden file a page.
+
+After a change of a template, `.venv/bin/python tests/reports/test_golden.py` writes the pages anew
+(with ``--runs`` the example runs too); read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from harness.store.runs import Store
+from reports.micro.points import is_micro
+from reports.micro.report import write_cards
+from reports.report import write_report
+
+GOLDEN = Path(__file__).parent / "golden"
+RUNS = GOLDEN / "runs.tar.gz"
+PAGES = ("report.md", "card.md")
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """Both pages of the stored runs."""
+    with tarfile.open(RUNS) as archive:
+        archive.extractall(folder, filter="data")
+    runs = Store(folder).runs()
+    report = write_report([run for run in runs if not is_micro(run)], folder / "pages")
+    card = write_cards([run for run in runs if is_micro(run)], folder / "pages")
+    files = (report.markdown, card.markdown)
+    return {page: file.read_text("utf-8") for page, file in zip(PAGES, files, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return pages(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_reads_as_its_golden_file(written: dict[str, str], page: str) -> None:
+    assert written[page] == (GOLDEN / page).read_text("utf-8")
+
+
+def make_runs(folder: Path) -> None:
+    """TPC-H on two engines with a resolved verdict, TPC-C on one placement, and one device."""
+    from micro_runs import card_run
+    from report_runs import Case, demo, write
+    from test_report_tpcc import runs as tpcc
+
+    demo(folder, blocks=7, queries=(1, 6))
+    write(folder, Case(block=7, status="failed", queries=(1, 6)))
+    tpcc(folder, 1, 1.5)
+    card_run(folder)
+    with tarfile.open(RUNS, "w:gz") as archive:
+        archive.add(folder / "runs", arcname="runs")
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    if "--runs" in sys.argv:
+        with tempfile.TemporaryDirectory() as made:
+            make_runs(Path(made))
+    with tempfile.TemporaryDirectory() as made:
+        for page, text in pages(Path(made)).items():
+            (GOLDEN / page).write_text(text, "utf-8")
