@@ -77,6 +77,11 @@ def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
     ]
 
 
+def names(warnings: Iterable[RunWarning]) -> list[str]:
+    """The code of each, or its problem where it has none; each once."""
+    return list(dict.fromkeys(one.code or one.problem for one in warnings))
+
+
 def _together(found: Sequence[str]) -> str:
     """The texts as one: ``load average 9.34 – 10.32 on 2 processors (5 runs)``."""
     if len(set(found)) == 1:

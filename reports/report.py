@@ -29,6 +29,7 @@ from reports.conditions import (
     engine_settings,
     hosts,
     memory_row,
+    names,
     panel_warnings,
     tiers,
     troubles,
@@ -221,6 +222,11 @@ class View:
     def overview(self) -> Drawing | None:
         """The speed-ups of all answers."""
         return overview(self.answers)
+
+    @property
+    def warning_names(self) -> list[str]:
+        """Of the host's warnings."""
+        return names(self.uncontrolled)
 
     @property
     def drawings(self) -> list[Drawing]:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real data: TPC-H on DuckDB and PostgreSQL, on the disk and on PMem
 # (or a tmpfs that stands in for it, marked EMULATED), checked, compared, reported.
+# It has the repeats that its verdicts need, and takes a few minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 results=${HARNESS_RESULTS:-results}
@@ -8,7 +9,7 @@ emulate=()
 if ! .venv/bin/harness doctor --json | .venv/bin/python -c '
 import json, sys
 sys.exit("pmem" not in {tier["name"] for tier in json.load(sys.stdin)["tiers"]})'; then
-  echo "No PMem here: a tmpfs stands in for it, and every number of it is marked EMULATED." >&2
+  echo "No PMem here: a tmpfs stands in for it; its numbers are marked EMULATED." >&2
   emulate=(--emulate pmem)
 fi
 .venv/bin/harness experiment run demo "${emulate[@]}" --results "$results"

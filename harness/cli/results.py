@@ -1,4 +1,4 @@
-"""``harness compare``, ``report`` and ``repro``: what is made of finished runs."""
+"""``harness compare``, ``report`` and ``repro``: commands on finished runs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def compare(
         list[str] | None, typer.Option("--over", help="What may differ: placement, engine …")
     ] = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare although more differs; it is printed.")
+        bool, typer.Option("--anyway", help="Compare despite other differences, and print them.")
     ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Counters and operator times too.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Print counters and operator times, too.")
+    ] = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Ratios of A and B per metric, with intervals; refuses what is not comparable."""
+    """Compare two sets of runs: ratios per metric with intervals, and a verdict."""
     from reports import compare_output
     from reports.compare import compare as compared
     from reports.select import select
@@ -67,28 +69,29 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path(
         "report"
     ),
-    title: Annotated[str, typer.Option("--title", help="Its title.")] = (
+    title: Annotated[str, typer.Option("--title", help="Title of the report.")] = (
         "Does the faster tier pay?"
     ),
     over: Annotated[
-        str | None, typer.Option("--over", help="What is compared [found: placement first].")
+        str | None,
+        typer.Option("--over", help="Dimension compared [the first that varies, placement first]."),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="What the others are compared with.")
+        str | None, typer.Option("--baseline", help="Value that the others are compared with.")
     ] = None,
     published: Annotated[
         Path | None,
-        typer.Option("--published", help="A paper's figures to draw beside [the experiment's]."),
+        typer.Option("--published", help="CSV of a paper's figures to show [the experiment's]."),
     ] = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare also what differs in more; it is said.")
+        bool, typer.Option("--anyway", help="Compare despite other differences, and list them.")
     ] = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Write one self-contained HTML file, Markdown, CSV and figures.
 
-    Runs of microbenchmarks among them get a card of their own beside it (harness card).
+    Runs of microbenchmarks are written as a card in the same folder (harness card).
     """
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
@@ -110,13 +113,13 @@ def report(
         return
     files = write_report(chosen, out, title, over, baseline, published, anyway, figures)
     if json_:
-        told = {
+        written = {
             "html": str(files.html),
             "markdown": str(files.markdown),
             "csv": str(files.csv),
             "runs": len(chosen),
         }
-        print_json({"report": told} | ({"card": cards.to_json()} if cards else {}))
+        print_json({"report": written} | ({"card": cards.to_json()} if cards else {}))
     else:
         print(f"report: {files.html.absolute()}")
 
@@ -132,7 +135,7 @@ def _chosen(where: Store, names: list[str], experiment: str | None) -> list[Stor
     if not chosen:
         raise UsageError(
             f"report on {experiment or ', '.join(names) or 'all runs'}",
-            f"no finished run of that in {where.root}",
+            f"no such finished run in {where.root}",
             "`harness runs list` shows what is there",
         )
     return [chosen[run_id] for run_id in sorted(chosen)]
@@ -170,14 +173,14 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
 def repro(
     run: Annotated[str, typer.Argument(help="Run id, its beginning or end, or a directory.")],
     tolerance: Annotated[
-        float, typer.Option(help="How far the geometric mean of the ratios may be from 1.")
+        float, typer.Option(help="Largest distance of the ratios' geometric mean from 1.")
     ] = 0.25,
     host: HostOption = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run again what a manifest says, and say whether it agrees."""
+    """Repeat a run from its manifest and report whether the results agree."""
     where = store(results)
     original = where.run(run)
     emulate = list(original.spec.emulate)

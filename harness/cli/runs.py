@@ -1,4 +1,4 @@
-"""``harness runs``: what the store holds."""
+"""``harness runs``: list, show, remove, export and import runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ app = typer.Typer(help="List, show, remove, export and import runs.")
 
 @app.command("list")
 def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
-    """Every run: finished ones with their status, the others as unfinished."""
+    """List every run: finished ones with their status, others as unfinished."""
     where = store(results)
     finished, unfinished = where.runs(), where.unfinished()
     finished.reverse()  # taken from the end, so that only one has its documents in memory
@@ -105,7 +105,7 @@ def _result(run: Mapping[str, Any]) -> str:
 
 
 def _marks(run: Mapping[str, Any]) -> Iterator[str]:
-    """What must not be overlooked of a finished run."""
+    """Marks of a finished run: emulated, resumed."""
     if run["emulated"]:
         yield "EMULATED"
     if run.get("resumed"):
@@ -116,7 +116,7 @@ def _state(entry: Unfinished) -> str:
     if entry.under_way:
         return "under way"
     kept = entry.steps_kept
-    return f"{kept} steps kept: the same command goes on" if kept else ""
+    return f"{kept} steps retained: the same command resumes" if kept else ""
 
 
 @app.command("show")
@@ -139,14 +139,16 @@ def _print_run(stored: StoredRun) -> None:
     if run["emulated"]:
         print("EMULATED: " + "; ".join(f"{e['tier']} by {e['by']}" for e in run["emulated"]))
     for cut in run.get("resumed", ()):
-        print(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} steps are from before")
+        print(
+            f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused"
+        )
     if manifest:
         engine = manifest["engine"]
         print(f"engine   {engine['name']} {engine['version']} ({engine['source']})")
         for tier in manifest["tiers"]:
-            print(f"tier     {tier['name']}: {_told_of_tier(tier)}")
+            print(f"tier     {tier['name']}: {_tier_text(tier)}")
     spec = stored.spec
-    print(f"asked    {spec.workload} by {spec.driver}: {_asked(spec.params)}")
+    print(f"workload {spec.workload} by {spec.driver}: {_params_text(spec.params)}")
     if run["data_bytes"] is not None and run["memory_bytes"]:
         ratio = run["data_bytes"] / run["memory_bytes"]
         print(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory")
@@ -176,24 +178,24 @@ def _print_metrics(run: Mapping[str, Any]) -> None:
         [
             (m["name"], " ".join(f"{k}={v}" for k, v in m["labels"].items()), _value(m))
             for m in run["metrics"]
-            if m["better"] != "none" or m["name"].startswith(_ASKED_FOR)
+            if m["better"] != "none" or m["name"].startswith(_OPERATIONS)
             if "value" in m or "hdr" in m
         ],
     )
 
 
-#: What begins the names of counts of what a client asked for.
-_ASKED_FOR = ("transaction_", "operation_", "journal_")
+#: Prefixes of counts of operations.
+_OPERATIONS = ("transaction_", "operation_", "journal_")
 
 
-def _told_of_tier(tier: Mapping[str, Any]) -> str:
+def _tier_text(tier: Mapping[str, Any]) -> str:
     facts = tier["facts"]
     device = f" on {facts['device']}" if facts["device"] else ""
     dax = f", DAX {facts['dax']}" if facts["dax"] is not None else ""
     return f"{tier['kind']}, {facts['filesystem']}{device}{dax}"
 
 
-def _asked(params: Mapping[str, Any]) -> str:
+def _params_text(params: Mapping[str, Any]) -> str:
     """``warehouses 1, users 4, ramp_up 5s, …``: all parameters that have a value."""
     return ", ".join(
         f"{name} {','.join(map(str, value)) if isinstance(value, list) else value}"
@@ -221,12 +223,12 @@ def rm(
     runs: Annotated[list[str] | None, typer.Argument(help="Complete run ids.")] = None,
     unfinished: Annotated[
         bool,
-        typer.Option(
-            "--unfinished", help="All without a result that nobody works on, with their steps."
-        ),
+        typer.Option("--unfinished", help="All unfinished runs that no process works on."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be removed.")
+    ] = False,
     results: ResultsOption = None,
 ) -> None:
     """Remove runs."""
@@ -236,12 +238,12 @@ def rm(
         ended = [entry for entry in where.unfinished() if not entry.under_way]
         targets += [entry.directory for entry in ended if entry.directory not in targets]
     if not targets and not unfinished:
-        raise UsageError("runs rm", "no run is named", "name runs, or say --unfinished")
+        raise UsageError("runs rm", "no run is named", "name runs, or pass --unfinished")
     for target in targets:
         print(f"remove {target}", file=sys.stderr)
     if dry_run or not targets:
         return
-    confirm(f"remove {len(targets)} runs for good", yes)
+    confirm(f"remove {len(targets)} runs permanently", yes)
     for target in targets:
         where.remove(target)
 
@@ -294,16 +296,16 @@ def _export_tar(chosen: list[StoredRun], out: Path) -> None:
 def import_(
     archive: Annotated[Path, typer.Argument(help="A .tar.gz of harness runs export.")],
     origin: Annotated[
-        str, typer.Option("--from", help="The host it comes from: marks a run of a taken name.")
+        str, typer.Option("--from", help="Host of origin, added to a run id that is taken.")
     ] = "elsewhere",
     max_size: Annotated[
         str | None,
-        typer.Option("--max-size", help="Most that it may unpack to [64 MiB, or 100 × its size]."),
+        typer.Option("--max-size", help="Largest unpacked size [64 MiB, or 100 × the archive]."),
     ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Take runs of another host over; what is there already stays."""
+    """Import runs of another host; existing runs stay."""
     from harness.store.transfer import import_archive
 
     limit_bytes = parse_size(max_size) if max_size is not None else None
@@ -312,6 +314,6 @@ def import_(
         new = [stored.run_id for stored in done.new]
         print_json({"imported": new, "known": list(done.known)})
         return
-    print(f"{len(done.new)} runs imported, {len(done.known)} were there already")
+    print(f"{len(done.new)} runs imported, {len(done.known)} already present")
     for stored in done.new:
         print(f"  {stored.run_id}  {stored.run['status']}")

@@ -1,4 +1,4 @@
-"""How finished runs are printed, and what exit code they give."""
+"""Print finished runs, and derive the exit status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.units import format_ns
 
 
 def runs(finished: Sequence[StoredRun], json_: bool) -> None:
-    """Each run with its headline, and per-query times beside each other; or all as JSON."""
+    """Print each run with its headline, or all as JSON."""
     if json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
@@ -37,7 +37,7 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
 
 
 def _print_figures(finished: Sequence[StoredRun]) -> None:
-    """Figures in queries per hour, of the runs that have one."""
+    """Print queries per hour, of the runs that have them."""
     rows = [
         (stored.run_id, metric["name"].removesuffix("_queries_per_hour"), f"{metric['value']:,.1f}")
         for stored in finished
@@ -49,7 +49,7 @@ def _print_figures(finished: Sequence[StoredRun]) -> None:
 
 
 def _print_headlines(finished: Sequence[StoredRun]) -> None:
-    """What each run says in short; a column for whatever one of them tells."""
+    """Print one row a run, with a column for each result that one of them has."""
     told = [_headline(stored.run) for stored in finished]
     columns = list(dict.fromkeys(name for one in told for name in one))
     print_table(
@@ -62,7 +62,7 @@ def _print_headlines(finished: Sequence[StoredRun]) -> None:
 
 
 def _headline(run: Mapping[str, Any]) -> dict[str, str]:
-    """Column to text: times of queries, or rates and times of what a client asked for."""
+    """Column to text: times of queries, or rates and times of operations."""
     found: dict[str, str] = {}
     for column, name in (("total", "queries_duration_ns"), ("geomean", "queries_geomean_ns")):
         if (value := metric_value(run, name)) is not None:
@@ -72,7 +72,7 @@ def _headline(run: Mapping[str, Any]) -> dict[str, str]:
             found[column] = f"{value:,.0f}"
     found |= _p95s(run)
     if (recovery := metric_value(run, "recovery_duration_ns")) is not None:
-        found["start after the kill"] = format_ns(recovery)
+        found["restart after the kill"] = format_ns(recovery)
     for column, names in _CHECKS.items():
         checks = [check for check in run["checks"] if check["name"] in names]
         if checks:
@@ -81,7 +81,7 @@ def _headline(run: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-#: The rates of a run of transactions, and the checks, by the columns they stand in.
+#: Rates of a run of transactions, and checks, by column.
 _RATES = {
     "New-Orders/min": "new_orders_per_minute",
     "transactions/min": "transactions_per_minute",
@@ -105,7 +105,7 @@ def _p95s(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def agreement(finished: Sequence[StoredRun]) -> None:
-    """How far the drivers of these runs agree, where several drove the same; on stdout."""
+    """Print how far drivers agree that offered the same load."""
     from reports.agreement import agreements, driven_by_several
 
     for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
@@ -126,7 +126,7 @@ def _note(stored: StoredRun) -> str:
 
 
 def exit_for(finished: Sequence[StoredRun]) -> None:
-    """Exit 1 when a run failed; *unknown* is said in its row and is no failure."""
+    """Exit 1 when a run failed; *unknown* is no failure."""
     if any(stored.run["status"] == "failed" for stored in finished):
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ from typing import Any
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
-from reports.conditions import TIER_HEAD, Row, hosts, tiers, uncontrolled
+from reports.conditions import TIER_HEAD, Row, hosts, names, tiers, uncontrolled
 from reports.formatting import NOTHING, counted, utc
 from reports.micro.figures import Measured, card_drawing, measurements
 from reports.micro.findings import Finding, findings
@@ -74,6 +74,11 @@ class View:
     repeat: tuple[str, ...]
     bound: float = BOUND
     tier_head: Row = TIER_HEAD
+
+    @property
+    def warning_names(self) -> list[str]:
+        """Of the host's warnings."""
+        return names(self.uncontrolled)
 
     @property
     def drawings(self) -> list[Drawing]:

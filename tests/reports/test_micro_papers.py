@@ -47,7 +47,7 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
     told = [row for row in found.rows if row[0] == "perma-bench fig4a"]
     assert [(row[2], row[4]) for row in told] == [
         ("4096", "59.6 GiB/s"), ("4096", "59.6 GiB/s"), ("4096", "59.6 GiB/s"),
-        ("8", "59.6 GiB/s"), ("16", "—"), ("32", "—"),
+        ("8", "59.6 GiB/s"), ("16", "–"), ("32", "–"),
     ]  # fmt: skip
     assert {row[0] for row in found.rows} == {"perma-bench fig4a", "perma-bench table2"}
 
@@ -143,7 +143,7 @@ def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
     found = _rows(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
     told = {(row[1], row[2]): row[-1] for row in found.rows}
     assert told["pmem, crossover_bytes", "bandwidth"] == "256 B"
-    assert told["pmem, crossover_bytes", "latency"] == "—"
+    assert told["pmem, crossover_bytes", "latency"] == "–"
 
 
 def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(
 
 def test_no_tail_is_answered_of_2000_overwrites(tmp_path: Path) -> None:
     told = _finding(_overwrites(tmp_path, {4096: 2_000, 65536: 2_000}), _TAIL)
-    assert told.answer == "— (too few operations for p99.99)"
-    assert "64 KiB: p99.9 90 ns, p99.99 —, most 9" in told.figures
-    assert told.figures.endswith("—: too few operations, p99.99 takes 10,000")
+    assert told.answer == "– (too few operations for p99.99)"
+    assert "64 KiB: p99.9 90 ns, p99.99 –, most 9" in told.figures
+    assert told.figures.endswith("–: too few operations, p99.99 takes 10,000")
 
 
 def test_the_worst_tail_is_of_those_with_operations_enough(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None
     (device,) = devices([micro_run(tmp_path, [loads])])
     told = _finding(device, "Latency, load, 64 B")
     assert told.answer == "random 90 ns"
-    assert "random p99 90 ns, p99.99 —, most 9" in told.figures
+    assert "random p99 90 ns, p99.99 –, most 9" in told.figures
     assert "p99.99 takes 10,000" in told.figures
 
 
@@ -75,6 +75,6 @@ def test_a_table_says_beside_the_count_what_it_is_too_few_for(tmp_path: Path) ->
     (table,) = measurements(_overwrites(tmp_path, {4096: 500, 65536: 10_000}), "d")
     few, enough = table.rows
     told = dict(zip(table.head, few, strict=True))
-    assert (told["p99"], told["p99.9"], told["p99.99"]) == ("90 ns", "—", "—")
+    assert (told["p99"], told["p99.9"], told["p99.99"]) == ("90 ns", "–", "–")
     assert told["count"] == "500 (too few for p99.9, p99.99)"
-    assert "—" not in enough and enough[-1] == "10,000"
+    assert "–" not in enough and enough[-1] == "10,000"

@@ -116,6 +116,6 @@ def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
     assert found[READS, "6"] == {"pmem": "needs a tier of 6 DIMMs, here: none"}
     found = cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
     assert found[READS, "1"] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
-    assert found[READS, "6"] == {"pmem": "—"}
+    assert found[READS, "6"] == {"pmem": "–"}
     found = cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
     assert set(found[WRITES].values()) == {"needs 32 threads, measured with 2"}
