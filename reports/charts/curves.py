@@ -110,13 +110,27 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
             axes.set_visible(False)
         heading_above(figure, title + (" (EMULATED)" if emulated else ""))
         figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
-        return finish(figure, name, title, title, _CAPTION)
+        return finish(figure, name, title, _alt(plots), _CAPTION)
 
 
 _CAPTION = (
     "Medians of the repeats, bars are their range. Hollow markers are emulated. Crosses on dotted "
     "lines are a paper's: another machine, another size."
 )
+
+
+def _alt(plots: Sequence[Plot]) -> str:
+    """Both ends of every curve."""
+    ends = []
+    for plot in plots:
+        for curve in plot.curves:
+            name = ", ".join(filter(None, (plot.title, curve.name)))
+            values = (
+                f"{quantity_text(summary.median, plot.unit)} at {x_text(x, plot.x_unit)}"
+                for x, summary in (curve.points[0], curve.points[-1])
+            )
+            ends.append(f"{name}: {', '.join(values)}")
+    return f"Curves. {'; '.join(ends)}."
 
 
 def _colours(plots: Sequence[Plot]) -> dict[str, str]:
