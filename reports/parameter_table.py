@@ -16,8 +16,6 @@ from reports.run_configuration import Dimension, emulated_tiers, spec_facts
 #: One row: what, and its value; several where runs differ in it.
 Told = tuple[str, str]
 
-#: The head of a table of them.
-WHAT_HEAD = ("what", "value")
 
 #: In this order before the parameters and behind them; the rest of the spec follows.
 _FIRST = ("workload", "driver")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -71,6 +71,7 @@ def write_report(
     published: Path | None = None,
     force: bool = False,
     published_figures: Sequence[str] = (),
+    card: bool = False,
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
     ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
@@ -79,13 +80,14 @@ def write_report(
     ``over``: the dimension compared (found if None: placement first); ``baseline``: the
     arm that the others are compared with (found if None: real before emulated, block devices
     first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
-    is named); ``force``: also compare runs that differ in more. UsageError where there is no
-    run or ``out`` cannot be written.
+    is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
+    devices is in ``out``, to be linked. UsageError where there is no run or ``out`` cannot be
+    written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
-    view = view_of(runs, title, over, baseline, series, force)
+    view = replace(view_of(runs, title, over, baseline, series, force), card=card)
     queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
     texts = {
         "report.html": render("report.j2", view, "html"),
@@ -214,6 +216,7 @@ class View:
     published: tuple[str, ...]
     published_rows: tuple[PublishedRow, ...]
     published_notes: tuple[tuple[str, str], ...]
+    card: bool = False
     alpha: float = ALPHA
     kinds: tuple[str, ...] = KINDS
     tier_head: Row = TIER_HEAD

@@ -73,20 +73,6 @@ class Estimate:
     n_b: int
     pairing: Pairing
 
-    def reciprocal(self) -> Estimate:
-        """The same with A and B exchanged."""
-        return Estimate(
-            1 / self.ratio,
-            1 / self.high if self.high is not None else None,
-            1 / self.low if self.low is not None else None,
-            self.confidence,
-            self.p,
-            self.smallest_p,
-            self.n_b,
-            self.n_a,
-            self.pairing,
-        )
-
 
 @dataclass(frozen=True)
 class Judgement:
@@ -123,11 +109,6 @@ def walsh_averages(values: FloatArray) -> FloatArray:
     """(v[i] + v[j])/2 for i ≤ j, sorted, shape (n(n+1)/2,)."""
     i, j = np.triu_indices(len(values))
     return np.sort((values[i] + values[j]) / 2)
-
-
-def hodges_lehmann(values: FloatArray) -> float:
-    """The median of the Walsh averages: the centre of one sample."""
-    return float(np.median(walsh_averages(values)))
 
 
 def sign_flip_p(values: FloatArray) -> float:

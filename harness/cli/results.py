@@ -111,7 +111,9 @@ def report(
         if cards and json_:
             print_json({"report": None, "card": cards.to_json()})
         return
-    files = write_report(chosen, out, title, over, baseline, published, anyway, figures)
+    files = write_report(
+        chosen, out, title, over, baseline, published, anyway, figures, cards is not None
+    )
     if json_:
         written = {
             "html": str(files.html),

@@ -139,9 +139,7 @@ def _print_run(stored: StoredRun) -> None:
     if run["emulated"]:
         print("EMULATED: " + "; ".join(f"{e['tier']} by {e['by']}" for e in run["emulated"]))
     for cut in run.get("resumed", ()):
-        print(
-            f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused"
-        )
+        print(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused")
     if manifest:
         engine = manifest["engine"]
         print(f"engine   {engine['name']} {engine['version']} ({engine['source']})")

@@ -54,7 +54,7 @@ def overview(compared: Sequence[tuple[str, Group]]) -> Drawing | None:
         return None
     with style():
         lines = sum(label.count("\n") + 1 for label, _, _ in rows)
-        figure = new_figure(12.0, 0.8 + 0.2 * lines + 0.15 * len(rows))
+        figure = new_figure(12.0, 0.7 + 0.18 * lines + 0.08 * len(rows))
         axes = figure.add_subplot()
         axes.axvline(1, color=INK, linewidth=1)
         for y, (_, group, row) in enumerate(rows):
@@ -99,7 +99,7 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
 
 _CAPTION = (
     "Ratio to the baseline: right of 1 is better. Bars: the interval of each row (95 %, or the "
-    "most that the repeats allow). Filled markers: resolved (Holm); hollow: not resolved."
+    "most that the repeats allow). Filled markers: a difference is resolved (Holm)."
 )
 
 
