@@ -57,6 +57,7 @@ class Installation(FoundInstallation):
         folder = Path(self.java).parent
         return [
             str(folder / "javac") if self.java != "java" else "javac",
+            "-J-XX:-UsePerfData",
             "-nowarn",
             "-cp",
             str(self.folder / "lib" / f"voltdb-{self.version}.jar"),
