@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ import harness.workloads
 from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
 from harness.monitors import Monitor
+from harness.warnings import RunWarning, warn
 from harness.workload import Workload
 from harness.workloads.parameters import Parameters
 
@@ -36,10 +36,6 @@ _OWN = {
     _WORKLOAD_PATH: tuple(harness.workloads.__path__),
     _MONITOR_PATH: tuple(harness.monitors.__path__),
 }
-
-
-class BrokenEntry(UserWarning):
-    """A folder or file that should hold an entry and cannot be imported."""
 
 
 def engines() -> dict[str, EngineFactory]:
@@ -132,9 +128,8 @@ def _load(package: ModuleType, places: Iterator[Path], module: str, attribute: s
             imported = importlib.import_module(f"{package.__name__}.{place.stem}{module}")
             entry = getattr(imported, attribute)
         except Exception as error:  # a broken entry must not take the others with it
-            warnings.warn(
-                f"{place} is left out: {type(error).__name__}: {error}", BrokenEntry, stacklevel=3
-            )
+            context = f"{type(error).__name__}: {error}"
+            warn(RunWarning("entry-unreadable", f"{place} is left out", context))
             continue
         entries.append(entry)
     return entries

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def unique(warnings: Iterable[RunWarning]) -> list[RunWarning]:
     return list({(one.code, one.problem): one for one in warnings}.values())
 
 
+@cache
 def warn(warning: RunWarning) -> None:
-    """Print a warning on stderr."""
+    """Print a warning on stderr, once per process."""
     print(f"warning: {warning}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,7 @@ from harness.execution.repro import repeat
 from harness.experiment.profile import published_of
 from harness.progress import progress_on_stderr
 from harness.store.runs import Store, StoredRun
+from harness.warnings import RunWarning, warn
 
 
 def compare(
@@ -163,11 +163,13 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     series = {r.spec.series() for r in runs if r.head["experiment"]["hash"] == version}
     kept = [stored for stored in runs if stored.spec.series() in series]
     if len(kept) < len(runs):
-        left = f"{len(runs) - len(kept)} of {len(runs)} runs of {name}"
-        print(
-            f"{left} are left out: the latest version does not have their series "
-            "(name@hash selects a version)",
-            file=sys.stderr,
+        warn(
+            RunWarning(
+                "earlier-series-left-out",
+                f"{len(runs) - len(kept)} of {len(runs)} runs of {name} are left out",
+                "the latest version does not have their series",
+                f"select a version: {name}@HASH",
+            )
         )
     return kept
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +22,9 @@ from harness.install.prefix import publish, work_directory
 from harness.progress import Progress
 from harness.supervise.credentials import refuse_exchangeable, run_unprivileged, unprivileged
 from harness.supervise.user_files import make_passable
+from harness.warnings import RunWarning, warn
 
 __all__ = [
-    "Damaged",
     "Installed",
     "Pinned",
     "install",
@@ -48,10 +47,6 @@ if user:
     os.setuid(int(user[0]))
 ctypes.CDLL(library)
 """
-
-
-class Damaged(UserWarning):
-    """An installation whose files are no longer those that were installed."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +116,13 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
     for folder in sorted(prefix.glob(f"{engine}-*"), key=lambda f: order.get(f.name, len(order))):
         if (damage := _damage(folder)) is not None:
             if folder.name in pins:
-                warnings.warn(
-                    f"ignoring {folder}: {damage}; run: harness engines install {engine}",
-                    Damaged,
-                    stacklevel=2,
+                warn(
+                    RunWarning(
+                        "installation-damaged",
+                        f"{folder} is left out",
+                        damage,
+                        f"run: harness engines install {engine}",
+                    )
                 )
             continue
         record = json.loads((folder / _RECORD).read_text())

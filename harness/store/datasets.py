@@ -18,7 +18,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -203,11 +203,9 @@ class DatasetStore:
         self,
         root: Path,
         keeper: DirectoryKeeper | None = None,
-        warn: Callable[[RunWarning], None] = warn,
     ) -> None:
         self.root = root
         self._keeper = keeper
-        self._warn = warn
 
     def directories(self) -> list[Path]:
         """Directories of complete datasets by name, whether their record can be read or not."""
@@ -223,7 +221,7 @@ class DatasetStore:
             try:
                 dataset = Dataset.read(directory)
             except UsageError as error:
-                self._warn(
+                warn(
                     RunWarning(
                         "dataset-unreadable", "a dataset is left out", str(error), error.hint
                     )

@@ -133,18 +133,9 @@ class StoredRun:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, RecursionError, UsageError) as error:
-            if name not in self._left_out:
-                self._left_out.add(name)
-                warn(
-                    RunWarning("artifact-unreadable", "an artifact is left out", f"{path}: {error}")
-                )
+            warn(RunWarning("artifact-unreadable", "an artifact is left out", f"{path}: {error}"))
             return None
         return document
-
-    @cached_property
-    def _left_out(self) -> set[str]:
-        """Artifacts that were warned of."""
-        return set()
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.directory / f"{name}.json"
@@ -245,14 +236,12 @@ class RunWriter:
 
 
 class Store:
-    """A results directory. ``warn`` receives code and text for each run that cannot be read."""
+    """A results directory. It warns of each run that cannot be read."""
 
-    def __init__(self, root: Path, warn: Callable[[RunWarning], None] = warn) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         self.runs_folder = root / "runs"
-        self._warn = warn
         self._index = StoreIndex(root)
-        self._skipped: set[Path] = set()
 
     def begin(self, spec: RunSpec) -> RunWriter:
         """A new run directory with its spec in it; none is left where that cannot be."""
@@ -351,16 +340,14 @@ class Store:
         try:
             return stored.indexed()
         except UsageError as error:
-            if directory not in self._skipped:
-                self._skipped.add(directory)
-                self._warn(
-                    RunWarning(
-                        "run-unreadable",
-                        f"run {directory.name} is left out",
-                        str(error),
-                        f"remove it: harness runs rm {shlex.quote(directory.name)}",
-                    )
+            warn(
+                RunWarning(
+                    "run-unreadable",
+                    f"run {directory.name} is left out",
+                    str(error),
+                    f"remove it: harness runs rm {shlex.quote(directory.name)}",
                 )
+            )
             return None
 
     def index(self, runs: Iterable[StoredRun]) -> None:

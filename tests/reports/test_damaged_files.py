@@ -149,7 +149,7 @@ def read_results(changed: str) -> None:
 
     ``changed``: the workload of the run that was; where it cannot be read it is in none of them.
     """
-    runs = Store(Path(os.environ["HARNESS_RESULTS"]), warn=lambda *_: None).runs()
+    runs = Store(Path(os.environ["HARNESS_RESULTS"])).runs()
     for stored in runs:
         assert stored.run["run_id"]
         assert stored.spec.hash()
