@@ -223,7 +223,7 @@ class DatasetStore:
             except UsageError as error:
                 warn(
                     RunWarning(
-                        "dataset-unreadable", "a dataset is left out", str(error), error.hint
+                        "dataset-unreadable", f"{directory} is left out", str(error), error.hint
                     )
                 )
             else:

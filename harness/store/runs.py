@@ -343,7 +343,7 @@ class Store:
             warn(
                 RunWarning(
                     "run-unreadable",
-                    f"run {directory.name} is left out",
+                    f"{directory} is left out",
                     str(error),
                     f"remove it: harness runs rm {shlex.quote(directory.name)}",
                 )
