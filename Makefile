@@ -28,7 +28,8 @@ setup-dev: .venv/.setup-dev
 test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
-PLAIN := playbooks inventory profiles/prices profiles/tuning profiles/hosts harness/host harness/tiers harness/supervise harness/provision \
+PLAIN := playbooks inventory profiles/prices profiles/tuning profiles/hosts \
+         harness/host harness/tiers harness/supervise harness/provision \
          docs/tiers.md docs/provisioning.md docs/warnings.md \
          engines/_* engines/duckdb engines/mariadb engines/mysql engines/postgres engines/rocksdb \
          harness/install profiles/tuning README.md ARCHITECTURE.md CONTRIBUTING.md \
