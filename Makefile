@@ -28,11 +28,11 @@ setup-dev: .venv/.setup-dev
 test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
-PLAIN := playbooks inventory profiles/prices profiles/tuning profiles/hosts \
-         harness/host harness/tiers harness/supervise harness/provision \
-         docs/tiers.md docs/provisioning.md docs/warnings.md \
+PLAIN := harness loadgen microbench playbooks inventory \
+         profiles/prices profiles/tuning profiles/hosts profiles/micro \
          engines/_* engines/duckdb engines/mariadb engines/mysql engines/postgres engines/rocksdb \
-         harness/install profiles/tuning README.md ARCHITECTURE.md CONTRIBUTING.md \
+         README.md ARCHITECTURE.md CONTRIBUTING.md \
+         docs/tiers.md docs/provisioning.md docs/warnings.md \
          docs/adding-a*.md docs/tutorial.md docs/tuning.md \
          docs/duckdb.md docs/mysql.md docs/postgres.md docs/rocksdb.md
 
