@@ -29,7 +29,7 @@ test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
 PLAIN := harness loadgen microbench playbooks inventory \
-         profiles/prices profiles/tuning profiles/hosts profiles/micro \
+         profiles \
          engines/_* engines/duckdb engines/mariadb engines/mysql engines/postgres engines/rocksdb \
          README.md ARCHITECTURE.md CONTRIBUTING.md \
          docs/tiers.md docs/provisioning.md docs/warnings.md \
