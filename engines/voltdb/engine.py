@@ -44,6 +44,7 @@ from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.sql_files import calls
+from harness.store.spec import JsonObject
 from harness.warnings import RunWarning
 
 #: Of the deployment as the server reports it: what every run has, or is no setting.
@@ -149,9 +150,7 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
             "password": password_digest(self._password).hex(),
         }
 
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """From ``sql/<workload>/calls/``."""
         return calls(self.sql_folder / workload, params)
 
@@ -161,7 +160,7 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
         fill: Fill,
         row_counts: Mapping[str, int],
         progress: Progress,
-        params: Mapping[str, Any] | None = None,
+        params: JsonObject | None = None,
     ) -> None:
         """Tables, ``fill``, indexes, procedures; row counts verified."""
         with closing(self.connect()) as connection:

@@ -141,7 +141,7 @@ REFUSED = [
         ("--engine", "postgres", "--users", "90", "--set", "max_connections=90"),
         "--set max_connections=100",
     ),
-    (("--engine", "postgres", "--warehouses", "900000"), "take fewer --warehouses"),
+    (("--engine", "postgres", "--warehouses", "900000"), "use fewer --warehouses"),
     (("--engine", "voltdb", "--test", "durability"), "after the newest snapshot is lost"),
     (("--engine", "voltdb", "--driver", "hammerdb"), "hammerdb"),
     (("--engine", "voltdb", "--placement", "data=ssd,wal=pmem"), "no command log"),

@@ -111,7 +111,7 @@ REFUSED = [
     (("--engine", "rocksdb", "-p", "clients=2"), "the engine works inside the client"),
     (("--engine", "rocksdb", "-p", "client_threads=1"), "leave client_threads out"),
     (("--engine", "rocksdb", "--driver", "hammerdb"), "known: loadgen, ycsb"),
-    (("--engine", "rocksdb", "--records", "2000000000"), "take fewer --records"),
+    (("--engine", "rocksdb", "--records", "2000000000"), "use fewer --records"),
 ]
 
 
