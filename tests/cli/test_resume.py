@@ -222,7 +222,7 @@ def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loade
     assert "finished steps are kept; the same command resumes" in done.err
     kept = steps(loaded)
     (run_id,) = unfinished(loaded) - before
-    assert f"{len(kept)} steps kept" in loaded("runs", "list").out
+    assert f"{len(kept)} steps retained" in loaded("runs", "list").out
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
     assert not (loaded.results / "runs" / run_id).exists()
 
