@@ -67,9 +67,7 @@ _METRICS = {
     "refresh_duration_ns": MetricInfo("refresh function", "part", "function"),
     "stream_duration_ns": MetricInfo("query stream", "part", "stream"),
     "refresh_stream_duration_ns": MetricInfo("refresh stream", "part"),
-    "stream_query_duration_ns": MetricInfo(
-        "query time beside the other streams", "breakdown", "query"
-    ),
+    "stream_query_duration_ns": MetricInfo("query time during other streams", "breakdown", "query"),
     "query_timeout_ns": MetricInfo("limit that the query reached", "mark", "query"),
     "stream_query_timeout_ns": MetricInfo("limit that the query reached", "mark", "query"),
     # Linux reports the processor time of a process (proc(5), utime) in ticks of 1/100 s.

@@ -268,7 +268,7 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
             continue
         share = plan_ns / timed
         profiled = values.get(Quantity("plan_run_duration_ns", labels), plan_ns)
-        left = {"not told apart": outside[query]} if query in outside else {}
+        left = {"undivided": outside[query]} if query in outside else {}
         why = why_off(plan_ns, profiled or plan_ns, timed, remainder_ns=left)
         found[query] = (share, told.get(query, {}).get("why", why))
     return found

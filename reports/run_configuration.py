@@ -36,7 +36,7 @@ _WHERE_SETTINGS = (
 )
 #: Facts of a tier that decide its speed, and which disk or namespace it is: another one of
 #: the same model is another device (its wear, its firmware, its slot), whatever the tier is
-#: called. The path on it, the partition and the free space are not told apart. A disk that
+#: called. The path on it, the partition and the free space are ignored. A disk that
 #: has got another name since the last boot is taken for another one, and that is said.
 _TIER_FACTS = (
     "kind",

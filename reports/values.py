@@ -120,7 +120,7 @@ OF_HISTOGRAM = "a percentile of each run's histogram"
 #: has a histogram of: they are shown in the rows of that.
 _TOLD, _OF = "_percentile_ns", "_duration_ns"
 #: The note on such a value.
-AS_TOLD = "as its driver tells it"
+AS_TOLD = "reported ready-made by its driver"
 
 
 @lru_cache(maxsize=4096)

@@ -54,8 +54,8 @@ AXES = {
     "dirty_lines": ("dirty cache lines of a page", ""),
     "read_share": ("share of reads", ""),
     "fence_every_bytes": ("bytes between fences", "bytes"),
-    "load_bytes_per_second": ("bandwidth asked of the load beside it", "B/s"),
-    "pace_bytes_per_second": ("bandwidth asked for", "B/s"),
+    "load_bytes_per_second": ("bandwidth requested of the concurrent load", "B/s"),
+    "pace_bytes_per_second": ("requested bandwidth", "B/s"),
     "zipf_exponent": ("exponent of the Zipf distribution", ""),
     "threads": ("threads", ""),
 }
@@ -117,7 +117,7 @@ def _card_plots(device: Device) -> Iterator[Plot]:
     yield from _plot(writes, "access_size_bytes", sequence, f"Sequential writes{of}")
     if curves := loaded_curves(device):
         yield Plot(
-            "A dependent load beside a load",
+            "A dependent load during a load",
             "bandwidth of the load",
             "B/s",
             _TITLES[LATENCY],
@@ -336,7 +336,7 @@ def _loaded_drawing(
         return None
     plot = Plot(
         title,
-        "bandwidth of the load beside it",
+        "bandwidth of the concurrent load",
         "B/s",
         _title(points[0]),
         points[0].unit,

@@ -297,9 +297,9 @@ def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
         # Where the most load makes nobody wait longer, there is no knee to be shown.
         noun, all_of_it = ("", ", the most there was") if knee is last else ("knee ", "")
         yield Finding(
-            f"Latency beside {curve.title}",
+            f"Latency during {curve.title}",
             f"at most twice the idle one {held}{all_of_it}{_doubted(one.key, judged, noun)}",
-            f"idle {format_ns(curve.idle)}; beside the most load, "
+            f"idle {format_ns(curve.idle)}; during the most load, "
             f"{quantity_text(last.rate, 'B/s')}, "
             f"{format_ns(last.latency)}{_said(one.key, judged, noun)}",
         )

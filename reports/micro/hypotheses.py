@@ -80,14 +80,14 @@ class Verdict:
         if self.shown:
             return ""
         if self.judgement.outcome == "cannot be shown":
-            beside = f" beside the card's {counted(self.others, 'other verdict')}"
+            beside = f" with the card's {counted(self.others, 'other verdict')}"
             return (
                 f"cannot be shown with {counted(self.claim.ratio.n_a, 'repeat')}, "
                 f"{self.judgement.repeats_needed} are needed{beside if self.others else ''}"
             )
         if self.claim.interval_holds_bound:
             return f"the interval holds {self.claim.bound:g}"
-        return f"not shown beside the card's other verdicts, p {p_text(self.judgement.adjusted_p)}"
+        return f"not shown among the card's other verdicts, p {p_text(self.judgement.adjusted_p)}"
 
 
 def verdicts_of(claims: Mapping[str, Claim], alpha: float = ALPHA) -> dict[str, Verdict]:

@@ -86,7 +86,7 @@ def _ambiguous(points: Sequence[Point]) -> str:
     names = list(dict.fromkeys(p["configuration"] for p in points))
     if len(names) == 1:
         return f"ambiguous: {names[0]} was set differently in several runs, report one of them"
-    return f"ambiguous: {' and '.join(names)} are told apart by no label"
+    return f"ambiguous: {' and '.join(names)} are distinguished by no label"
 
 
 def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) -> str:

@@ -77,7 +77,7 @@ def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path:
     tried = found[0].trials[0]
     assert tried.verdict is not None and tried.verdict.claim.over_bound.p <= 0.05
     assert tried.verdict.judgement.adjusted_p > 0.05
-    assert "10 are needed beside the card's" in tried.why
+    assert "10 are needed with the card's" in tried.why
 
 
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> 
     figures = {one.question: one.figures for one in findings(device)}
     # 64 B reach a quarter of the best, 256 B 98 %: both clear in every repeat.
     assert "knee shown (p 0." in figures["Access size, random ntstore+sfence"]
-    assert "knee shown" in figures["Latency beside load of 3 threads"]
+    assert "knee shown" in figures["Latency during load of 3 threads"]
 
 
 def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> N
 def test_a_load_that_nobody_waits_for_has_no_knee(tmp_path: Path) -> None:
     calm = replace(OPTANE, loaded={0: 300, 2: 305, 4: 310})
     (device,) = devices([card_run(tmp_path, calm)])
-    (told,) = (one for one in findings(device) if one.question.startswith("Latency beside"))
+    (told,) = (one for one in findings(device) if one.question.startswith("Latency during"))
     assert told.answer.endswith(" GiB/s, the most there was")
     assert "knee" not in told.figures and "310 ns, shown (p 0." in told.figures
 

@@ -272,7 +272,7 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
     assert rows is not None
     told = {row[1]: row[-1] for row in rows.rows}
     cell = told["pmem random over sequential, operation_duration_ratio"]
-    assert cell == "ambiguous: one and other are told apart by no label"
+    assert cell == "ambiguous: one and other are distinguished by no label"
 
 
 def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
     rows = paper_rows(devices([run]))
     assert rows is not None
     (cell, *_) = (row[-1] for row in rows.rows if "operation=load" in row[1])
-    assert cell == "ambiguous: one and other are told apart by no label"
+    assert cell == "ambiguous: one and other are distinguished by no label"
 
 
 def test_the_rows_of_a_table_go_by_the_size_of_what_is_swept(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     slow += [metric("plan_operator_ns", t * S, query="6", operator=k) for k, t in kinds.items()]
     runs = two(tmp_path, slow, query("6", 2.0, 1.0))
     assert plan_sums(runs[0])["6"] == (0.6, "40 % of the profiled execution lies outside the "
-                                            "operators: not told apart 40 %")  # fmt: skip
+                                            "operators: undivided 40 %")  # fmt: skip
     (panel,) = panels(runs, "placement", None)
     one = anatomy(panel.arms[0])["6"]
     assert one.kinds == {kind: took * S for kind, took in kinds.items()}
