@@ -9,18 +9,20 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import paths
 from harness.errors import UsageError
 from harness.experiment.placement import TIER_NAME
-from harness.supervise.user_files import User
-from harness.tiers.hostfile import find_host_file, load_host_file
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.mounts import Mount, mounts
 from harness.tiers.linux.numa import Node, nodes
 from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts_of_numa
 from harness.tiers.verify import directory_warnings, mark_emulated, verify
+
+if TYPE_CHECKING:
+    from harness.supervise.user_files import User
 
 #: Tier names of discovered pmem file systems, by verified kind.
 _PMEM_NAMES = {"fsdax": "pmem", "fs-nodax": "pmem_nodax", "sector": "pmem_sector"}
@@ -44,6 +46,8 @@ def find_tiers_and_problems(
     host_file: Path | None = None, emulated: Sequence[str] = (), user: User | None = None
 ) -> tuple[dict[str, Tier], list[UsageError]]:
     """Return the verified tiers, and an error for each wrong claim."""
+    from harness.tiers.hostfile import find_host_file, load_host_file  # needs PyYAML
+
     tiers: dict[str, Tier] = {}
     problems: list[UsageError] = []
     path = find_host_file(host_file)

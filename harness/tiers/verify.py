@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.supervise.user_files import User
 from harness.tiers.explain import claim_text, describe, node_list, remedy
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
@@ -24,6 +24,9 @@ from harness.tiers.linux.probe import (
     facts_of_directory,
     facts_of_numa,
 )
+
+if TYPE_CHECKING:
+    from harness.supervise.user_files import User
 
 #: Names that mean persistent memory: on a disk such a tier is emulated. ``optane`` may be an SSD.
 _NAME_MEANS_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from recorded_kernel import RecordedKernel, load
 
+import harness
 from harness import paths
 from harness.errors import UsageError
 from harness.paths import data_folder
@@ -174,3 +177,13 @@ def test_a_read_only_mount_is_no_tier(nvdimms: RecordedKernel) -> None:
     paths = {tier.claim.path for tier in tiers.values()}
     assert "/mnt/ext4-dax" in paths
     assert "/mnt/read-only" not in paths
+
+
+def test_probing_needs_the_standard_library_alone() -> None:
+    """The test machine's own Python runs it (tests/vm/guest_probe.py)."""
+    root = str(Path(harness.__file__).parents[1])
+    program = (
+        f"import sys; sys.path.insert(0, {root!r});"
+        "import harness.host.facts, harness.tiers.discovery, harness.tiers.verify"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)

@@ -18,6 +18,7 @@ _CHUNK = 1 << 20
 _SOURCES = (
     "__init__.py",
     "errors.py",
+    "paths.py",
     "units.py",
     "experiment/__init__.py",
     "experiment/placement.py",
