@@ -106,7 +106,7 @@ class QueryRuns:
         self.unexplained = ""
 
     def time(self, todo: Sequence[Statement], course: Course) -> list[Execution]:
-        """Each query once, timed; those of an earlier sitting as they were then."""
+        """Each query once, timed; those of an earlier attempt as they were then."""
         executions = []
         with self._session.progress.task("run TPC-H queries", len(todo)) as task:
             for statement in todo:

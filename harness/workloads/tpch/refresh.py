@@ -89,7 +89,7 @@ class RefreshFunctions:
         return Applied(function, pair, submitted_ns, ended_ns, tuple(commits))
 
     def timed(self, function: Function, pair: int, course: Course) -> Applied:
-        """Execute it alone, as one step of the run, or recall it from an earlier sitting."""
+        """Execute it alone, as one step of the run, or recall it from an earlier attempt."""
         step = f"{function.lower()}-{pair}"
         kept = self._session.recalled(step)
         if kept is not None:

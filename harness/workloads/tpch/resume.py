@@ -1,8 +1,8 @@
-"""The course of a run: one piece of work after another, some of it done in an earlier sitting.
+"""The course of a run: one piece of work after another, some of it done in an earlier attempt.
 
 An interrupted run resumes where it was. What it had measured is kept; what that had
 *left* — changed data, warm caches — is not, since the data are restored and the server is
-another one. So before the first piece of work of a sitting, what was skipped is caught
+another one. So before the first piece of work of an attempt, what was skipped is caught
 up with, untimed:
 
 ==============  =====================================================================
@@ -24,7 +24,7 @@ from harness.workloads.parameters import CacheMode
 
 @dataclass(frozen=True)
 class _Skipped:
-    """Work of an earlier sitting, and how it is done again without being timed."""
+    """Work of an earlier attempt, and how it is done again without being timed."""
 
     again: Callable[[], None]
     changes_data: bool
@@ -32,13 +32,13 @@ class _Skipped:
 
 
 class Course:
-    """Where data, caches and connection of this sitting stand.
+    """Where data, caches and connection of this attempt stand.
 
     ::
 
         course.cold_point("run")               # where the run's caches begin
         for every piece of work in order:
-            course.skip(again)                 # it is known from an earlier sitting, or
+            course.skip(again)                 # it is known from an earlier attempt, or
             course.ready("q6", "Q6")           # now everything is as if it were all done
 
     ``queries``: number of queries of the run, for the message on resuming.
@@ -63,7 +63,7 @@ class Course:
     def skip(
         self, again: Callable[[], None], *, changes_data: bool = False, query: bool = False
     ) -> None:
-        """This work was done in an earlier sitting; ``query``: it is a timed query."""
+        """This work was done in an earlier attempt; ``query``: it is a timed query."""
         self._skipped.append(_Skipped(again, changes_data, query))
 
     def ready(self, label: str, name: str) -> None:

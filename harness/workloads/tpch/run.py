@@ -239,7 +239,7 @@ def _key(execution: Execution) -> str:
 
 
 def _timeline(measured: _Measured) -> list[dict[str, Any]]:
-    """When everything was submitted and ended, on the monotonic clock of its sitting."""
+    """When everything was submitted and ended, on the monotonic clock of its attempt."""
     queries = [
         {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}
         for e in measured.all_executions
