@@ -18,7 +18,7 @@ from harness.execution.environment import open_environment
 from harness.micro.host_capacity import variables_here
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
-from harness.micro.runner import Asked, Ready, planned_by, prepare, run
+from harness.micro.runner import ResolvedSuite, SuiteRequest, planned_by, prepare, run
 from harness.micro.suite import (
     find_suite,
     known_suites,
@@ -156,24 +156,24 @@ def _parameters(options: MicroOptions) -> dict[str, str]:
 
 def run_micro(options: MicroOptions) -> None:
     """Run a suite on each tier, or say what would be run."""
-    asked = _asked(options)
+    request = _asked(options)
     with (
         progress_on_stderr(options.quiet) as progress,
         open_environment(options.host, options.emulate or [], progress) as env,
     ):
-        ready = [prepare(one, env) for one in asked]
+        resolved = [prepare(one, env) for one in request]
         if options.format_ == "perma":
-            _check_perma(ready)
+            _check_perma(resolved)
         if options.dry_run:
-            _print_plan(ready, options.json_)
+            _print_plan(resolved, options.json_)
             return
         into = store(options.results)
-        finished = [run(one, env, into) for one in ready]
-    _print(finished, ready, options)
+        finished = [run(one, env, into) for one in resolved]
+    _print(finished, resolved, options)
     show.exit_for(finished)
 
 
-def _asked(options: MicroOptions) -> list[Asked]:
+def _asked(options: MicroOptions) -> list[SuiteRequest]:
     if options.format_ not in _FORMATS:
         raise UsageError(
             f"--format {options.format_}",
@@ -197,7 +197,7 @@ def _asked(options: MicroOptions) -> list[Asked]:
     documents = load_documents(path)
     emulated = tuple(dict.fromkeys(request.partition("=")[0] for request in options.emulate or ()))
     return [
-        Asked(
+        SuiteRequest(
             suite_name(path),
             documents,
             tier,
@@ -211,24 +211,24 @@ def _asked(options: MicroOptions) -> list[Asked]:
     ]
 
 
-def _check_perma(ready: Sequence[Ready]) -> None:
-    for one in ready:
-        if one.fitted is None or not all(m.source for m in one.fitted.measurements):
+def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
+    for one in resolved:
+        if one.scaled is None or not all(m.source for m in one.scaled.measurements):
             raise UsageError(
                 "--format perma", f"{one.suite.name} is no suite of PerMA-Bench's", "use --json"
             )
 
 
-def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
+def _print_plan(resolved: Sequence[ResolvedSuite], json_: bool) -> None:
     if json_:
-        print_json({"plan": [_plan_json(one) for one in ready]})
+        print_json({"plan": [_plan_json(one) for one in resolved]})
         return
-    for one in ready:
-        fitted = one.fitted
-        if fitted is None:
+    for one in resolved:
+        scaled = one.scaled
+        if scaled is None:
             _print_other(one)
             continue
-        count = len(fitted.measurements)
+        count = len(scaled.measurements)
         print_table(
             ("configuration", "threads", "range", "for"),
             [
@@ -238,19 +238,19 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
                     " + ".join(format_bytes(job.range_bytes) for job in m.jobs),
                     _bound(m.duration_ns, m.jobs[0].operations),
                 )
-                for m in fitted.measurements
+                for m in scaled.measurements
             ],
             title=f"{one.suite.name} on {one.tier.name}: {counted(count, 'configuration')} × "
             f"{one.repeats}, {_duration_text(one)}; nothing is run",
         )
-        for finding in fitted.findings:
+        for finding in scaled.warnings:
             print(f"warning: {finding}")
 
 
-def _print_other(ready: Ready) -> None:
+def _print_other(resolved: ResolvedSuite) -> None:
     """The plan of another program."""
-    title = f"{ready.suite.name} on {ready.tier.name}, by {ready.program}"
-    planned = ready.planned
+    title = f"{resolved.suite.name} on {resolved.tier.name}, by {resolved.program}"
+    planned = resolved.planned
     assert planned is not None
     measuring = f", {format_ns(planned.measuring_ns)} of measuring" if planned.measuring_ns else ""
     print_table(
@@ -264,49 +264,58 @@ def _print_other(ready: Ready) -> None:
             )
             for one in planned.configurations
         ],
-        title=f"{title}: {counted(len(planned.configurations), 'configuration')} × {ready.repeats}"
+        title=f"{title}: {counted(len(planned.configurations), 'configuration')} "
+        f"× {resolved.repeats}"
         f"{measuring} and {planned.beside}; nothing is run",
     )
 
 
-def _duration_text(ready: Ready) -> str:
+def _duration_text(resolved: ResolvedSuite) -> str:
     """``about 3 min 20 s``, with what is not in it."""
-    expected = ready.expected
+    expected = resolved.expected
     assert expected is not None
     counted = f" and {expected.counted} that end by a count" if expected.counted else ""
     return f"about {format_ns(expected.total_ns)}{counted}"
 
 
-def _plan_json(ready: Ready) -> dict[str, Any]:
-    planned = ready.planned
-    every = ready.fitted.measurements if ready.fitted else planned.configurations if planned else ()
-    expected = ready.expected
+def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
+    planned = resolved.planned
+    every = (
+        resolved.scaled.measurements
+        if resolved.scaled
+        else planned.configurations
+        if planned
+        else ()
+    )
+    expected = resolved.expected
     told = expected or planned
     measuring_ns = told.measuring_ns if told else None
     return {
-        "suite": ready.suite.name,
-        "tier": ready.tier.name,
-        "program": ready.program,
-        "repeats": ready.repeats,
+        "suite": resolved.suite.name,
+        "tier": resolved.tier.name,
+        "program": resolved.program,
+        "repeats": resolved.repeats,
         "measuring_s": None if measuring_ns is None else measuring_ns / NS_PER_S,
         "setup_s": expected.setup_ns / NS_PER_S if expected else None,
         "ended_by_a_count": expected.counted if expected else None,
         "configurations": [one.configuration for one in every],
-        "scaled": [one.to_json() for one in ready.fitted.findings] if ready.fitted else [],
+        "scaled": [one.to_json() for one in resolved.scaled.warnings] if resolved.scaled else [],
     }
 
 
-def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: MicroOptions) -> None:
+def _print(
+    finished: Sequence[StoredRun], resolved: Sequence[ResolvedSuite], options: MicroOptions
+) -> None:
     if options.format_ == "perma":
         print_json(
             [
                 entry
-                for stored, one in zip(finished, ready, strict=True)
+                for stored, one in zip(finished, resolved, strict=True)
                 for entry in _perma(stored, one)
             ]
         )
         for stored in finished:  # not part of that JSON's figures: whoever keeps these sees it
-            for line in (_headline(stored), *_doubts(stored.run)):
+            for line in (_headline(stored), *_warnings(stored.run)):
                 print(line, file=sys.stderr)
         return
     if options.json_:
@@ -316,15 +325,15 @@ def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: Micro
         _print_run(stored)
 
 
-def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
+def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
     kept = stored.artifact("microbench")
-    if kept is None or ready.fitted is None:  # it failed
+    if kept is None or resolved.scaled is None:  # it failed
         return []
     return perma_results(
-        ready.fitted.measurements,
+        resolved.scaled.measurements,
         kept["result"],
-        ready.repeats,
-        memory_of(ready.tier),
+        resolved.repeats,
+        memory_of(resolved.tier),
         stored.run["uncontrolled"],
     )
 
@@ -332,7 +341,7 @@ def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
 def _print_run(stored: StoredRun) -> None:
     print(_headline(stored))
     print_figures(stored.run)
-    for line in _doubts(stored.run):
+    for line in _warnings(stored.run):
         print(line)
 
 
@@ -341,7 +350,7 @@ def _headline(stored: StoredRun) -> str:
     return f"{stored.run_id}  {stored.run['status']}{marks}"
 
 
-def _doubts(run_: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(run_: Mapping[str, Any]) -> Iterator[str]:
     """What is to be known of a run's figures: what was not controlled, checks, its error."""
     for entry in run_["uncontrolled"]:
         yield f"warning: {RunWarning.from_json(entry)}"

@@ -45,11 +45,11 @@ class Estimate:
         return self.measuring_ns + self.setup_ns
 
 
-def estimate(measurements: Sequence[Measurement], room: HostCapacity, repeats: int) -> Estimate:
+def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeats: int) -> Estimate:
     """Of the whole command."""
     sizes: dict[TargetKey, int] = {}
     for one in measurements:
-        for key, size in targets_of(one, room).items():
+        for key, size in targets_of(one, capacity).items():
             sizes[key] = max(size, sizes.get(key, 0))
     once = _START_NS + round(sum(sizes.values()) / GIB * _TOUCH_GIB_NS)
     each = len(measurements) * _THREADS_NS

@@ -64,8 +64,8 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
             f"a {tier.facts.kind} has no files, and {name} measures in one",
             "choose a tier that is a directory",
         )
-    room = os.statvfs(_existing(path))
-    free = room.f_bavail * room.f_frsize
+    capacity = os.statvfs(_existing(path))
+    free = capacity.f_bavail * capacity.f_frsize
     if size_bytes > free * (1 - _SPARE_SHARE):
         raise UsageError(
             f"{asked} in a file of {format_bytes(size_bytes)}",

@@ -52,7 +52,9 @@ class HostCapacity:
     gigantic_free: Mapping[Place, int] | None = None
 
 
-def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> HostCapacity:
+def capacity_of(
+    tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE
+) -> HostCapacity:
     """The room for a tier now; UsageError for processors that cannot be had."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
     near, far, node = _processors(tier, tuple(usable), nodes(kernel), kernel)

@@ -19,7 +19,7 @@ from harness.micro.metrics import NOTHING_DONE, collected, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
 from harness.micro.protocol import Measured, Workplace, failed_in
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 from harness.micro.scaling import ScaledSuite
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
@@ -48,12 +48,12 @@ def check() -> None:
     native_programs.microbench_program()
 
 
-def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
+def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
     """UsageError, in the suite's words, for what the program refuses: nothing is started."""
     there = Path(tier.claim.path or "/")
     while not there.is_dir():  # an emulated tier's is made by its first run
         there = there.parent
-    spec = spec_json(suite.measurements, tier, there, room, seed=0, repeats=1)
+    spec = spec_json(suite.measurements, tier, there, capacity, seed=0, repeats=1)
     done = subprocess.run(
         [native_programs.microbench_program(), "--check"],
         input=json.dumps(spec),
@@ -76,17 +76,22 @@ def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
     )
 
 
-def measure(work: Workplace, fitted: ScaledSuite, room: HostCapacity, suite: Suite) -> Measured:
+def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite: Suite) -> Measured:
     """Run all measurements of a fitted suite, interleaved, and tell what came of them."""
     env = work.env
     spec = spec_json(
-        fitted.measurements, work.tier, work.directory, room, seed=work.seed, repeats=work.repeats
+        scaled.measurements,
+        work.tier,
+        work.directory,
+        capacity,
+        seed=work.seed,
+        repeats=work.repeats,
     )
     user = _user(work)
     program = native_programs.microbench_for(user, work.scratch)
     told = f"{suite.name} on {work.tier.name}"
     with env.progress.task(told, len(spec["measurements"])) as task:
-        under_way = _UnderWay(fitted, work.repeats, task)
+        under_way = _UnderWay(scaled, work.repeats, task)
         try:
             result = run_program(
                 [str(program), "-"],
@@ -100,17 +105,17 @@ def measure(work: Workplace, fitted: ScaledSuite, room: HostCapacity, suite: Sui
         except RunFailed as error:
             raise under_way.named(error) from error
     return Measured(
-        metrics=tuple(metrics_of(fitted.measurements, result, work.repeats)),
+        metrics=tuple(metrics_of(scaled.measurements, result, work.repeats)),
         checks=(
-            _plausible(fitted, work.repeats),
+            _plausible(scaled, work.repeats),
             *_on_node(spec, result),
-            *_got_nothing_done(fitted, result, work.repeats),
+            *_got_nothing_done(scaled, result, work.repeats),
         ),
         version=result["version"],
         build=result["version"],
         source="built with the harness",
         artifacts={"microbench": {"spec": spec, "result": result}},
-        uncontrolled=tuple(findings_of(fitted.measurements, result, work.repeats)),
+        uncontrolled=tuple(warnings_of(scaled.measurements, result, work.repeats)),
     )
 
 
@@ -118,7 +123,7 @@ def measure(work: Workplace, fitted: ScaledSuite, room: HostCapacity, suite: Sui
 class _UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile."""
 
-    fitted: ScaledSuite
+    scaled: ScaledSuite
     repeats: int
     task: Task
     said: str = ""
@@ -126,7 +131,7 @@ class _UnderWay:
     def begins(self, name: str) -> None:
         """The program begins with a measurement, by the name that it has in the spec."""
         index, _, block = name.partition(BLOCK)
-        configuration = self.fitted.measurements[int(index)].configuration
+        configuration = self.scaled.measurements[int(index)].configuration
         self.said = f"{configuration} (repeat {int(block) + 1} of {self.repeats})"
         self.task.advance(1, configuration)
 
@@ -145,19 +150,19 @@ def _user(work: Workplace) -> Credentials | None:
     return None if work.tier.facts.kind == "devdax" else work.env.credentials
 
 
-def _plausible(fitted: ScaledSuite, repeats: int) -> Check:
+def _plausible(scaled: ScaledSuite, repeats: int) -> Check:
     """The program ends with a failure where a figure is not plausible or a check of it fails."""
     return Check(
         "plausible",
         "passed",
-        f"{counted(len(fitted.measurements), 'configuration')}, {repeats} times each, within what "
+        f"{counted(len(scaled.measurements), 'configuration')}, {repeats} times each, within what "
         "the processor's load and store ports can do",
     )
 
 
-def _got_nothing_done(fitted: ScaledSuite, result: dict[str, Any], repeats: int) -> Iterator[Check]:
+def _got_nothing_done(scaled: ScaledSuite, result: dict[str, Any], repeats: int) -> Iterator[Check]:
     """Configurations without figures: their threads never ran at the same time."""
-    for one in collected(fitted.measurements, result, repeats):
+    for one in collected(scaled.measurements, result, repeats):
         if one.idle:
             labels = {"configuration": one.measurement.configuration, "job": one.job.name}
             yield Check("measured", "unknown", NOTHING_DONE, labels)

@@ -36,7 +36,7 @@ _STAMP_STEP_NS = 2.0
 _CLOCK = 0.05
 
 
-def findings_of(
+def warnings_of(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
 ) -> Iterator[RunWarning]:
     """What makes the figures of this result doubtful."""

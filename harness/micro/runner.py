@@ -20,11 +20,11 @@ from harness.experiment.placement import parse_placement
 from harness.experiment.preflight import work_directory
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
-from harness.micro.host_capacity import HostCapacity, llc_bytes, room_of
+from harness.micro.host_capacity import HostCapacity, capacity_of, llc_bytes
 from harness.micro.model import Suite
 from harness.micro.overrides import Limits, parse_limits
 from harness.micro.protocol import Measured, Planned, Workplace
-from harness.micro.scaling import ScaledSuite, fit
+from harness.micro.scaling import ScaledSuite, scale
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, content_hash
@@ -41,7 +41,7 @@ _BLOCK_KINDS = ("block", "sector", "fs-nodax")
 
 
 @dataclass(frozen=True)
-class Asked:
+class SuiteRequest:
     """What a run of a suite is asked for. ``documents``: the suite's files, parsed.
 
     ``repeats``: None for the suite's own. ``overwrite``: the content of a raw device may go.
@@ -58,32 +58,32 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Ready:
+class ResolvedSuite:
     """A run that can be made: everything checked, nothing touched.
 
-    ``fitted`` and ``room``: of our own program; None of another one.
+    ``scaled`` and ``capacity``: of our own program; None of another one.
     """
 
-    asked: Asked
+    request: SuiteRequest
     suite: Suite
     tier: Tier
     program: str
     params: Mapping[str, Any]
     limits: Limits
-    room: HostCapacity | None
-    fitted: ScaledSuite | None
+    capacity: HostCapacity | None
+    scaled: ScaledSuite | None
 
     @property
     def repeats(self) -> int:
         """Samples of each configuration."""
-        return self.asked.repeats or self.suite.repeats
+        return self.request.repeats or self.suite.repeats
 
     @property
     def expected(self) -> Estimate | None:
         """How long it takes; None of another program (``planned``)."""
-        if self.fitted is None or self.room is None:
+        if self.scaled is None or self.capacity is None:
             return None
-        return estimate(self.fitted.measurements, self.room, self.repeats)
+        return estimate(self.scaled.measurements, self.capacity, self.repeats)
 
     @property
     def planned(self) -> Planned | None:
@@ -100,12 +100,12 @@ class Ready:
                 "suite": self.suite.name,
                 "suite_hash": content_hash(dict(self.suite.documents)),
                 "repeats": self.repeats,
-                "overwrite": self.asked.overwrite,
-                "asked": dict(self.asked.params),
-                "configurations": len(self.fitted.measurements) if self.fitted else None,
+                "overwrite": self.request.overwrite,
+                "asked": dict(self.request.params),
+                "configurations": len(self.scaled.measurements) if self.scaled else None,
             },
-            emulate=self.asked.emulate,
-            seed=self.asked.seed,
+            emulate=self.request.emulate,
+            seed=self.request.seed,
         )
 
 
@@ -115,40 +115,40 @@ def variables(env: Environment, limits: Limits) -> dict[str, float]:
     return cpus_and_more(cpus, llc_bytes(), env.memory_bytes)
 
 
-def prepare(asked: Asked, env: Environment) -> Ready:
+def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     """Check a run; UsageError for the first thing that cannot work."""
-    tier = _tier(asked.tier, env)
-    other = _other_program(asked, tier)
-    limits = Limits() if other else parse_limits(asked.params)
-    suite = suite_of(asked.suite, list(asked.documents), variables(env, limits))
+    tier = _tier(request.tier, env)
+    other = _other_program(request, tier)
+    limits = Limits() if other else parse_limits(request.params)
+    suite = suite_of(request.suite, list(request.documents), variables(env, limits))
     program = other["program"] if other else suite.program
     params = dict(other.get("params", {})) if other else {}
     if program != native.NAME:
-        overlaid = params | dict(asked.params)
+        overlaid = params | dict(request.params)
         _module(program).check(overlaid, tier)
-        return Ready(asked, suite, tier, program, overlaid, limits, None, None)
+        return ResolvedSuite(request, suite, tier, program, overlaid, limits, None, None)
     native.check()
-    if tier.facts.kind == "devdax" and not asked.overwrite:
+    if tier.facts.kind == "devdax" and not request.overwrite:
         raise UsageError(
             f"suite {suite.name} on tier {tier.name!r}",
             f"it would write into the raw device {tier.claim.device}, whatever is on it",
             "add --overwrite if its content may go",
         )
-    room = room_of(tier, env, limits)
-    fitted = fit(suite, room, limits)
-    native.refuse(fitted, tier, room)
-    return Ready(asked, suite, tier, program, params, limits, room, fitted)
+    capacity = capacity_of(tier, env, limits)
+    scaled = scale(suite, capacity, limits)
+    native.refuse(scaled, tier, capacity)
+    return ResolvedSuite(request, suite, tier, program, params, limits, capacity, scaled)
 
 
-def _other_program(asked: Asked, tier: Tier) -> Mapping[str, Any] | None:
+def _other_program(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:
     """``{program, params}`` where another program measures this suite on this tier."""
-    (first, *more) = [document.value for document in asked.documents]
+    (first, *more) = [document.value for document in request.documents]
     on_blocks = tier.facts.kind in _BLOCK_KINDS
-    if more and on_blocks and any("block" in document.value for document in asked.documents):
+    if more and on_blocks and any("block" in document.value for document in request.documents):
         raise UsageError(
-            f"suite {asked.suite} on tier {tier.name!r}",
+            f"suite {request.suite} on tier {tier.name!r}",
             "on a block device its files are measured by other programs, each by its own",
-            f"name one of them: {asked.suite}/{Path(asked.documents[0].path).stem} …",
+            f"name one of them: {request.suite}/{Path(request.documents[0].path).stem} …",
         )
     if more or "schema" not in first:  # PerMA-Bench's
         return None
@@ -190,25 +190,27 @@ def _module(program: str) -> Any:
 # The run -----------------------------------------------------------------------
 
 
-def run(ready: Ready, env: Environment, store: Store) -> StoredRun:
+def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
     """Measure and store a run; a failed one is returned, too."""
-    spec = ready.spec()
+    spec = resolved.spec()
     record = RunRecord(
         spec,
         env,
         store.begin(spec),
-        {"name": f"micro-{ready.suite.name}", "hash": spec.hash()},
-        [ready.tier],
-        pinned=ready.fitted is not None,  # fio and ioping pin no thread
-        warnings=list(ready.fitted.findings) if ready.fitted else [],
-        artifacts={"suite": suite_artifact(ready)},
+        {"name": f"micro-{resolved.suite.name}", "hash": spec.hash()},
+        [resolved.tier],
+        pinned=resolved.scaled is not None,  # fio and ioping pin no thread
+        warnings=list(resolved.scaled.warnings) if resolved.scaled else [],
+        artifacts={"suite": suite_artifact(resolved)},
     )
 
     def measure() -> None:
-        with _workplace(ready, env, record.run_id) as work:
+        with _workplace(resolved, env, record.run_id) as work:
             record.begin_attempt({})
-            measured = _measure(ready, work)
-        record.program = Program(ready.program, measured.version, measured.build, measured.source)
+            measured = _measure(resolved, work)
+        record.program = Program(
+            resolved.program, measured.version, measured.build, measured.source
+        )
         record.metrics += measured.metrics
         record.checks += measured.checks
         record.warnings = unique([*record.warnings, *measured.uncontrolled])
@@ -217,34 +219,36 @@ def run(ready: Ready, env: Environment, store: Store) -> StoredRun:
     return record.measure(store, measure)
 
 
-def _measure(ready: Ready, work: Workplace) -> Measured:
-    if ready.program != native.NAME:
-        measured: Measured = _module(ready.program).measure(work, ready.params)
+def _measure(resolved: ResolvedSuite, work: Workplace) -> Measured:
+    if resolved.program != native.NAME:
+        measured: Measured = _module(resolved.program).measure(work, resolved.params)
         return measured
-    assert ready.fitted is not None and ready.room is not None
-    return native.measure(work, ready.fitted, ready.room, ready.suite)
+    assert resolved.scaled is not None and resolved.capacity is not None
+    return native.measure(work, resolved.scaled, resolved.capacity, resolved.suite)
 
 
 @contextmanager
-def _workplace(ready: Ready, env: Environment, run_id: str) -> Iterator[Workplace]:
+def _workplace(resolved: ResolvedSuite, env: Environment, run_id: str) -> Iterator[Workplace]:
     with env.scratch() as scratch:
-        place = Workplace(ready.tier, env, None, scratch, ready.asked.seed, ready.repeats)
-        if ready.tier.facts.kind not in DIRECTORY_KINDS:
+        place = Workplace(
+            resolved.tier, env, None, scratch, resolved.request.seed, resolved.repeats
+        )
+        if resolved.tier.facts.kind not in DIRECTORY_KINDS:
             yield place
             return
-        with env.directory(work_directory(ready.tier, run_id, "data")) as directory:
+        with env.directory(work_directory(resolved.tier, run_id, "data")) as directory:
             yield Workplace(**{**vars(place), "directory": directory})
 
 
-def suite_artifact(ready: Ready) -> dict[str, Any]:
+def suite_artifact(resolved: ResolvedSuite) -> dict[str, Any]:
     """The suite as it was asked for, so that the run can be made again from what is stored."""
     return {
-        "name": ready.suite.name,
-        "description": ready.suite.description,
-        "published": ready.suite.published,
-        "documents": dict(ready.suite.documents),
+        "name": resolved.suite.name,
+        "description": resolved.suite.description,
+        "published": resolved.suite.published,
+        "documents": dict(resolved.suite.documents),
         "configurations": [
-            one.configuration for one in (ready.fitted.measurements if ready.fitted else ())
+            one.configuration for one in (resolved.scaled.measurements if resolved.scaled else ())
         ],
     }
 
@@ -260,7 +264,7 @@ def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
     assert spec.placement is not None
     params: Any = spec.params  # as RunSpec has them of a suite
     documents = [Document(path, value, {}) for path, value in kept["documents"].items()]
-    asked = Asked(
+    request = SuiteRequest(
         suite=kept["name"],
         documents=documents,
         tier=spec.placement.data,
@@ -270,4 +274,4 @@ def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
         emulate=spec.emulate,
         overwrite=params["overwrite"],
     )
-    return run(prepare(asked, env), env, store)
+    return run(prepare(request, env), env, store)

@@ -11,7 +11,7 @@ from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.overrides import Limits, chosen
-from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, findings_of
+from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
 from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_strides
 from harness.units import format_bytes
 from harness.warnings import RunWarning
@@ -35,20 +35,20 @@ class ScaledSuite:
     """What will be measured, and how it differs from what the suite asks for."""
 
     measurements: tuple[Measurement, ...]
-    findings: tuple[RunWarning, ...]
+    warnings: tuple[RunWarning, ...]
 
 
-def target_of(job: Job, room: HostCapacity) -> TargetKey:
+def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
     """Where a job's range lies."""
-    pages = job.pages if job.place == "dram" or room.pages_matter else "base"
+    pages = job.pages if job.place == "dram" or capacity.pages_matter else "base"
     return job.place, pages
 
 
-def targets_of(measurement: Measurement, room: HostCapacity) -> dict[TargetKey, int]:
+def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetKey, int]:
     """Bytes of each target that the jobs cover together: each has a range of its own."""
     found: dict[TargetKey, int] = {}
     for job in measurement.jobs:
-        key = target_of(job, room)
+        key = target_of(job, capacity)
         found[key] = found.get(key, 0) + job.range_bytes
         if job.dram_range_bytes:
             beside: TargetKey = ("dram", job.pages)
@@ -56,47 +56,47 @@ def targets_of(measurement: Measurement, room: HostCapacity) -> dict[TargetKey, 
     return found
 
 
-def fit(suite: Suite, room: HostCapacity, limits: Limits) -> ScaledSuite:
+def scale(suite: Suite, capacity: HostCapacity, limits: Limits) -> ScaledSuite:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
-    asked = _asked(suite, room, limits)
-    _, limited, threaded, sized = _fitted(asked, room, limits)
+    requested = _requested(suite, capacity, limits)
+    _, limited, threaded, sized = _fitted(requested, capacity, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
-    steps = Steps(_left_out(asked, room), limited, threaded, sized, kept)
-    findings = findings_of(steps, room, limits)
+    steps = Steps(_left_out(requested, capacity), limited, threaded, sized, kept)
+    warnings = warnings_of(steps, capacity, limits)
     if not kept:
         raise UsageError(
             f"suite {suite.name}",
             "nothing of it can be measured here",
-            "; ".join(f"{one.problem}: {one.context}" for one in findings),
+            "; ".join(f"{one.problem}: {one.context}" for one in warnings),
         )
     refuse_strides(kept)
-    refuse_cached(steps, room)
-    refuse_gigantic(*_gigantic(kept, room), room)
-    return ScaledSuite(tuple(kept), findings)
+    refuse_cached(steps, capacity)
+    refuse_gigantic(*_gigantic(kept, capacity), capacity)
+    return ScaledSuite(tuple(kept), warnings)
 
 
 _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
 
 
-def _fitted(asked: Sequence[Measurement], room: HostCapacity, limits: Limits) -> _Fitting:
+def _fitted(requested: Sequence[Measurement], capacity: HostCapacity, limits: Limits) -> _Fitting:
     """Behind each step: those with processors, limited, on so many threads, in so much room."""
-    near = [_whole(one) for one in _with_processors(asked, room)]
+    near = [_whole(one) for one in _with_processors(requested, capacity)]
     limited = [_whole(_limited(one, limits)) for one in near]
-    threaded = [_threads(one, room) for one in limited]
-    return near, limited, threaded, _renamed(near, _sized(threaded, room))
+    threaded = [_threads(one, capacity) for one in limited]
+    return near, limited, threaded, _renamed(near, _sized(threaded, capacity))
 
 
-def _asked(suite: Suite, room: HostCapacity, limits: Limits) -> list[Measurement]:
+def _requested(suite: Suite, capacity: HostCapacity, limits: Limits) -> list[Measurement]:
     """Those that ``only`` names: as the suite calls them, or as they are called here."""
     every = suite.measurements
     try:
         return chosen(every, limits.only, lambda one: (one.name, one.configuration))
     except UsageError as unknown:
         try:
-            near, _, _, sized = _fitted(every, room, limits)
+            near, _, _, sized = _fitted(every, capacity, limits)
         except UsageError:  # of those that nobody asked for
             raise unknown from None
     here = {one.configuration: now.configuration for one, now in zip(near, sized, strict=True)}
@@ -106,7 +106,7 @@ def _asked(suite: Suite, room: HostCapacity, limits: Limits) -> list[Measurement
 
 
 def _gigantic(
-    measurements: Sequence[Measurement], room: HostCapacity
+    measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> tuple[dict[Place, int], str]:
     """By place, what lies on pages of 1 GiB, and which measurement wants it first.
 
@@ -115,16 +115,18 @@ def _gigantic(
     found: dict[Place, int] = {}
     first = ""
     for one in measurements:
-        for (place, pages), size in targets_of(one, room).items():
+        for (place, pages), size in targets_of(one, capacity).items():
             if pages == "1g":
                 found[place] = max(size, found.get(place, 0))
                 first = first or f"{one.origin}, {one.configuration}"
     return found, first
 
 
-def _with_processors(measurements: Sequence[Measurement], room: HostCapacity) -> list[Measurement]:
+def _with_processors(
+    measurements: Sequence[Measurement], capacity: HostCapacity
+) -> list[Measurement]:
     """Without those that want near or far processors where none of these may be used."""
-    lacking = _lacking(room)
+    lacking = _lacking(capacity)
     without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
     for one in without:
         if one.needed:
@@ -137,16 +139,16 @@ def _with_processors(measurements: Sequence[Measurement], room: HostCapacity) ->
     return [one for one in measurements if one not in without]
 
 
-def _lacking(room: HostCapacity) -> set[Numa]:
-    processors: dict[Numa, tuple[int, ...]] = {"near": room.near, "far": room.far}
+def _lacking(capacity: HostCapacity) -> set[Numa]:
+    processors: dict[Numa, tuple[int, ...]] = {"near": capacity.near, "far": capacity.far}
     return {numa for numa, cpus in processors.items() if not cpus}
 
 
-def _left_out(asked: Sequence[Measurement], room: HostCapacity) -> dict[Numa, int]:
+def _left_out(requested: Sequence[Measurement], capacity: HostCapacity) -> dict[Numa, int]:
     """How many configurations want near, and far processors that may not be used."""
     return {
-        numa: sum(any(job.numa == numa for job in one.jobs) for one in asked)
-        for numa in sorted(_lacking(room))
+        numa: sum(any(job.numa == numa for job in one.jobs) for one in requested)
+        for numa in sorted(_lacking(capacity))
     }
 
 
@@ -193,12 +195,12 @@ def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
     return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
 
 
-def _threads(one: Measurement, room: HostCapacity) -> Measurement:
+def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
     """No more threads than processors: all jobs together, each in proportion and one at least."""
     jobs = list(one.jobs)
     for numa in ("near", "far"):
         here = [job for job in jobs if job.numa == numa]
-        processors = len(room.near if numa == "near" else room.far)
+        processors = len(capacity.near if numa == "near" else capacity.far)
         wanted = sum(job.threads for job in here)
         if wanted <= processors:
             continue
@@ -218,7 +220,7 @@ def _with_threads(job: Job, threads: int) -> Job:
     return replace(job, threads=threads, partitions=partitions)
 
 
-def _renamed(asked: Sequence[Measurement], sized: Sequence[Measurement]) -> list[Measurement]:
+def _renamed(requested: Sequence[Measurement], sized: Sequence[Measurement]) -> list[Measurement]:
     """Configurations called by what they have now.
 
     A value that another configuration of the measurement asked for has that one's text, so that
@@ -226,7 +228,7 @@ def _renamed(asked: Sequence[Measurement], sized: Sequence[Measurement]) -> list
     """
     texts = {
         (one.name, axis.job, axis.key, _has(one, axis)): axis.text
-        for one in asked
+        for one in requested
         for axis in one.axes
     }
 
@@ -238,7 +240,7 @@ def _renamed(asked: Sequence[Measurement], sized: Sequence[Measurement]) -> list
 
     return [
         replace(now, axes=tuple(renamed(was, now, axis) for axis in now.axes))
-        for was, now in zip(asked, sized, strict=True)
+        for was, now in zip(requested, sized, strict=True)
     ]
 
 
@@ -248,12 +250,12 @@ def _has(one: Measurement, axis: Axis) -> Any:
     return _CHANGED[axis.key](jobs[0]) if jobs and axis.key in _CHANGED else None
 
 
-def _sized(measurements: Sequence[Measurement], room: HostCapacity) -> list[Measurement]:
+def _sized(measurements: Sequence[Measurement], capacity: HostCapacity) -> list[Measurement]:
     """Ranges halved until they fit, alike for all configurations of a measurement."""
-    most = _most(measurements, room)
+    most = _most(measurements, capacity)
     factors: dict[str, int] = {}
     for one in measurements:
-        needed = targets_of(one, room)
+        needed = targets_of(one, capacity)
         factor = factors.get(one.name, 1)
         while any(size / factor > most(key) for key, size in needed.items()):
             factor *= 2
@@ -261,18 +263,20 @@ def _sized(measurements: Sequence[Measurement], room: HostCapacity) -> list[Meas
     return [_smaller(one, factors[one.name]) for one in measurements]
 
 
-def _most(measurements: Sequence[Measurement], room: HostCapacity) -> Callable[[TargetKey], float]:
+def _most(
+    measurements: Sequence[Measurement], capacity: HostCapacity
+) -> Callable[[TargetKey], float]:
     """So much each target may have: what lies in memory shares it."""
-    keys = {key for one in measurements for key in targets_of(one, room)}
-    of_memory = [key for key in keys if key[0] == "dram" or room.in_memory]
+    keys = {key for one in measurements for key in targets_of(one, capacity)}
+    of_memory = [key for key in keys if key[0] == "dram" or capacity.in_memory]
 
     def most(key: TargetKey) -> float:
         if key in of_memory:
-            shared = room.bytes_free["dram"] / len(of_memory)
-            if key[0] == "dram" and room.near_free_bytes is not None:
-                shared = min(shared, room.near_free_bytes / len(of_memory))
-            return min(shared, room.bytes_free[key[0]])
-        return room.bytes_free[key[0]]
+            shared = capacity.bytes_free["dram"] / len(of_memory)
+            if key[0] == "dram" and capacity.near_free_bytes is not None:
+                shared = min(shared, capacity.near_free_bytes / len(of_memory))
+            return min(shared, capacity.bytes_free[key[0]])
+        return capacity.bytes_free[key[0]]
 
     return most
 

@@ -52,29 +52,29 @@ class Steps:
     kept: Sequence[Measurement]
 
 
-def findings_of(steps: Steps, room: HostCapacity, limits: Limits) -> tuple[RunWarning, ...]:
+def warnings_of(steps: Steps, capacity: HostCapacity, limits: Limits) -> tuple[RunWarning, ...]:
     """All that differs from what was asked for, and what of it doubts a figure."""
     return (
-        *_processors_told(steps.left_out),
-        *_isa_told(steps.kept, limits),
-        *_operations_told(steps.kept, limits),
-        *_threads_told(steps.limited, steps.threaded),
-        *_equal_told(len(steps.sized) - len(steps.kept)),
-        *_sizes_told(steps.threaded, steps.sized),
-        *_caches_told(steps.kept, room),
-        *_touched_told(steps.kept),
-        *([_PAGE_CACHE] if room.page_cached else []),
+        *_processor_warnings(steps.left_out),
+        *_isa_warnings(steps.kept, limits),
+        *_count_warnings(steps.kept, limits),
+        *_thread_warnings(steps.limited, steps.threaded),
+        *_equal_warnings(len(steps.sized) - len(steps.kept)),
+        *_size_warnings(steps.threaded, steps.sized),
+        *_cache_warnings(steps.kept, capacity),
+        *_prefault_warnings(steps.kept),
+        *([_PAGE_CACHE] if capacity.page_cached else []),
     )
 
 
-def _processors_told(left_out: Mapping[Numa, int]) -> Iterator[RunWarning]:
+def _processor_warnings(left_out: Mapping[Numa, int]) -> Iterator[RunWarning]:
     for numa, count in left_out.items():
         if count:
             found = f"{counted(count, 'configuration')} left out"
             yield replace(NO_PROCESSORS[numa], context=found)
 
 
-def _equal_told(equal: int) -> list[RunWarning]:
+def _equal_warnings(equal: int) -> list[RunWarning]:
     if not equal:
         return []
     return [
@@ -87,7 +87,9 @@ def _equal_told(equal: int) -> list[RunWarning]:
     ]
 
 
-def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[RunWarning]:
+def _thread_warnings(
+    before: Sequence[Measurement], after: Sequence[Measurement]
+) -> list[RunWarning]:
     fewer = [
         (a, b)
         for a, b in zip(before, after, strict=True)
@@ -108,7 +110,7 @@ def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -
     ]
 
 
-def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
+def _isa_warnings(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
     without = {
         one.name: None for one in measurements if any(job.kind not in VECTORED for job in one.jobs)
     }
@@ -125,7 +127,7 @@ def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[RunWa
     ]
 
 
-def _operations_told(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
+def _count_warnings(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
     timed = {
         one.name: None
         for one in measurements
@@ -143,7 +145,7 @@ def _operations_told(measurements: Sequence[Measurement], limits: Limits) -> lis
     ]
 
 
-def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[RunWarning]:
+def _size_warnings(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[RunWarning]:
     """Halved where room is wanting; else a chunk that is not whole was cut off, less than half."""
     halved: dict[str, None] = {}
     cut: dict[str, None] = {}
@@ -156,7 +158,7 @@ def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> 
                 if now < was:
                     told = halved if now * 2 <= was else cut
                     told[f"{a.name} {_size(now, was)}{of} instead of {_size(was, now)}"] = None
-    room = RunWarning(
+    capacity = RunWarning(
         code="range-scaled-down",
         problem="ranges were scaled down to the free memory",
         context="; ".join(halved),
@@ -168,7 +170,7 @@ def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> 
         context="; ".join(cut),
         hint="choose a range that is a multiple of the chunk",
     )
-    return [finding for finding, told in ((room, halved), (chunks, cut)) if told]
+    return [finding for finding, told in ((capacity, halved), (chunks, cut)) if told]
 
 
 def _size(size_bytes: int, beside: int) -> str:
@@ -177,7 +179,9 @@ def _size(size_bytes: int, beside: int) -> str:
     return text if text != format_bytes(beside) else f"{size_bytes:,} B"
 
 
-def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> list[RunWarning]:
+def _cache_warnings(
+    measurements: Sequence[Measurement], capacity: HostCapacity
+) -> list[RunWarning]:
     """Ranges that the last-level cache holds to a good part, where nobody asked for that.
 
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
@@ -189,7 +193,7 @@ def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> lis
         if job.kind in ("throughput", "chain")
         and job.keys.get("pattern") != "hotspot"
         and job.keys.get("operation") != "ntstore"
-        and job.range_bytes < _CACHES * room.llc_bytes
+        and job.range_bytes < _CACHES * capacity.llc_bytes
     }
     if not small:
         return []
@@ -197,14 +201,14 @@ def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> lis
         RunWarning(
             code="range-in-cache",
             problem="the last-level cache holds a large part of a range",
-            context=f"the last-level cache of {format_bytes(room.llc_bytes)} for "
+            context=f"the last-level cache of {format_bytes(capacity.llc_bytes)} for "
             f"{', '.join(small)}",
-            hint=f"choose ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
+            hint=f"choose ranges of {format_bytes(_CACHES * capacity.llc_bytes)} or more",
         )
     ]
 
 
-def _touched_told(measurements: Sequence[Measurement]) -> list[RunWarning]:
+def _prefault_warnings(measurements: Sequence[Measurement]) -> list[RunWarning]:
     """PerMA-Bench can count the first touch of each page as well; here it never is."""
     untouched = {
         one.name: None

@@ -23,7 +23,7 @@ def spec_json(
     measurements: Sequence[Measurement],
     tier: Tier,
     directory: Path | None,
-    room: HostCapacity,
+    capacity: HostCapacity,
     *,
     seed: int,
     repeats: int,
@@ -34,17 +34,17 @@ def spec_json(
     """
     sizes: dict[TargetKey, int] = {}
     for one in measurements:
-        for key, size in targets_of(one, room).items():
+        for key, size in targets_of(one, capacity).items():
             sizes[key] = max(size, sizes.get(key, 0))
     return {
         "schema": 2,
         "seed": seed,
         "targets": {
-            _target_name(key): _target(key, size, tier, directory, room)
+            _target_name(key): _target(key, size, tier, directory, capacity)
             for key, size in sizes.items()
         },
         "measurements": [
-            _measurement(one, index, block, room)
+            _measurement(one, index, block, capacity)
             for block in range(repeats)
             for index, one in enumerate(measurements)
         ],
@@ -61,11 +61,11 @@ def _target_name(key: TargetKey) -> str:
 
 
 def _target(
-    key: TargetKey, size: int, tier: Tier, directory: Path | None, room: HostCapacity
+    key: TargetKey, size: int, tier: Tier, directory: Path | None, capacity: HostCapacity
 ) -> dict[str, Any]:
     place, pages = key
     if place == "dram":
-        return {"kind": "dram", "node": room.near_node, "pages": pages, "size_bytes": size}
+        return {"kind": "dram", "node": capacity.near_node, "pages": pages, "size_bytes": size}
     domain = _DOMAINS.get(tier.facts.persistence_domain or "", "none")
     if tier.facts.kind == "numa":
         nodes = node_list(tier.claim)
@@ -95,16 +95,18 @@ def _target(
     }
 
 
-def _measurement(one: Measurement, index: int, block: int, room: HostCapacity) -> dict[str, Any]:
+def _measurement(
+    one: Measurement, index: int, block: int, capacity: HostCapacity
+) -> dict[str, Any]:
     taken: dict[TargetKey, int] = {}
     processors = {"near": 0, "far": 0}
     jobs = []
     for job in one.jobs:
-        usable = room.near if job.numa == "near" else room.far
+        usable = capacity.near if job.numa == "near" else capacity.far
         first = processors[job.numa]
         processors[job.numa] += job.threads
         cpus = [usable[(first + thread) % len(usable)] for thread in range(job.threads)]
-        jobs.append(_job(job, cpus, taken, room))
+        jobs.append(_job(job, cpus, taken, capacity))
     return {
         "name": measurement_name(index, block),
         "repeats": 1,
@@ -115,10 +117,10 @@ def _measurement(one: Measurement, index: int, block: int, room: HostCapacity) -
 
 
 def _job(
-    job: Job, cpus: list[int], taken: dict[TargetKey, int], room: HostCapacity
+    job: Job, cpus: list[int], taken: dict[TargetKey, int], capacity: HostCapacity
 ) -> dict[str, Any]:
     """``taken``: how far the targets belong to the jobs before it; it is moved on."""
-    key = target_of(job, room)
+    key = target_of(job, capacity)
     told: dict[str, Any] = {
         "name": job.name,
         "kind": job.kind,

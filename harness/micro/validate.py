@@ -41,7 +41,7 @@ def _refuse_stride(one: Measurement, job: Job) -> None:
         )
 
 
-def refuse_cached(steps: Steps, room: HostCapacity) -> None:
+def refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
     """UsageError where want of room moves a range into the last-level cache.
 
     What would be measured there is another thing than the suite asks for.
@@ -52,30 +52,30 @@ def refuse_cached(steps: Steps, room: HostCapacity) -> None:
                 (job.place, job.range_bytes, small.range_bytes),
                 ("dram", job.dram_range_bytes, small.dram_range_bytes),
             )
-            for place, asked, left in ranges:
-                if left <= room.llc_bytes < asked:
+            for place, requested, left in ranges:
+                if left <= capacity.llc_bytes < requested:
                     raise UsageError(
                         job_source(was, job),
-                        f"range: {format_bytes(asked)}, and no more than "
-                        f"{format_bytes(room.bytes_free[place])} may be taken of what is free: "
+                        f"range: {format_bytes(requested)}, and no more than "
+                        f"{format_bytes(capacity.bytes_free[place])} may be taken of what is free: "
                         f"halved to {format_bytes(left)} it would lie in the last-level "
-                        f"cache of {format_bytes(room.llc_bytes)}",
+                        f"cache of {format_bytes(capacity.llc_bytes)}",
                         "free some space; or measure the cache with a small range: "
                         f"-p range={max(1, left // MIB)}MiB",
                     )
 
 
-def refuse_gigantic(sizes: Mapping[Place, int], origin: str, room: HostCapacity) -> None:
+def refuse_gigantic(sizes: Mapping[Place, int], origin: str, capacity: HostCapacity) -> None:
     """UsageError where pages of 1 GiB are wanted that are not free.
 
     ``sizes``: bytes on them, by place; ``origin``: which measurement wants them first. Memory
     that has no node of its own shares one pool.
     """
-    free = room.gigantic_free
+    free = capacity.gigantic_free
     if free is None:
         return
     wanted = {place: -(-size // GIB) for place, size in sizes.items()}
-    if room.near_node is None and wanted:
+    if capacity.near_node is None and wanted:
         wanted = {next(iter(wanted)): sum(wanted.values())}
     for place, pages in wanted.items():
         if pages > free[place]:

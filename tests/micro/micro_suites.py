@@ -13,7 +13,9 @@ RANDOM = "args: {kernel: load, access: 64, pattern: random}"
 HERE = {"cpus": 4.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
 
 
-def room(cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB) -> HostCapacity:
+def capacity(
+    cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB
+) -> HostCapacity:
     return HostCapacity(
         near=tuple(range(cpus)),
         far=tuple(range(cpus, cpus + far)),

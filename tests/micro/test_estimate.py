@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from micro_suites import room, suite
+from micro_suites import capacity, suite
 
 from harness.micro.estimate import estimate
 from harness.micro.overrides import Limits
-from harness.micro.scaling import fit
+from harness.micro.scaling import scale
 from harness.units import NS_PER_S
 
 
 def expected(measurements: str, repeats: int = 1):
-    fitted = fit(suite(measurements), room(), Limits())
-    return estimate(fitted.measurements, room(), repeats)
+    scaled = scale(suite(measurements), capacity(), Limits())
+    return estimate(scaled.measurements, capacity(), repeats)
 
 
 def test_durations_are_told_exactly_for_all_repeats():

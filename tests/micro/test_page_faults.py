@@ -6,7 +6,7 @@ from typing import Any
 
 from micro_suites import RANDOM, suite
 
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000
@@ -34,7 +34,7 @@ def _told(*threads: list[dict[str, int]]) -> list[str]:
         for index, its in enumerate(threads)
     ]  # fmt: skip
     result = {"cpu": {"stamp_step_ns": 0.4}, "targets": {}, "notes": [], "measurements": measured}
-    found = findings_of(mine.measurements, result, 1)
+    found = warnings_of(mine.measurements, result, 1)
     return [one.context for one in found if one.code == "page-faults"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.micro.metrics import pages_of
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 
 MIB = 1 << 20
 
@@ -55,5 +55,5 @@ def test_small_pages_are_told(told: dict[str, Any], words: str | None) -> None:
         "measurements": [],
         "notes": [],
     }
-    found = [finding.context for finding in findings_of([], result, 1)]
+    found = [finding.context for finding in warnings_of([], result, 1)]
     assert found == ([words] if words else [])

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from micro_suites import DRAM, perma, room
+from micro_suites import DRAM, capacity, perma
 
 from harness.micro.model import Measurement
 from harness.micro.overrides import Limits, parse_limits
 from harness.micro.perma_result import Memory, memory_of, perma_results
-from harness.micro.scaling import fit
+from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, NS_PER_S
@@ -32,7 +32,7 @@ PMEM = Tier(TierClaim("pmem", "fsdax", path="/mnt/pmem"), TierFacts("fsdax"))
 
 
 def measured(text: str, limits: Limits | None = None) -> tuple[Measurement, ...]:
-    return fit(perma(text), room(), limits or Limits()).measurements
+    return scale(perma(text), capacity(), limits or Limits()).measurements
 
 
 def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:

@@ -5,39 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from micro_suites import RANDOM, perma, room, suite
+from micro_suites import RANDOM, capacity, perma, suite
 
 from harness.errors import UsageError
 from harness.micro.overrides import Limits
-from harness.micro.scaling import fit
+from harness.micro.scaling import scale
 from harness.units import GIB, MIB
 
 
 def told(suite_asked, here, limits: Limits | None = None) -> dict[str, str]:
     """What was found, by what it is of."""
-    fitted = fit(suite_asked, here, limits or Limits())
-    return {finding.code: finding.context for finding in fitted.findings}
+    scaled = scale(suite_asked, here, limits or Limits())
+    return {finding.code: finding.context for finding in scaled.warnings}
 
 
 def test_of_what_fits_nothing_is_said():
-    assert told(suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}"), room(cpus=4)) == {}
+    assert told(suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}"), capacity(cpus=4)) == {}
 
 
 @pytest.mark.parametrize("access", [192, 320, 896])
 def test_of_a_range_that_whole_accesses_do_not_fill_nothing_is_said(access: int):
     asked = f"  m: {{args: {{kernel: load, access: {access}, pattern: random}}}}"
-    assert told(suite(asked, "{range: 4GiB, duration: 1s}"), room()) == {}
-    assert told(suite(asked), room(), Limits(range_bytes=500 * MIB)) == {}
+    assert told(suite(asked, "{range: 4GiB, duration: 1s}"), capacity()) == {}
+    assert told(suite(asked), capacity(), Limits(range_bytes=500 * MIB)) == {}
 
 
 def test_a_range_that_is_scaled_down_is_told_with_both_sizes():
     asked = perma("b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}")
-    found = told(asked, room(tier=8 * GIB, dram=8 * GIB))
+    found = told(asked, capacity(tier=8 * GIB, dram=8 * GIB))
     assert found == {"range-scaled-down": "b 6.25 GiB instead of 50 GiB"}
     odd = suite("  m: {args: {kernel: load, access: 192, pattern: random}}")
-    found = told(odd, room(tier=GIB - 1, dram=GIB - 1))
+    found = told(odd, capacity(tier=GIB - 1, dram=GIB - 1))
     assert found == {}  # 64 bytes less than a GiB are whole accesses of 192
-    found = told(odd, room(tier=GIB - 192, dram=GIB - 192))
+    found = told(odd, capacity(tier=GIB - 192, dram=GIB - 192))
     assert found == {"range-scaled-down": "m 512 MiB instead of 1 GiB"}
 
 
@@ -46,30 +46,30 @@ def test_memory_beside_the_tier_is_told_as_such():
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
         " memory_range: 8G}}"
     )
-    found = told(asked, room(tier=10 * GIB, dram=10 * GIB))["range-scaled-down"]
+    found = told(asked, capacity(tier=10 * GIB, dram=10 * GIB))["range-scaled-down"]
     assert "b 4 GiB instead of 8 GiB; b 4 GiB of DRAM instead of 8 GiB" in found
 
 
 def test_a_chunk_that_is_not_whole_is_told_as_cut_off_and_not_as_want_of_room():
     asked = perma("b: {args: {memory_range: 8G, run_time: 1}}")
-    found = told(asked, room(), Limits(range_bytes=200 * MIB))
+    found = told(asked, capacity(), Limits(range_bytes=200 * MIB))
     assert found == {"range-cut-to-chunks": "b 192 MiB instead of 200 MiB"}
-    found = told(asked, room(), Limits(range_bytes=4 * GIB + 256))
+    found = told(asked, capacity(), Limits(range_bytes=4 * GIB + 256))
     assert found["range-cut-to-chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
 
 
 def test_more_threads_than_processors_are_told_and_what_became_equal():
-    found = told(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), room(2))
+    found = told(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2))
     assert found["threads-limited"] == "2 configurations: up to 32 threads requested, 2 measured"
     assert found["equal-configurations"] == "2 configurations"
 
 
 def test_configurations_without_far_processors_are_counted():
     asked = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
-    assert told(suite(asked), room(far=2)) == {}
-    assert "1 configuration left out" in told(suite(asked), room())["no-far-processors"]
+    assert told(suite(asked), capacity(far=2)) == {}
+    assert "1 configuration left out" in told(suite(asked), capacity())["no-far-processors"]
     with pytest.raises(UsageError) as refused:
-        told(suite(asked.replace("near, ", "")), room())
+        told(suite(asked.replace("near, ", "")), capacity())
     assert "1 configuration left out" in refused.value.hint
 
 
@@ -77,7 +77,7 @@ SMALL = "{range: 64MiB, duration: 1s}"
 
 
 def test_a_range_that_the_cache_holds_is_told():
-    found = told(suite(f"  m: {{{RANDOM}}}", SMALL), room())
+    found = told(suite(f"  m: {{{RANDOM}}}", SMALL), capacity())
     assert "m (64 MiB)" in found["range-in-cache"]
 
 
@@ -90,16 +90,16 @@ def test_a_range_that_the_cache_holds_is_told():
     ],
 )
 def test_a_range_that_is_small_on_purpose_or_goes_past_the_cache_is_not(args: str):
-    assert told(suite(f"  m: {{args: {{{args}}}}}", SMALL), room()) == {}
+    assert told(suite(f"  m: {{args: {{{args}}}}}", SMALL), capacity()) == {}
 
 
 def test_files_in_the_page_cache_are_told():
-    found = told(suite(f"  m: {{{RANDOM}}}"), replace(room(), page_cached=True))
+    found = told(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
     assert set(found) == {"page-cache"}
 
 
 def test_memory_that_should_not_be_touched_beforehand_is_told():
-    found = told(perma("b: {args: {prefault_file: false, run_time: 1}}"), room())
+    found = told(perma("b: {args: {prefault_file: false, run_time: 1}}"), capacity())
     assert found["prefault-ignored"] == "b"
 
 
@@ -108,14 +108,14 @@ def test_an_instruction_set_names_those_that_have_no_loops_of_it():
         f"  m: {{{RANDOM}}}\n  walk: {{args: {{kind: chase}}}}\n"
         "  commit: {args: {kind: log, writer: zero, entry: 64}}"
     )
-    (found,) = told(asked, room(), Limits(isa="avx2")).items()
+    (found,) = told(asked, capacity(), Limits(isa="avx2")).items()
     assert found[0] == "isa-not-applicable" and "avx2 for walk, commit" in found[1]
-    assert told(asked, room()) == {}
+    assert told(asked, capacity()) == {}
 
 
 def test_a_bound_on_operations_that_bounds_nothing_is_told():
     counted = RANDOM.replace("{", "{count: 5000, ")
     asked = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
-    found = told(asked, room(), Limits(operations=100))["operations-not-applicable"]
+    found = told(asked, capacity(), Limits(operations=100))["operations-not-applicable"]
     assert found == "timed"
-    assert "operations" not in told(asked, room())
+    assert "operations" not in told(asked, capacity())

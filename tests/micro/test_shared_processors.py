@@ -6,7 +6,7 @@ from typing import Any
 
 from micro_suites import RANDOM, suite
 
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000
@@ -38,7 +38,7 @@ def _told(ran: dict[tuple[int, int], float], names: str) -> list[str]:
     blocks = 1 + max(block for _, block in ran)
     return [
         one.context
-        for one in findings_of(mine, _result(ran), blocks)
+        for one in warnings_of(mine, _result(ran), blocks)
         if one.code == "processors-shared"
     ]
 

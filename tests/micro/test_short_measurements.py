@@ -6,7 +6,7 @@ from typing import Any
 
 from micro_suites import RANDOM, suite
 
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000
@@ -42,7 +42,7 @@ def told(*windows_ns: int, kind: str = "throughput") -> list[str]:
         ],
     }
     mine = suite("".join(f"  {name}: {{{RANDOM}}}\n" for name in names)).measurements
-    found = findings_of(mine, result, 1)
+    found = warnings_of(mine, result, 1)
     return [one.context for one in found if one.code == "short-measurements"]
 
 

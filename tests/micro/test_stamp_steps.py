@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 
 SECOND = {"duration_ns": 1_000_000_000}
 
@@ -32,7 +32,7 @@ def told(step_ns: float, *jobs: tuple[str, str | None]) -> list[str]:
             }
         ],
     }
-    found = findings_of([], result, 0)
+    found = warnings_of([], result, 0)
     return [one.context for one in found if one.code == "coarse-time-stamps"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.micro.model import Job, Measurement
-from harness.micro.result_warnings import findings_of
+from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000
@@ -32,7 +32,7 @@ def told(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> str
             for block, times in enumerate(blocks)
         ],
     }
-    found = {one.code: one.context for one in findings_of([RANDOM], result, len(blocks))}
+    found = {one.code: one.context for one in warnings_of([RANDOM], result, len(blocks))}
     return found.get(STOLEN)
 
 

@@ -6,12 +6,12 @@ import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, HERE, room, suite
+from micro_suites import DRAM, HERE, capacity, suite
 
 from harness.errors import UsageError
 from harness.micro import native
 from harness.micro.overrides import Limits, parse_limits
-from harness.micro.scaling import fit
+from harness.micro.scaling import scale
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
 from harness.units import GIB, KIB, MIB
@@ -38,12 +38,12 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
     names = [one.configuration for one in loaded.measurements]
     assert len(names) == len(set(names))
     here = replace(
-        room(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0)))
+        capacity(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0)))
     )
-    fitted = fit(loaded, here, Limits())
-    native.refuse(fitted, DRAM, here)
-    spec = spec_json(fitted.measurements, DRAM, None, here, seed=1, repeats=2)
-    assert len(spec["measurements"]) == 2 * len(fitted.measurements)
+    scaled = scale(loaded, here, Limits())
+    native.refuse(scaled, DRAM, here)
+    spec = spec_json(scaled.measurements, DRAM, None, here, seed=1, repeats=2)
+    assert len(spec["measurements"]) == 2 * len(scaled.measurements)
 
 
 def test_the_papers_figures_that_are_promised_are_there():
@@ -106,13 +106,13 @@ def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(pape
 def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
     """A simulated host of two sockets with 24 processors each, and of one."""
     loaded = load_suite(find_suite(f"empirical-guide/{name}"), HERE)
-    two, one = (fit(loaded, room(cpus=24, far=far), Limits()) for far in (24, 0))
+    two, one = (scale(loaded, capacity(cpus=24, far=far), Limits()) for far in (24, 0))
     far = [m for m in two.measurements if any(job.numa == "far" for job in m.jobs)]
-    assert far and not [f for f in two.findings if f.code == "no-far-processors"]
+    assert far and not [f for f in two.warnings if f.code == "no-far-processors"]
     assert [m.configuration for m in one.measurements] == [
         m.configuration for m in two.measurements if m not in far
     ]
-    assert [f.code for f in one.findings].count("no-far-processors") == 1
+    assert [f.code for f in one.warnings].count("no-far-processors") == 1
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():
