@@ -1,4 +1,4 @@
-"""``harness card``: what devices like, from runs of microbenchmarks."""
+"""``harness card``: the properties of devices, from runs of microbenchmarks."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def _print_other(resolved: ResolvedSuite) -> None:
         ],
         title=f"{title}: {counted(len(planned.configurations), 'configuration')} "
         f"× {resolved.repeats}"
-        f"{measuring} and {planned.beside}; nothing is run",
+        f"{measuring} and {planned.extra}; nothing is run",
     )
 
 

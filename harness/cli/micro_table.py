@@ -14,7 +14,7 @@ _WHOLE = "operation_duration_ns"
 _PERCENTILES = "p50, p99.9, max"
 #: Of the calls that one operation consists of, each for itself.
 _OF_PARTS = f"of each call: {_PERCENTILES}"
-#: Labels that not every configuration's name tells, or tells as asked for only (``auto``).
+#: Labels that a configuration's name may lack, or have as requested only (``auto``).
 _AS_DONE = ("sync", "direct")
 
 
@@ -39,7 +39,7 @@ def print_figures(run: Mapping[str, Any]) -> None:
 
 
 def _title(metric: str, labels: Mapping[str, str]) -> str:
-    """The configuration; behind it what was done and its name does not say.
+    """The configuration; after it what was done and its name does not say.
 
     ``wal/access=4096,sync=dsync,direct=auto (direct=yes)``.
     """

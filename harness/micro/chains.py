@@ -23,7 +23,7 @@ PERSIST: Mapping[str, Mapping[str, str]] = {
     "none": {"operation": "store", "flush": "none", "fence": "none"},
 }
 LINE_BYTES = 64
-#: Of chains that wait for each other one of so many is timed alone. The two stamps of every one
+#: Of dependent chains, one in this many is timed alone. The two stamps of every one
 #: would be a good part of their rate, whose inverse is the latency of a chain, too.
 SAMPLE_EVERY = 16
 _OPERATION = re.compile(r"^([rw])([dp]?)_(\d+)(?:_([a-z]+))?(?:_([+-]?\d+))?$")

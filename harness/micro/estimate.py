@@ -1,7 +1,7 @@
-"""How long a fitted suite takes on a machine that is otherwise idle: what is asked for, and set-up.
+"""The duration of a scaled suite on an idle machine: its measurements and their set-up.
 
-Chases are laid out anew for each measurement, which takes longer than the measurement where
-their range is large; logs are zeroed before it and recovered behind it. What counts end takes
+Chases are laid out again for each measurement, which takes longer than the measurement where
+their range is large; logs are zeroed before it and recovered after it. What counts end takes
 what it takes: that is not known beforehand.
 """
 
@@ -23,14 +23,14 @@ _START_NS, _TOUCH_GIB_NS = 700_000_000, 250_000_000
 #: Of each measurement: its threads, and the core's clock; the empty body that goes before it where
 #: there are stamps; zeroing and recovering a GiB of log; pages in DRAM, and recovering them.
 _THREADS_NS, _EMPTY_BODY_NS, _LOG_GIB_NS, _PAGES_NS = 1_000_000, 4_000_000, 25_000_000, 50_000_000
-#: Laying out a node of a chase: in turn; at random among so many, and it grows by this power of
+#: Laying out a node of a chase: in turn; at random among this many, growing with this power of
 #: their number, since each node is a line that is in no cache.
 _NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``measuring_ns``: warm-up and duration, exactly as asked for; ``setup_ns``: about.
+    """``measuring_ns``: warm-up and duration, exactly as requested; ``setup_ns``: about.
 
     ``counted``: configurations that end by a number of operations, whose time is in neither.
     """

@@ -1,4 +1,4 @@
-"""Other people's programs on a tier: found, given room, started under the supervisor, heard to
+"""Other programs on a tier: found, given space, run under the supervisor to
 the end."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPARE_SHARE = 0.05
 
 
 def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ()) -> str:
-    """Its version, as ``name arguments`` tells it; UsageError where it is missing or older.
+    """Its version, as ``name arguments`` prints it; UsageError where it is missing or older.
 
     The packages are Debian's: each is called as its program.
     """
@@ -126,7 +126,7 @@ def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
         argv, cwd=work.directory, log=log, credentials=work.env.credentials, pipes=True
     )
     try:
-        with suppress(BrokenPipeError):  # it has ended already: its status tells why
+        with suppress(BrokenPipeError):  # it has ended already: its status says why
             process.stdin.write(stdin.encode())
             process.stdin.flush()
             process.stdin.close()

@@ -1,8 +1,8 @@
 """fio on a tier: what block devices and file systems answer to reads and writes.
 
 The file is written once, whole and with data that do not compress; each configuration then
-overwrites or reads it, in an order that is drawn anew for each repeat, so that no
-configuration is always measured behind the same other one. What goes through the page cache finds
+overwrites or reads it, in an order that is drawn for each repeat, so that no
+configuration is always measured after the same other one. What goes through the page cache finds
 all of the file there (:mod:`harness.micro.page_cache`).
 """
 

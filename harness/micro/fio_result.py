@@ -3,7 +3,7 @@
 fio counts latencies in bins of less than 1.6 % of their value; they become histograms of
 the harness's kind, so that repeats are merged and percentiles taken from all of them.
 ``lat`` is taken, from the submission to the completion; with ``fsync`` or ``fdatasync`` fio
-tells the write call and the sync apart, and only the sum of their means is the time that
+reports the write call and the sync separately, and only the sum of their means is the time that
 one write with its sync takes.
 """
 

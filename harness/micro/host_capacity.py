@@ -55,7 +55,7 @@ class HostCapacity:
 def capacity_of(
     tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE
 ) -> HostCapacity:
-    """The room for a tier now; UsageError for processors that cannot be had."""
+    """The capacity for a tier now; UsageError for processors that may not be used."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
     near, far, node = _processors(tier, tuple(usable), nodes(kernel), kernel)
     memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
@@ -142,7 +142,7 @@ def _listed(text: str) -> list[int]:
 
 
 def llc_bytes(kernel: Kernel = LIVE) -> int:
-    """The last-level cache of the first processor; 0 where the kernel does not tell."""
+    """The last-level cache of the first processor; 0 if unknown."""
     found: dict[int, int] = {}
     for index in kernel.names(f"{_CPU}/cpu0/cache"):
         level = kernel.read_int(f"{_CPU}/cpu0/cache/{index}/level")

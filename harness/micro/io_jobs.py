@@ -83,7 +83,7 @@ class IoJob:
 
     @property
     def axes(self) -> dict[str, str]:
-        """All that tells it from others, as labels of its metrics."""
+        """What distinguishes it from others, as labels of its metrics."""
         return {
             "operation": self.operation,
             "pattern": self.pattern,
@@ -237,7 +237,7 @@ def _job(name: str, values: Mapping[str, Any], swept: tuple[str, ...]) -> IoJob:
 
 
 def _refuse_senseless(job: IoJob) -> None:
-    """UsageError where what is asked for cannot be, or is not what would be measured."""
+    """UsageError for a request that cannot be measured, or not as stated."""
     if job.operation == "read" and job.sync != "none":
         raise UsageError(job.configuration, "a read is not synced", "leave sync out")
     if job.queue_depth > 1 and (job.sync != "none" or job.direct == "no"):

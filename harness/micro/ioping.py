@@ -1,7 +1,7 @@
 """ioping on a tier: one request after another, as the DB paper measures its SSD (Table 3).
 
 Past the page cache where the file system can; a write is followed by ``fdatasync``, within
-the time that is counted, as ioping does it unless told otherwise.
+the time that is counted, as ioping does by default.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
 
 
 def planned(params: Mapping[str, Any], repeats: int) -> Planned:
-    """Each case in a file of its own, for so many requests."""
+    """Each case in a file of its own, for the same number of requests."""
     plan = _plan(params)
     return Planned(
         tuple(

@@ -18,7 +18,7 @@ from harness.micro.model import Job, Measurement
 from harness.micro.spec import measurement_name
 from harness.store.result import Metric
 
-#: Kinds that load memory beside what another one measures.
+#: Kinds that load memory while another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
 
@@ -39,7 +39,7 @@ class JobResults:
     def idle(self) -> bool:
         """Whether one of its threads did nothing while all ran.
 
-        Its figures would be zero, or those of fewer threads than are told: either is wrong.
+        Its figures would be zero, or those of fewer threads than reported: either is wrong.
         """
         return any(
             repeat["window"]["operations"] == 0
@@ -150,7 +150,7 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
-    """What was asked of a job that is throttled, or is so in other configurations."""
+    """The limit of a job that is throttled in this or another configuration."""
     swept = any(axis.key == "pace" and axis.job in ("", job.name) for axis in measurement.axes)
     if job.kind not in _LOADING or not (job.pace or swept):
         return {}
@@ -158,7 +158,7 @@ def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
 
 
 def _pace_text(job: Job) -> str:
-    """``4000000000``, ``unlimited``; ``paused`` behind each operation."""
+    """``4000000000``, ``unlimited``; ``paused`` after each operation."""
     return str(job.pace.get("bytes_per_second", "paused")) if job.pace else UNLIMITED
 
 

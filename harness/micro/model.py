@@ -12,7 +12,7 @@ Kind = Literal["throughput", "latency", "chase", "chain", "log", "page"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 #: Of these: what has loops of each instruction set's own.
 VECTORED: tuple[Kind, ...] = ("throughput", "latency", "chain")
-#: The tier that is measured, or DRAM beside it.
+#: The measured tier, or DRAM in addition to it.
 Place = Literal["tier", "dram"]
 Numa = Literal["near", "far"]
 Pages = Literal["huge", "base", "1g"]
@@ -23,7 +23,7 @@ class Job:
     """Threads that do one thing at the same time; the jobs of a measurement run together.
 
     ``keys``: the kind's own, as in the program's spec (keys.Key.field). ``dram_share``: of the
-    accesses, how many go to ``dram_range_bytes`` of DRAM beside the tier. ``partitions``: 0
+    accesses, how many go to ``dram_range_bytes`` of DRAM in addition to the tier. ``partitions``: 0
     is one a thread. ``operations``: where the job is bounded by a count, of all its threads.
     ``pace``: None as fast as it can, or ``{"bytes_per_second": …}``.
     """
@@ -69,7 +69,7 @@ class Axis:
 class Measurement:
     """One configuration of a measurement of a suite.
 
-    ``name``: in the suite; ``axes``: what tells its configurations from one another.
+    ``name``: in the suite; ``axes``: what distinguishes its configurations.
     ``duration_ns``: None where counts bound its jobs. ``source``: of PerMA-Bench's files the
     configurations of its jobs (perma_config.PermaConfig). ``needed``: a host where it cannot be
     measured is an error, else it is left out and said. ``origin``: where it stands in the file.
@@ -103,12 +103,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as it was asked for, expanded for a host.
+    """A suite as requested, expanded for a host.
 
     ``program``: ``microbench``, or the name of another one that ``params`` go to.
     ``block``: what is run instead on tiers that are block devices, where it is another.
-    ``published``: which of a paper's numbers it repeats. ``repeats``: where nobody says another
-    number.
+    ``published``: which of a paper's numbers it repeats. ``repeats``: the default.
     ``documents``: the files it came from, parsed, by their names: what a run keeps of it.
     """
 

@@ -1,4 +1,4 @@
-"""Our own program as one of those that measure suites: ``microbench``."""
+"""``microbench``, the program that measures our own suites."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
 
 
 def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite: Suite) -> Measured:
-    """Run all measurements of a fitted suite, interleaved, and tell what came of them."""
+    """Run all measurements of a scaled suite, interleaved."""
     env = work.env
     spec = spec_json(
         scaled.measurements,
@@ -169,7 +169,7 @@ def _got_nothing_done(scaled: ScaledSuite, result: dict[str, Any], repeats: int)
 
 
 def _on_node(spec: dict[str, Any], result: dict[str, Any]) -> Iterator[Check]:
-    """Whether memory lies on the node that was asked for, of the pages that were looked at."""
+    """Whether a sample of pages lies on the requested node."""
     for name, target in spec["targets"].items():
         if target["kind"] != "dram" or target["node"] is None:
             continue

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from harness.supervise.user_files import User, acting_as, open_regular
 
 _PAGE_BYTES = 4096
-#: The least that a device's readahead is set to: of what one call asks beyond it nothing comes.
+#: The least that a device's readahead is set to: what one call requests beyond it is ignored.
 _ASKED_BYTES = 128 << 10
 
 
@@ -33,7 +33,7 @@ def warm(path: Path, user: User | None = None) -> None:
     """All of the file lies in the page cache; what has to be fetched comes in pages of 4 KiB.
 
     WILLNEED fetches such whatever the file system could (readahead proper would not); the reads
-    behind it wait for that.
+    after it wait for that.
     """
     with _opened(path, user) as file:
         number = file.fileno()

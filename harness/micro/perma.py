@@ -25,7 +25,7 @@ from harness.yamlfile import Document, Where
 
 #: Before anything counts: PerMA-Bench has no warm-up of its own.
 WARM_UP_NS = 200_000_000
-#: Chains timed one by one where the sampling frequency asks for fewer: p99.9 needs them.
+#: Minimum of chains timed alone, whatever the sampling frequency: p99.9 needs them.
 _LEAST_TIMED = 10_000
 
 
@@ -225,7 +225,7 @@ def _pattern(c: PermaConfig) -> dict[str, Any]:
 
 
 def _timed(job: Job, c: PermaConfig) -> Job:
-    """The same chains, each behind the one before; as many are timed as would be sampled.
+    """The same chains, each after the previous one; as many are timed as would be sampled.
 
     But no more are run than the workload has, save for the least that are worth a histogram.
     """

@@ -82,7 +82,7 @@ class PermaConfig:
 
     @property
     def uses_dram(self) -> bool:
-        """Whether some of its operations go to DRAM beside the tier."""
+        """Whether some of its operations go to DRAM in addition to the tier."""
         chained = any(one.place == "dram" for one in self.custom_operations)
         return self.dram_operation_ratio > 0 or chained
 

@@ -6,7 +6,7 @@ ones the latency.
 
 Each rate is, as there (BenchmarkResult of its benchmark.cpp), all that was done over the time
 in which it was done: of a thread from its own begin to its own end, of all threads from the
-first begin to the last end. So each can be computed again from the two numbers beside it. The
+first begin to the last end. So each can be computed again from the two numbers next to it. The
 metrics of the stored run are of another time, that in which all threads ran. Average and
 deviation are those of the threads' rates; PerMA-Bench's average is the total divided by the
 threads, which is another where they do not end together.
@@ -80,7 +80,7 @@ def perma_results(
 ) -> list[dict[str, Any]]:
     """All benchmarks of a result; UsageError for a suite that is not PerMA-Bench's.
 
-    ``uncontrolled``: what is told of the run; it stands beside each benchmark's name, where
+    ``uncontrolled``: the run's warnings; they follow each benchmark's name, where
     PerMA-Bench's reader passes it by.
     """
     if strange := next((one for one in measurements if not one.source), None):

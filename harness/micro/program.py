@@ -1,4 +1,4 @@
-"""Running the native program: its spec on stdin, its progress on descriptor 3, its result back."""
+"""Run the native program: spec on stdin, progress on descriptor 3, result on stdout."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _conversation(
     printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     reader = threading.Thread(target=lambda: printed.put(process.stdout.read()), daemon=True)
     reader.start()
-    with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
+    with suppress(BrokenPipeError):  # it has ended already: its exit status says why
         process.stdin.write(json.dumps(spec).encode())
         process.stdin.flush()
         process.stdin.close()

@@ -1,4 +1,4 @@
-"""What a program of microbenchmarks is given, and what it gives back: the same for all of them."""
+"""What every program of microbenchmarks receives and returns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Measured:
     """What one program measured on one tier.
 
     ``version`` and ``build``: of the program, as in a manifest; ``artifacts``: JSON documents
-    by name, stored beside the result. ``checks``: at least one, since a run without any is of
+    by name, stored with the result. ``checks``: at least one, since a run without any is of
     unknown worth.
     """
 
@@ -58,7 +58,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class PlannedOne:
-    """One configuration as another program will measure it: so long, or so often, a repeat."""
+    """One configuration of another program, with its duration or operations per repeat."""
 
     configuration: str
     threads: int
@@ -71,16 +71,16 @@ class PlannedOne:
 class Planned:
     """What another program will do: ``measuring_ns`` of all repeats; None where counts end it.
 
-    ``beside``: in words, what takes time as well and how long is not known.
+    ``extra``: what else takes time, of unknown length.
     """
 
     configurations: tuple[PlannedOne, ...]
     measuring_ns: int | None
-    beside: str
+    extra: str
 
 
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
-    """The same failure, with the configuration that was being measured in what was asked."""
+    """The same failure, with the measured configuration in its problem."""
     if isinstance(error, OSError):
         return RunFailed(f"measure {configuration}", str(error))
     return RunFailed(f"measure {configuration}: {error.problem}", error.context, error.hint)

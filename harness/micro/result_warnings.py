@@ -1,4 +1,4 @@
-"""What makes the figures of a result doubtful, by what the program saw while it measured."""
+"""Warnings about a result, from what the program observed while it measured."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from harness.warnings import RunWarning
 
 #: A note on one measurement, by the name that it has in the spec.
 _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
-#: So much of the processors' time the hypervisor may take before it is told. It is counted in
-#: ticks of 10 ms: shorter than a hundred of them is no measurement of which one can tell 1 %.
+#: Share of the processors' time that the hypervisor may take without a warning. It is counted in
+#: ticks of 10 ms: measurements shorter than a hundred of them do not resolve 1 %.
 _STOLEN, _JUDGED_NS = 0.01, NS_PER_S
-#: So much of a thread's time other processes may have its processor before it is told; threads
+#: Share of a thread's time that other processes may have its processor without a warning; threads
 #: that ran for less time than this say nothing of it.
 _SHARED, _LEAST_NS = 0.02, 1_000_000
 #: What a page fault takes at the least: without, and with a wait for storage. Told where they
@@ -27,7 +27,7 @@ _SHARED, _LEAST_NS = 0.02, 1_000_000
 _MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.005
 #: So many configurations that lost most are named.
 _WORST = 3
-#: Kinds whose rates are told, and the time below which they are doubtful: threads look at the
+#: Kinds that report rates, and the time below which they are doubtful: threads look at the
 #: clock, and whether another one has ended, up to 400 µs apart.
 _RATED, _LEAST_WINDOW_NS = ("throughput", "chain", "log", "page"), 10_000_000
 #: Steps of the clock from which on a percentile of some 100 ns is off by more than 2 %.
@@ -139,7 +139,7 @@ def _stolen(
 
 @dataclass(frozen=True)
 class _ProcessorTime:
-    """Of a measurement's processors: what was stolen (-1: not told), and all that they had."""
+    """Of a measurement's processors: what was stolen (-1: unknown), and all that they had."""
 
     stolen_ns: int
     all_ns: int
@@ -166,7 +166,7 @@ def _processor_times(
 
 
 def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
-    """Threads wait by turning, never by sleeping: what they did not run, somebody else did."""
+    """Threads wait by turning, never by sleeping: time in which they did not run, others did."""
     lost = [(one["name"], _most_lost(one["repeats"][0])) for one in result["measurements"]]
     above = [(name, share) for name, share in lost if share > _SHARED]
     if above:

@@ -33,7 +33,7 @@ from harness.warnings import unique
 from harness.yamlfile import Document
 
 WORKLOAD = "micro"
-#: Programs beside our own: modules of this package with functions ``check`` (what can be known
+#: Other programs: modules of this package with functions ``check`` (what can be known
 #: beforehand), ``planned`` and ``measure``.
 _OTHERS = ("fio", "ioping")
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
@@ -42,7 +42,7 @@ _BLOCK_KINDS = ("block", "sector", "fs-nodax")
 
 @dataclass(frozen=True)
 class SuiteRequest:
-    """What a run of a suite is asked for. ``documents``: the suite's files, parsed.
+    """A request for a run of a suite. ``documents``: the suite's files, parsed.
 
     ``repeats``: None for the suite's own. ``overwrite``: the content of a raw device may go.
     """
@@ -91,7 +91,7 @@ class ResolvedSuite:
         return planned_by(self.program, self.params, self.repeats)
 
     def spec(self) -> RunSpec:
-        """As it is stored; its hash follows from all that was asked for."""
+        """As it is stored; its hash covers the whole request."""
         return RunSpec(
             workload=WORKLOAD,
             engine=self.program,
@@ -241,7 +241,7 @@ def _workplace(resolved: ResolvedSuite, env: Environment, run_id: str) -> Iterat
 
 
 def suite_artifact(resolved: ResolvedSuite) -> dict[str, Any]:
-    """The suite as it was asked for, so that the run can be made again from what is stored."""
+    """The suite as requested, so that the run can be repeated from what is stored."""
     return {
         "name": resolved.suite.name,
         "description": resolved.suite.description,
@@ -254,7 +254,7 @@ def suite_artifact(resolved: ResolvedSuite) -> dict[str, Any]:
 
 
 def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
-    """The same suite on the same tier once more, from what is stored of it."""
+    """Run the same suite on the same tier again, from what is stored of it."""
     kept = original.artifact("suite")
     if kept is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A suite fitted to a host: fewer threads, smaller ranges; what is told of it: fit_findings.py."""
+"""Scale a suite to a host: fewer threads, smaller ranges. Warnings: scaling_warnings.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHANGED: Mapping[str, Callable[[Job], Any]] = {
 
 @dataclass(frozen=True)
 class ScaledSuite:
-    """What will be measured, and how it differs from what the suite asks for."""
+    """What will be measured, and how it differs from the suite."""
 
     measurements: tuple[Measurement, ...]
     warnings: tuple[RunWarning, ...]
@@ -82,7 +82,7 @@ _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[M
 
 
 def _fitted(requested: Sequence[Measurement], capacity: HostCapacity, limits: Limits) -> _Fitting:
-    """Behind each step: those with processors, limited, on so many threads, in so much room."""
+    """After each step: those with processors, limited, with fewer threads, with smaller ranges."""
     near = [_whole(one) for one in _with_processors(requested, capacity)]
     limited = [_whole(_limited(one, limits)) for one in near]
     threaded = [_threads(one, capacity) for one in limited]
@@ -97,7 +97,7 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: Limits) -> list[Mea
     except UsageError as unknown:
         try:
             near, _, _, sized = _fitted(every, capacity, limits)
-        except UsageError:  # of those that nobody asked for
+        except UsageError:  # of other configurations
             raise unknown from None
     here = {one.configuration: now.configuration for one, now in zip(near, sized, strict=True)}
     return chosen(
@@ -153,7 +153,7 @@ def _left_out(requested: Sequence[Measurement], capacity: HostCapacity) -> dict[
 
 
 def _whole(one: Measurement) -> Measurement:
-    """Ranges of whole accesses: what 192 bytes leave of 4 GiB is no change that is told."""
+    """Ranges of whole accesses: the remainder of 4 GiB in 192 bytes is not reported."""
     return replace(one, jobs=tuple(map(_whole_job, one.jobs)))
 
 
@@ -223,7 +223,7 @@ def _with_threads(job: Job, threads: int) -> Job:
 def _renamed(requested: Sequence[Measurement], sized: Sequence[Measurement]) -> list[Measurement]:
     """Configurations called by what they have now.
 
-    A value that another configuration of the measurement asked for has that one's text, so that
+    A value that another configuration of the measurement requests has that one's text, so that
     the two are called the same.
     """
     texts = {

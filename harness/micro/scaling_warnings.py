@@ -11,7 +11,7 @@ from harness.micro.overrides import Limits
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
-#: Below so many last-level caches a range is found in them to a good part.
+#: Below this many last-level caches, a large part of a range is cached.
 _CACHES = 4
 #: Of configurations that were left out since no near, or no far processor may be used.
 NO_PROCESSORS: Mapping[Numa, RunWarning] = {
@@ -38,7 +38,7 @@ _PAGE_CACHE = RunWarning(
 
 @dataclass(frozen=True)
 class Steps:
-    """A suite's measurements behind each step of fitting it.
+    """A suite's measurements after each step of scaling it.
 
     ``left_out``: how many configurations, for want of near and of far processors. ``limited``
     (as the command line wants), ``threaded`` and ``sized`` go side by side; of ``sized`` ``kept``
@@ -53,7 +53,7 @@ class Steps:
 
 
 def warnings_of(steps: Steps, capacity: HostCapacity, limits: Limits) -> tuple[RunWarning, ...]:
-    """All that differs from what was asked for, and what of it doubts a figure."""
+    """All differences from the request, and those that make a result doubtful."""
     return (
         *_processor_warnings(steps.left_out),
         *_isa_warnings(steps.kept, limits),
@@ -182,7 +182,7 @@ def _size(size_bytes: int, beside: int) -> str:
 def _cache_warnings(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> list[RunWarning]:
-    """Ranges that the last-level cache holds to a good part, where nobody asked for that.
+    """Ranges that the last-level cache holds to a good part, without a request for that.
 
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
     """

@@ -44,7 +44,7 @@ def _refuse_stride(one: Measurement, job: Job) -> None:
 def refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
     """UsageError where want of room moves a range into the last-level cache.
 
-    What would be measured there is another thing than the suite asks for.
+    What would be measured there is not what the suite requests.
     """
     for was, now in zip(steps.threaded, steps.sized, strict=True):
         for job, small in zip(was.jobs, now.jobs, strict=True):
