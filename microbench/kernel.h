@@ -1,8 +1,8 @@
 /*
- * What a kind of job is, and what kinds share: threads, addresses, instructions, clocks.
+ * The interface of kernels, and what they share: threads, addresses, instructions, clocks.
  *
- * A kind is one file in kernels/, with its table at the foot and a line in kinds.c. The
- * core calls, for each job of a measurement:
+ * A kernel is one file in kernels/: a job that runs it at the head, its table at the foot; and one
+ * line in kernel_registry.c. The core calls, for each job of a measurement:
  *
  *   read                     once, when the spec is read
  *   prepare                  once a measurement, before any thread runs (may write the range)
@@ -10,13 +10,13 @@
  *     work, work, …          warm-up: `recording` is false
  *     work, work, …          measured: counts start at zero, `recording` is true
  *   end                      each repeat, in each thread
- *   check                    each repeat, after all threads: was it right?
- *   report                   each repeat: what is to be known in addition to counts and durations
+ *   check                    each repeat, after all threads: is the result correct?
+ *   report                   each repeat: facts in addition to counts and durations
  *
- * `work` does exactly so many operations and adds to `done`. The core chooses so many that
- * the clock is read every 200 µs or so, so what costs more than some ns belongs before the
- * loop of a `work`, not into it. A thread whose `recording` is false leaves histograms alone:
- * it warms up, or other threads have already ended and it no longer runs next to them.
+ * `work` does exactly the given number of operations and adds to `done`. The core chooses a number
+ * such that the clock is read about every 200 µs, so costs of more than some ns belong before the
+ * loop of a `work`, not into it. A thread whose `recording` is false records no histogram: it
+ * warms up, or another thread has already ended.
  */
 #ifndef MICROBENCH_KERNEL_H
 #define MICROBENCH_KERNEL_H
@@ -32,7 +32,7 @@ enum mb_access { MB_LOAD, MB_NTLOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES
 enum mb_flush { MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH, MB_FLUSHES };
 enum mb_fence { MB_NO_FENCE, MB_SFENCE, MB_MFENCE, MB_FENCES };
 
-/* ---- kinds ------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------- */
 
 struct mb_counts {
     uint64_t operations;

@@ -383,7 +383,7 @@ static bool open_verify(struct verify *verify, const struct lg_job *job, struct 
     return true;
 }
 
-static bool run_crew(struct verify *verify, const struct lg_job *job,
+static bool run_pool(struct verify *verify, const struct lg_job *job,
                      bool (*work)(struct lg_pool_thread *, int64_t, struct tb_error *),
                      int64_t packages, struct tb_error *error)
 {
@@ -403,14 +403,14 @@ static bool all_there(const struct verify *verify)
 
 static bool read_back(struct verify *verify, const struct lg_job *job, struct tb_error *error)
 {
-    if (!run_crew(verify, job, scan_package,
+    if (!run_pool(verify, job, scan_package,
                   verify->ranges + verify->extra_chunks + (verify->ranges ? verify->sum_chunks : 0),
                   error))
         return false;
     if (verify->ranges && all_there(verify))
         return true;
     verify->wanted = (struct set){0};
-    if (!run_crew(verify, job, key_package, verify->chunks, error))
+    if (!run_pool(verify, job, key_package, verify->chunks, error))
         return false;
     if (verify->ranges == 0) {
         verify->found = verify->wanted;
