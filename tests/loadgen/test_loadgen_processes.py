@@ -305,7 +305,7 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path):
 
 def test_the_installed_client_has_a_back_end_for_every_engine():
     """What setup.sh installs is enough to build all of them."""
-    assert native_programs.loadgen_backends() == ["innodb", "postgres", "rocksdb"]
+    assert native_programs.loadgen_backends() == ["innodb", "postgres", "rocksdb", "voltdb"]
     assert os.access(loadgen_program("postgres"), os.X_OK)
 
 
