@@ -56,8 +56,8 @@ def test_a_missing_file_is_told():
     ("text", "line", "found"),
     [
         ("a: 1\n? [a, b]\n: 2\n", 2, "a key that is a list"),
-        ("a: &a [*a]\n", 1, "within what it names"),
-        ("a: 1\nb: &b {c: {d: *b}}\n", 2, "within what it names"),
+        ("a: &a [*a]\n", 1, "alias"),
+        ("a: 1\nb: &b {c: {d: *b}}\n", 2, "alias"),
         ("a: 1\nprice_per_gb: .inf\n", 2, ".inf is not a finite number"),
         ("a: [1, .NaN]\n", 1, ".NaN is not a finite number"),
         ("a: 1\nb: 1.0e+999\n", 2, "not a finite number"),
