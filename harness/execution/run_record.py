@@ -58,7 +58,8 @@ class RunRecord:
 
     spec: RunSpec
     env: Environment
-    writer: RunWriter
+    #: Makes the run's directory, or opens the one of an interrupted run.
+    begin: Callable[[], RunWriter]
     experiment: Mapping[str, Any]
     tiers: Sequence[Tier]
     pinned: bool = False
@@ -77,6 +78,7 @@ class RunRecord:
     #: Whether the measured phase has ended.
     complete: bool = False
     error: HarnessError | None = None
+    writer: RunWriter = field(init=False)
     _clock: dict[str, int] = field(default_factory=_stamps)
 
     def measure(
@@ -87,7 +89,10 @@ class RunRecord:
         A failure is stored as such and returned. KeyboardInterrupt leaves no run directory,
         unless the run is ``resumable`` and has a finished step.
         """
+        begun = False
         try:
+            self.writer = self.begin()  # here, so that Ctrl-C finds no directory outside the try
+            begun = True
             try:
                 with one_at_a_time(self.env.progress):
                     self._clock = _stamps()  # waiting for another harness is not the run's time
@@ -101,6 +106,8 @@ class RunRecord:
                 self.error = error
             return self._store()
         except BaseException as error:
+            if not begun:
+                raise
             if (cause := interruption(error)) is None and isinstance(error, HarnessError):
                 raise  # its result could not be stored: it stays, unfinished
             self._abandon(store, resumable)
@@ -108,7 +115,8 @@ class RunRecord:
                 raise cause from None
             raise
         finally:
-            self.writer.close()
+            if begun:
+                self.writer.close()
 
     @property
     def run_id(self) -> str:

@@ -30,7 +30,7 @@ from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.monitors import Monitor, MonitorContext
 from harness.store.result import Check, Metric
-from harness.store.runs import Store, StoredRun
+from harness.store.runs import RunWriter, Store, StoredRun
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.residency import residency as numa_residency
 from harness.tiers.traffic import TierTraffic
@@ -68,13 +68,17 @@ def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePol
     run can be resumed.
     """
     resumable = policy.conditions is not None
-    writer = None
-    if (resumable or prepared.external) and not policy.restart:
-        writer = store.resume(prepared.spec, policy.conditions, env.progress.say)
+
+    def begin() -> RunWriter:
+        writer = None
+        if (resumable or prepared.external) and not policy.restart:
+            writer = store.resume(prepared.spec, policy.conditions, env.progress.say)
+        return writer or store.begin(prepared.spec)
+
     record = RunRecord(
         prepared.spec,
         env,
-        writer or store.begin(prepared.spec),
+        begin,
         policy.experiment,
         list(dict.fromkeys(prepared.tiers.values())),
         memory_bytes=None if prepared.external else env.memory_bytes,

@@ -196,7 +196,7 @@ def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
     record = RunRecord(
         spec,
         env,
-        store.begin(spec),
+        lambda: store.begin(spec),
         {"name": f"micro-{resolved.suite.name}", "hash": spec.hash()},
         [resolved.tier],
         pinned=resolved.scaled is not None,  # fio and ioping pin no thread

@@ -304,6 +304,10 @@ class Store:
                 directory.mkdir()
             except FileExistsError:
                 continue
+            except KeyboardInterrupt:  # perhaps behind the system call
+                with suppress(OSError):
+                    directory.rmdir()
+                raise
             return directory
         raise UsageError(f"run {name}", "a thousand runs of the same second exist")
 
