@@ -4,7 +4,7 @@ For a seed the values are the ones that the TPC's qgen 2.17.3 prints under
 ``qgen -r SEED -s SCALE``: its generator (Park and Miller's minimal standard, CACM
 10/1988), one stream per query, and its order of draws. That order is not the order
 of the parameters in the query text, and a rejected draw (two equal nations) costs
-one more number, so every ``_qN`` below draws exactly as qgen does.
+one more number, so every entry of ``_DRAW`` draws exactly as qgen does.
 
 qgen's ``-p STREAM`` changes the order of the queries (clause 5.3.5, appendix A) and
 none of the values; a stream of its own values is a seed of its own (clause 2.1.3.6).
@@ -12,7 +12,7 @@ none of the values; a stream of its own values is a seed of its own (clause 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from harness.errors import UsageError
@@ -22,37 +22,20 @@ Values: TypeAlias = dict[str, str | list[str]]
 _T = TypeVar("_T")
 
 QUERIES: tuple[int, ...] = tuple(range(1, 23))
-_MODULUS = 2**31 - 1
+_MULTIPLIER, _MODULUS = 16807, 2**31 - 1
 #: 0 and the modulus are fixed points of the generator: every draw would be the lowest
 #: value, and query 7 would look for a second nation for ever.
 SEEDS = range(1, _MODULUS)
 
-_NATIONS = (
-    "ALGERIA",
-    "ARGENTINA",
-    "BRAZIL",
-    "CANADA",
-    "EGYPT",
-    "ETHIOPIA",
-    "FRANCE",
-    "GERMANY",
-    "INDIA",
-    "INDONESIA",
-    "IRAN",
-    "IRAQ",
-    "JAPAN",
-    "JORDAN",
-    "KENYA",
-    "MOROCCO",
-    "MOZAMBIQUE",
-    "PERU",
-    "CHINA",
-    "ROMANIA",
-    "SAUDI ARABIA",
-    "VIETNAM",
-    "RUSSIA",
-    "UNITED KINGDOM",
-    "UNITED STATES",
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+_NATIONS = _words(
+    "ALGERIA,ARGENTINA,BRAZIL,CANADA,EGYPT,ETHIOPIA,FRANCE,GERMANY,INDIA,INDONESIA,IRAN,IRAQ,"
+    "JAPAN,JORDAN,KENYA,MOROCCO,MOZAMBIQUE,PERU,CHINA,ROMANIA,SAUDI ARABIA,VIETNAM,RUSSIA,"
+    "UNITED KINGDOM,UNITED STATES"
 )
 _REGIONS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST")
 #: Region of each nation, by position (clause 4.2.3).
@@ -72,99 +55,15 @@ _CONTAINERS = tuple(
     for a in ("SM", "LG", "MED", "JUMBO", "WRAP")
     for b in ("CASE", "BOX", "BAG", "JAR", "PACK", "PKG", "CAN", "DRUM")
 )
-_COLORS = (
-    "almond",
-    "antique",
-    "aquamarine",
-    "azure",
-    "beige",
-    "bisque",
-    "black",
-    "blanched",
-    "blue",
-    "blush",
-    "brown",
-    "burlywood",
-    "burnished",
-    "chartreuse",
-    "chiffon",
-    "chocolate",
-    "coral",
-    "cornflower",
-    "cornsilk",
-    "cream",
-    "cyan",
-    "dark",
-    "deep",
-    "dim",
-    "dodger",
-    "drab",
-    "firebrick",
-    "floral",
-    "forest",
-    "frosted",
-    "gainsboro",
-    "ghost",
-    "goldenrod",
-    "green",
-    "grey",
-    "honeydew",
-    "hot",
-    "indian",
-    "ivory",
-    "khaki",
-    "lace",
-    "lavender",
-    "lawn",
-    "lemon",
-    "light",
-    "lime",
-    "linen",
-    "magenta",
-    "maroon",
-    "medium",
-    "metallic",
-    "midnight",
-    "mint",
-    "misty",
-    "moccasin",
-    "navajo",
-    "navy",
-    "olive",
-    "orange",
-    "orchid",
-    "pale",
-    "papaya",
-    "peach",
-    "peru",
-    "pink",
-    "plum",
-    "powder",
-    "puff",
-    "purple",
-    "red",
-    "rose",
-    "rosy",
-    "royal",
-    "saddle",
-    "salmon",
-    "sandy",
-    "seashell",
-    "sienna",
-    "sky",
-    "slate",
-    "smoke",
-    "snow",
-    "spring",
-    "steel",
-    "tan",
-    "thistle",
-    "tomato",
-    "turquoise",
-    "violet",
-    "wheat",
-    "white",
-    "yellow",
+_COLORS = _words(
+    "almond,antique,aquamarine,azure,beige,bisque,black,blanched,blue,blush,brown,burlywood,"
+    "burnished,chartreuse,chiffon,chocolate,coral,cornflower,cornsilk,cream,cyan,dark,deep,"
+    "dim,dodger,drab,firebrick,floral,forest,frosted,gainsboro,ghost,goldenrod,green,grey,"
+    "honeydew,hot,indian,ivory,khaki,lace,lavender,lawn,lemon,light,lime,linen,magenta,"
+    "maroon,medium,metallic,midnight,mint,misty,moccasin,navajo,navy,olive,orange,orchid,"
+    "pale,papaya,peach,peru,pink,plum,powder,puff,purple,red,rose,rosy,royal,saddle,salmon,"
+    "sandy,seashell,sienna,sky,slate,smoke,snow,spring,steel,tan,thistle,tomato,turquoise,"
+    "violet,wheat,white,yellow"
 )
 
 
@@ -176,7 +75,7 @@ class _Stream:
 
     def uniform(self, low: int, high: int) -> int:
         """An integer in [low, high]; in double arithmetic, as qgen computes it."""
-        self._state = _next(self._state)
+        self._state = self._state * _MULTIPLIER % _MODULUS
         return low + int(self._state / float(_MODULUS) * float(high - low + 1))
 
     def pick(self, values: Sequence[_T], weight: int = 1) -> _T:
@@ -191,11 +90,12 @@ class _Stream:
             shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
         return shuffled
 
-    def pick_other(self, values: Sequence[_T], than: _T) -> _T:
-        """One of ``values`` other than ``than``: drawn again until it is."""
-        while (value := self.pick(values)) == than:
+    def pick_two(self, values: Sequence[_T]) -> Iterator[tuple[int, _T]]:
+        """Two different ones of ``values``, numbered from 1; the second is redrawn until it is."""
+        yield 1, (first := self.pick(values))
+        while (second := self.pick(values)) == first:
             pass
-        return value
+        yield 2, second
 
     def first_of_month(self, low: int, high: int) -> str:
         """The first day of a month, counted from January 1993."""
@@ -212,152 +112,62 @@ class _Stream:
         return f"Brand#{first}{self.uniform(1, 5)}"
 
 
-def _next(state: int) -> int:
-    return state * 16807 % _MODULUS
-
-
-def _q1(s: _Stream, scale: float) -> Values:
-    return {"delta": str(s.uniform(60, 120))}
-
-
-def _q2(s: _Stream, scale: float) -> Values:
-    size = str(s.uniform(1, 50))
-    metal = s.pick(_TYPES).split(" ")[2]
-    return {"size": size, "type": metal, "region": s.pick(_REGIONS)}
-
-
-def _q3(s: _Stream, scale: float) -> Values:
-    segment = s.pick(_SEGMENTS)
-    return {"segment": segment, "date": f"1995-03-{s.uniform(0, 30) + 1:02d}"}
-
-
-def _q4(s: _Stream, scale: float) -> Values:
-    return {"date": s.first_of_month(0, 57)}
-
-
-def _q5(s: _Stream, scale: float) -> Values:
-    region = s.pick(_REGIONS)
-    return {"region": region, "date": s.first_of_year()}
-
-
-def _q6(s: _Stream, scale: float) -> Values:
-    date = s.first_of_year()
-    discount = f"0.{s.uniform(2, 9):02d}"
-    return {"date": date, "discount": discount, "quantity": str(s.uniform(24, 25))}
-
-
-def _q7(s: _Stream, scale: float) -> Values:
-    nation = s.pick(_NATIONS)
-    return {"nation1": nation, "nation2": s.pick_other(_NATIONS, nation)}
-
-
-def _q8(s: _Stream, scale: float) -> Values:
-    index = s.pick(range(len(_NATIONS)))
-    return {
-        "nation": _NATIONS[index],
-        "region": _REGIONS[_REGION_OF[index]],
+_DRAW: Mapping[int, Callable[[_Stream], Values]] = {
+    1: lambda s: {"delta": str(s.uniform(60, 120))},
+    2: lambda s: {
+        "size": str(s.uniform(1, 50)),
+        "type": s.pick(_TYPES).split()[2],
+        "region": s.pick(_REGIONS),
+    },
+    3: lambda s: {
+        "segment": s.pick(_SEGMENTS),
+        "date": f"1995-03-{s.uniform(0, 30) + 1:02d}",
+    },
+    4: lambda s: {"date": s.first_of_month(0, 57)},
+    5: lambda s: {"region": s.pick(_REGIONS), "date": s.first_of_year()},
+    6: lambda s: {
+        "date": s.first_of_year(),
+        "discount": f"0.{s.uniform(2, 9):02d}",
+        "quantity": str(s.uniform(24, 25)),
+    },
+    7: lambda s: {f"nation{i}": nation for i, nation in s.pick_two(_NATIONS)},
+    8: lambda s: {
+        "nation": _NATIONS[nation := s.pick(range(len(_NATIONS)))],
+        "region": _REGIONS[_REGION_OF[nation]],
         "type": s.pick(_TYPES),
-    }
-
-
-def _q9(s: _Stream, scale: float) -> Values:
-    return {"color": s.pick(_COLORS)}
-
-
-def _q10(s: _Stream, scale: float) -> Values:
-    return {"date": s.first_of_month(1, 24)}
-
-
-def _q11(s: _Stream, scale: float) -> Values:
-    return {"nation": s.pick(_NATIONS), "fraction": _fraction(scale)}
-
-
-def _q12(s: _Stream, scale: float) -> Values:
-    mode = s.pick(_SHIP_MODES)
-    other = s.pick_other(_SHIP_MODES, mode)
-    return {"shipmode1": mode, "shipmode2": other, "date": s.first_of_year()}
-
-
-def _q13(s: _Stream, scale: float) -> Values:
-    word = s.pick(_WORDS_1, weight=20)
-    return {"word1": word, "word2": s.pick(_WORDS_2, weight=40)}
-
-
-def _q14(s: _Stream, scale: float) -> Values:
-    return {"date": s.first_of_month(0, 59)}
-
-
-def _q15(s: _Stream, scale: float) -> Values:
-    return {"date": s.first_of_month(0, 57)}
-
-
-def _q16(s: _Stream, scale: float) -> Values:
-    brand = s.brand()
-    kind = s.pick(_TYPES).rpartition(" ")[0]
-    sizes = s.permute(range(1, 51))[:8]
-    return {"brand": brand, "type": kind, "sizes": [str(size) for size in sizes]}
-
-
-def _q17(s: _Stream, scale: float) -> Values:
-    brand = s.brand()
-    return {"brand": brand, "container": s.pick(_CONTAINERS)}
-
-
-def _q18(s: _Stream, scale: float) -> Values:
-    return {"quantity": str(s.uniform(312, 315))}
-
-
-def _q19(s: _Stream, scale: float) -> Values:
-    brands = {f"brand{i}": s.brand() for i in (1, 2, 3)}
-    quantities = {f"quantity{i}": str(s.uniform(10 * i - 10 or 1, 10 * i)) for i in (1, 2, 3)}
-    return {**brands, **quantities}
-
-
-def _q20(s: _Stream, scale: float) -> Values:
-    color = s.pick(_COLORS)
-    date = s.first_of_year()
-    return {"color": color, "date": date, "nation": s.pick(_NATIONS)}
-
-
-def _q21(s: _Stream, scale: float) -> Values:
-    return {"nation": s.pick(_NATIONS)}
-
-
-def _q22(s: _Stream, scale: float) -> Values:
-    return {"codes": [str(10 + code) for code in s.permute(range(25))[:7]]}
-
-
-_DRAW: tuple[Callable[[_Stream, float], Values], ...] = (
-    _q1,
-    _q2,
-    _q3,
-    _q4,
-    _q5,
-    _q6,
-    _q7,
-    _q8,
-    _q9,
-    _q10,
-    _q11,
-    _q12,
-    _q13,
-    _q14,
-    _q15,
-    _q16,
-    _q17,
-    _q18,
-    _q19,
-    _q20,
-    _q21,
-    _q22,
-)
-
-
-def _fraction(scale: float) -> str:
-    """Query 11's FRACTION, 0.0001 / SF (clause 2.4.11.3)."""
-    return f"{0.0001 / scale:.10f}"
-
-
+    },
+    9: lambda s: {"color": s.pick(_COLORS)},
+    10: lambda s: {"date": s.first_of_month(1, 24)},
+    11: lambda s: {"nation": s.pick(_NATIONS)},
+    12: lambda s: {
+        **{f"shipmode{i}": mode for i, mode in s.pick_two(_SHIP_MODES)},
+        "date": s.first_of_year(),
+    },
+    13: lambda s: {
+        "word1": s.pick(_WORDS_1, weight=20),
+        "word2": s.pick(_WORDS_2, weight=40),
+    },
+    14: lambda s: {"date": s.first_of_month(0, 59)},
+    15: lambda s: {"date": s.first_of_month(0, 57)},
+    16: lambda s: {
+        "brand": s.brand(),
+        "type": s.pick(_TYPES).rpartition(" ")[0],
+        "sizes": [str(size) for size in s.permute(range(1, 51))[:8]],
+    },
+    17: lambda s: {"brand": s.brand(), "container": s.pick(_CONTAINERS)},
+    18: lambda s: {"quantity": str(s.uniform(312, 315))},
+    19: lambda s: {
+        **{f"brand{i}": s.brand() for i in (1, 2, 3)},
+        **{f"quantity{i}": str(s.uniform(10 * i - 10 or 1, 10 * i)) for i in (1, 2, 3)},
+    },
+    20: lambda s: {
+        "color": s.pick(_COLORS),
+        "date": s.first_of_year(),
+        "nation": s.pick(_NATIONS),
+    },
+    21: lambda s: {"nation": s.pick(_NATIONS)},
+    22: lambda s: {"codes": [str(10 + code) for code in s.permute(range(25))[:7]]},
+}
 #: Clause 2.4.x.3, "for the validation": query 11's fraction depends on the scale.
 _VALIDATION: Mapping[int, Values] = {
     1: {"delta": "90"},
@@ -404,12 +214,12 @@ def parameters(query: int, seed: int | None, scale: float) -> Values:
     """
     if seed is None:
         values = dict(_VALIDATION[query])
-        return values | {"fraction": _fraction(scale)} if query == 11 else values
-    if seed not in SEEDS:
+    elif seed not in SEEDS:
         raise UsageError(
             f"query_seed {seed}", "not a seed of qgen", f"choose 1 … {SEEDS[-1]:,} or null"
         )
-    state = seed
-    for _ in range(query):
-        state = _next(state)
-    return _DRAW[query - 1](_Stream(state), scale)
+    else:
+        values = _DRAW[query](_Stream(seed * pow(_MULTIPLIER, query, _MODULUS) % _MODULUS))
+    if query == 11:  # clause 2.4.11.3
+        values["fraction"] = f"{0.0001 / scale:.10f}"
+    return values

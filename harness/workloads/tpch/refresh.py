@@ -16,12 +16,8 @@ from harness.store.result import Check
 from harness.workload import Session
 from harness.workloads.tpch.query_runs import named_failure
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
-from harness.workloads.tpch.refresh_sql import (
-    RefreshData,
-    orders_per_set,
-    rf1_statements,
-    rf2_statements,
-)
+from harness.workloads.tpch.refresh_data import RefreshData, orders_per_set
+from harness.workloads.tpch.refresh_sql import rf1_statements, rf2_statements
 from harness.workloads.tpch.resume import Course
 
 Function = Literal["RF1", "RF2"]

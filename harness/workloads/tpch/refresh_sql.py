@@ -11,17 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from harness.workloads.tpch.refresh_data import LARGEST_SET as LARGEST_SET
-from harness.workloads.tpch.refresh_data import RefreshData as RefreshData
-from harness.workloads.tpch.refresh_data import RefreshPair as RefreshPair
-from harness.workloads.tpch.refresh_data import grouped_rows
-from harness.workloads.tpch.refresh_data import orders_per_set as orders_per_set
-from harness.workloads.tpch.refresh_generate import prepare as prepare
-from harness.workloads.tpch.refresh_generate import refresh_bytes as refresh_bytes
+from harness.workloads.tpch.refresh_data import RefreshPair, grouped_rows
 from harness.workloads.tpch.tables import COLUMNS
 
-#: Default number of orders of a transaction.
-DEFAULT_BATCH_ORDERS = 100
 #: Well below what any server takes in one packet by default.
 LARGEST_STATEMENT_BYTES = 256 * 1024
 

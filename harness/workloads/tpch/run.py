@@ -28,7 +28,8 @@ from harness.workloads.tpch.checks import Answered, check_answers
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.query_runs import Execution, Explained, QueryRuns
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions
-from harness.workloads.tpch.refresh_sql import RefreshData, prepare
+from harness.workloads.tpch.refresh_data import RefreshData
+from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.selectivity import selected_metrics
 from harness.workloads.tpch.snapshots import seen

@@ -8,81 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+
+def _columns(text: str) -> Mapping[str, str]:
+    return dict(column.split(":") for column in text.split())
+
+
 #: Name and type of every column, in the order of the generated files.
 COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "region": {"r_regionkey": "integer", "r_name": "varchar", "r_comment": "varchar"},
-    "nation": {
-        "n_nationkey": "integer",
-        "n_name": "varchar",
-        "n_regionkey": "integer",
-        "n_comment": "varchar",
-    },
-    "supplier": {
-        "s_suppkey": "integer",
-        "s_name": "varchar",
-        "s_address": "varchar",
-        "s_nationkey": "integer",
-        "s_phone": "varchar",
-        "s_acctbal": "decimal(15,2)",
-        "s_comment": "varchar",
-    },
-    "customer": {
-        "c_custkey": "integer",
-        "c_name": "varchar",
-        "c_address": "varchar",
-        "c_nationkey": "integer",
-        "c_phone": "varchar",
-        "c_acctbal": "decimal(15,2)",
-        "c_mktsegment": "varchar",
-        "c_comment": "varchar",
-    },
-    "part": {
-        "p_partkey": "integer",
-        "p_name": "varchar",
-        "p_mfgr": "varchar",
-        "p_brand": "varchar",
-        "p_type": "varchar",
-        "p_size": "integer",
-        "p_container": "varchar",
-        "p_retailprice": "decimal(15,2)",
-        "p_comment": "varchar",
-    },
-    "partsupp": {
-        "ps_partkey": "integer",
-        "ps_suppkey": "integer",
-        "ps_availqty": "integer",
-        "ps_supplycost": "decimal(15,2)",
-        "ps_comment": "varchar",
-    },
-    "orders": {
-        "o_orderkey": "bigint",
-        "o_custkey": "integer",
-        "o_orderstatus": "varchar",
-        "o_totalprice": "decimal(15,2)",
-        "o_orderdate": "date",
-        "o_orderpriority": "varchar",
-        "o_clerk": "varchar",
-        "o_shippriority": "integer",
-        "o_comment": "varchar",
-    },
-    "lineitem": {
-        "l_orderkey": "bigint",
-        "l_partkey": "integer",
-        "l_suppkey": "integer",
-        "l_linenumber": "integer",
-        "l_quantity": "decimal(15,2)",
-        "l_extendedprice": "decimal(15,2)",
-        "l_discount": "decimal(15,2)",
-        "l_tax": "decimal(15,2)",
-        "l_returnflag": "varchar",
-        "l_linestatus": "varchar",
-        "l_shipdate": "date",
-        "l_commitdate": "date",
-        "l_receiptdate": "date",
-        "l_shipinstruct": "varchar",
-        "l_shipmode": "varchar",
-        "l_comment": "varchar",
-    },
+    "region": _columns("r_regionkey:integer r_name:varchar r_comment:varchar"),
+    "nation": _columns("n_nationkey:integer n_name:varchar n_regionkey:integer n_comment:varchar"),
+    "supplier": _columns(
+        "s_suppkey:integer s_name:varchar s_address:varchar s_nationkey:integer"
+        " s_phone:varchar s_acctbal:decimal(15,2) s_comment:varchar"
+    ),
+    "customer": _columns(
+        "c_custkey:integer c_name:varchar c_address:varchar c_nationkey:integer"
+        " c_phone:varchar c_acctbal:decimal(15,2) c_mktsegment:varchar c_comment:varchar"
+    ),
+    "part": _columns(
+        "p_partkey:integer p_name:varchar p_mfgr:varchar p_brand:varchar p_type:varchar"
+        " p_size:integer p_container:varchar p_retailprice:decimal(15,2) p_comment:varchar"
+    ),
+    "partsupp": _columns(
+        "ps_partkey:integer ps_suppkey:integer ps_availqty:integer"
+        " ps_supplycost:decimal(15,2) ps_comment:varchar"
+    ),
+    "orders": _columns(
+        "o_orderkey:bigint o_custkey:integer o_orderstatus:varchar o_totalprice:decimal(15,2)"
+        " o_orderdate:date o_orderpriority:varchar o_clerk:varchar o_shippriority:integer"
+        " o_comment:varchar"
+    ),
+    "lineitem": _columns(
+        "l_orderkey:bigint l_partkey:integer l_suppkey:integer l_linenumber:integer"
+        " l_quantity:decimal(15,2) l_extendedprice:decimal(15,2) l_discount:decimal(15,2)"
+        " l_tax:decimal(15,2) l_returnflag:varchar l_linestatus:varchar l_shipdate:date"
+        " l_commitdate:date l_receiptdate:date l_shipinstruct:varchar l_shipmode:varchar"
+        " l_comment:varchar"
+    ),
 }
 TABLES: tuple[str, ...] = tuple(COLUMNS)
 

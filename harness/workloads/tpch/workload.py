@@ -16,7 +16,7 @@ from harness.progress import Progress
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.tpch import data
 from harness.workloads.tpch.params import TpchParams
-from harness.workloads.tpch.refresh_sql import prepare
+from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.run import measure, sets_needed
 
 

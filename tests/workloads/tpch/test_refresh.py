@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from harness.workloads.tpch.refresh_data import RefreshPair
+from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.refresh_sql import (
     LARGEST_STATEMENT_BYTES,
-    RefreshPair,
-    prepare,
     rf1_statements,
     rf2_statements,
 )

@@ -13,12 +13,8 @@ import pytest
 from harness.errors import RunFailed, UsageError
 from harness.workloads.tpch import data, refresh_generate
 from harness.workloads.tpch.dbgen import order_key, row_of_key
-from harness.workloads.tpch.refresh_sql import (
-    RefreshData,
-    orders_per_set,
-    prepare,
-    refresh_bytes,
-)
+from harness.workloads.tpch.refresh_data import RefreshData, orders_per_set
+from harness.workloads.tpch.refresh_generate import prepare, refresh_bytes
 
 RECORDING = Path(__file__).parent / "recordings" / "dbgen-2.14.0-update-sets.tsv"
 RECORDED = [
@@ -177,7 +173,7 @@ def test_a_killed_preparation_leaves_whole_sets_and_the_next_one_makes_the_other
     program = f"""
 from pathlib import Path
 from harness.progress import SilentProgress
-from harness.workloads.tpch.refresh_sql import prepare
+from harness.workloads.tpch.refresh_generate import prepare
 prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
 """
     process = subprocess.Popen([sys.executable, "-c", program])

@@ -10,7 +10,8 @@ from harness.workloads.tpch.answers import canonical
 from harness.workloads.tpch.ordering import query_order
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
-from harness.workloads.tpch.refresh_sql import prepare, rf1_statements, rf2_statements
+from harness.workloads.tpch.refresh_generate import prepare
+from harness.workloads.tpch.refresh_sql import rf1_statements, rf2_statements
 from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.tables import COLUMNS
 
