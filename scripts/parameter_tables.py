@@ -8,8 +8,7 @@ from pathlib import Path
 
 from harness import registry
 from harness.cli.options import option_text
-from harness.micro.keys import KEYS
-from harness.micro.model import KINDS
+from harness.micro.keys import KEYS, KINDS
 from harness.workloads.parameters import Parameters
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -35,7 +34,7 @@ def micro_table() -> str:
         text = (
             "*all*" if key.required == KINDS else "all" if key.kinds == KINDS else ", ".join(jobs)
         )
-        rows.append(f"| `{name}` | {text} | {key.read.values} | {key.help} |")
+        rows.append(f"| `{name}` | {text} | {key.values} | {key.help} |")
     return "\n".join(rows) + "\n"
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from harness.micro.chains import LINE_BYTES, ChainOperation
 
-Kind = Literal["throughput", "latency", "chase", "chain", "log", "page"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-#: Of these: what has loops of each instruction set's own.
-VECTORED: tuple[Kind, ...] = ("throughput", "latency", "chain")
 #: The measured tier, or DRAM in addition to it.
 Place = Literal["tier", "dram"]
 Numa = Literal["near", "far"]
@@ -29,7 +25,7 @@ class Job:
     """
 
     name: str
-    kind: Kind
+    kind: str
     threads: int
     range_bytes: int
     keys: Mapping[str, Any] = field(default_factory=dict)

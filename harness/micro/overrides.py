@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypeVar
 
 from harness.errors import UsageError, nearest
 from harness.host.processors import parse_cpus
-from harness.micro.keys import KEYS, TIMES, Size, Variables
+from harness.micro.keys import KEYS, TIMES, Variables, read_size
 from harness.micro.model import Pages
 from harness.yamlfile import scalar
 
@@ -99,7 +100,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any, Variables, str], Any]]] = {
     "only": ("only", lambda value, variables, source: parse_only(str(value))),
     "duration": ("duration_ns", TIMES["duration"]),
     "warm_up": ("warm_up_ns", TIMES["warm_up"]),
-    "range": ("range_bytes", Size(lines=False)),
+    "range": ("range_bytes", partial(read_size, lines=False)),
     "threads": ("threads", KEYS["threads"].read),
     "operations": ("operations", KEYS["count"].read),
     "pages": ("pages", KEYS["pages"].read),

@@ -9,7 +9,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
-from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.keys import VECTORED
+from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.overrides import Limits, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
 from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_strides

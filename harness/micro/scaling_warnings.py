@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.micro.host_capacity import HostCapacity
-from harness.micro.model import VECTORED, Measurement, Numa
+from harness.micro.keys import VECTORED
+from harness.micro.model import Measurement, Numa
 from harness.micro.overrides import Limits
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.store import schemas
 from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
@@ -20,44 +21,9 @@ _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
 _OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
 #: Keys of a suite's job that labels of its metrics report, if by their absence (``numa: near``).
 LABELLED_KEYS = frozenset(
-    [
-        "access",
-        "before",
-        "chain",
-        "chains",
-        "dirty_lines",
-        "distance",
-        "dram_range",
-        "dram_share",
-        "entry",
-        "fence_every",
-        "flush",
-        "flush_when",
-        "hotspot",
-        "isa",
-        "kernel",
-        "kind",
-        "lane",
-        "locality",
-        "method",
-        "mode",
-        "node",
-        "numa",
-        "order",
-        "padded",
-        "page",
-        "pages",
-        "partitions",
-        "pattern",
-        "place",
-        "range",
-        "read_share",
-        "stride",
-        "threads",
-        "writer",
-        "written_by",
-        "zipf_exponent",
-    ]
+    name
+    for name, key in schemas.schema("micro-keys")["properties"].items()
+    if key.get("label", name)
 )
 Labels = Mapping[str, str]
 

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from micro_runs import GB, KINDS, duration, micro_run, rate, with_suite
 
-from harness.micro import keys
 from harness.micro.metrics import JobResults, labels_of
 from harness.micro.suite import suite_of
 from harness.store.runs import StoredRun
 from harness.yamlfile import parse_yaml
-from reports.micro import configured
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.pairs import pairs
@@ -377,7 +375,3 @@ def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) 
 
     (device,) = devices([asked(9, "256MiB"), asked(1, "64GiB"), asked(1, "64GiB")])
     assert [len(point.samples) for point in device.points] == [3, 6]
-
-
-def test_the_labelled_keys_are_those_of_the_suites_table() -> None:
-    assert configured.LABELLED_KEYS == keys.LABELLED_KEYS
