@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from reports.formatting import counted, p_text
 from reports.micro.points import Point
 from reports.statistics import (
     ALPHA,
@@ -75,19 +75,13 @@ class Verdict:
         return self.judgement.outcome == "shown"
 
     @property
-    def why_not(self) -> str:
+    def reason(self) -> Literal["", "too-few-repeats", "bound-in-interval", "not-shown"]:
         """Why nothing is shown; empty where it is."""
         if self.shown:
             return ""
         if self.judgement.outcome == "cannot be shown":
-            beside = f" with the card's {counted(self.others, 'other verdict')}"
-            return (
-                f"cannot be shown with {counted(self.claim.ratio.n_a, 'repeat')}, "
-                f"{self.judgement.repeats_needed} are needed{beside if self.others else ''}"
-            )
-        if self.claim.interval_holds_bound:
-            return f"the interval holds {self.claim.bound:g}"
-        return f"not shown among the card's other verdicts, p {p_text(self.judgement.adjusted_p)}"
+            return "too-few-repeats"
+        return "bound-in-interval" if self.claim.interval_holds_bound else "not-shown"
 
 
 def verdicts_of(claims: Mapping[str, Claim], alpha: float = ALPHA) -> dict[str, Verdict]:

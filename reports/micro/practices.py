@@ -9,12 +9,12 @@ together (reports.micro.verdicts).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from harness.units import format_bytes
-from reports.formatting import LINE, counted, interval_text, p_text, quantity_text, times
+from reports.formatting import counted
 from reports.micro.hypotheses import Claim, Verdict, claim, claim_of, verdicts_of
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
@@ -32,9 +32,14 @@ from reports.micro.questions import (
 )
 from reports.micro.saturation import knees
 
-__all__ = ["BOUND", "Outcome", "Practice", "Tried", "practices"]
-
 Outcome = Literal["confirmed", "refuted", "not testable here"]
+#: What each practice is tried on, in the order of FAST'20.
+_MEASUREMENTS: Mapping[int, tuple[str, ...]] = {
+    1: ("access_size", "access_size_sequential"),
+    2: ("persist_size",),
+    3: ("threads",),
+    4: ("mix",),
+}
 
 
 @dataclass(frozen=True)
@@ -53,90 +58,52 @@ class Tried:
 
     @property
     def why(self) -> str:
-        """Why it says nothing; empty where it does."""
-        return self.verdict.why_not if self.verdict else self.trial.why
-
-    @property
-    def said(self) -> str:
-        """``ntstore 4 KiB: 1.50× [1.4, 1.6], p 0.01; 3 GB/s against 2 GB/s``."""
-        ratio = f"{_ratio_text(self.verdict)}; " if self.verdict else ""
-        why = f" ({self.why})" if self.why else ""
-        return f"{self.trial.what}: {ratio}{self.trial.figures}{why}"
-
-
-def _ratio_text(verdict: Verdict) -> str:
-    ratio = verdict.claim.ratio
-    shown = f", p {p_text(verdict.judgement.adjusted_p)}" if verdict.shown else ""
-    return f"{times(ratio.ratio)} {interval_text(ratio)}{shown}"
+        """A code for why it says nothing; empty where it does."""
+        return self.verdict.reason if self.verdict else self.trial.why
 
 
 @dataclass(frozen=True)
 class Practice:
-    """A practice, what was tried of it, and what came out."""
+    """A practice, what was tried of it, and what came out.
+
+    ``missing``: a code for why nothing was tried of ``measurements``.
+    """
 
     number: int
-    text: str
     trials: tuple[Tried, ...]
-    missing: str = ""
+    measurements: tuple[str, ...]
+    missing: Literal["not-measured", "no-experiment", "no-far-processors"]
 
     @property
     def outcome(self) -> Outcome:
         """Confirmed where any trial is (there it pays to follow it), else refuted where one is."""
-        told = [trial.outcome for trial in self.trials]
+        seen = [trial.outcome for trial in self.trials]
         found: tuple[Outcome, ...] = ("confirmed", "refuted")
-        return next((one for one in found if one in told), "not testable here")
-
-    @property
-    def figures(self) -> str:
-        """What every trial says, one a line, or why there is none."""
-        return LINE.join(trial.said for trial in self.trials) or self.missing
-
-
-_TEXTS = {
-    1: "Avoid random accesses smaller than 256 B",
-    2: "Use non-temporal stores for large transfers, and control cache evictions",
-    3: "Limit the number of concurrent threads accessing a DIMM",
-    4: "Avoid NUMA accesses, especially read-modify-write sequences",
-}
+        return next((one for one in found if one in seen), "not testable here")
 
 
 def practices(device: Device) -> list[Practice]:
-    """All four, in the paper's order and words, judged among all verdicts of the card."""
+    """All four, in the paper's order, judged among all verdicts of the card."""
     judged = verdicts(device)
     tried = [Tried(trial, judged.get(trial.key)) for trial in trials(device)]
-    missing = {
-        1: _absent(device, "access_size", "access_size_sequential"),
-        2: _absent(device, "persist_size"),
-        3: _absent(device, "threads"),
-        4: _no_far(device),
-    }
     return [
         Practice(
             number,
-            text,
             tuple(one for one in tried if one.trial.practice == number),
-            missing[number],
+            measurements,
+            _missing(device, measurements),
         )
-        for number, text in _TEXTS.items()
+        for number, measurements in _MEASUREMENTS.items()
     ]
 
 
-def _absent(device: Device, *measurements: str) -> str:
-    found = device.select(RATE, measurement=measurements)
-    what = "not measured in one experiment beyond the caches" if found else "not measured"
-    return (
-        f"{what}: {', '.join(measurements)} of the suite device-card "
-        "(`harness run micro --suite device-card --tier …`)"
-    )
-
-
-def _no_far(device: Device) -> str:
-    points = device.select(RATE, measurement="mix")
-    if not points:
-        return _absent(device, "mix")
-    if any(p["numa"] == "far" for p in points):
-        return _absent(device, "mix")
-    return "no processors of another NUMA node: everything is near here"
+def _missing(
+    device: Device, measurements: tuple[str, ...]
+) -> Literal["not-measured", "no-experiment", "no-far-processors"]:
+    points = device.select(RATE, measurement=measurements)
+    if measurements == ("mix",) and points and all(p["numa"] != "far" for p in points):
+        return "no-far-processors"
+    return "no-experiment" if points else "not-measured"
 
 
 #: The least gain that is worth following a practice for.
@@ -153,14 +120,15 @@ _OF_SMALL = ("measurement", "pattern", "access_size_bytes", "threads")
 class Trial:
     """One ratio that decides about a practice, before it is judged.
 
-    ``figures``: of both sides; ``claim``: None where nothing can be said, with the reason ``why``.
+    ``points``: whose rates are compared; ``claim``: None where nothing can be said, with a code
+    ``why``.
     """
 
     practice: int
     what: str
-    figures: str
+    points: tuple[Point, ...]
     claim: Claim | None
-    why: str = ""
+    why: Literal["nothing-done", "different-runs", "few-threads"] = "nothing-done"
 
     @property
     def key(self) -> str:
@@ -185,12 +153,12 @@ def _small(device: Device) -> Iterator[Trial]:
         together = all(point.beside(r64) for point in held)
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
-        yield _trial(
+        yield Trial(
             1,
             f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
-            f"random {_rate(r64)} and {_rate(r256)}, sequential {_rate(s64)} and {_rate(s256)}",
+            tuple(held),
             claim(gained, against, BOUND) if together else None,
-            "in one of the repeats nothing was done" if together else "measured in different runs",
+            "nothing-done" if together else "different-runs",
         )
 
 
@@ -229,20 +197,14 @@ def _crowd(device: Device) -> Iterator[Trial]:
         fewer = [p for p in points if p.number("threads") < most]
         if not fewer:
             continue
+        last = best([p for p in points if p.number("threads") == most])
         if most < _MANY_THREADS:
-            top = best(points)
-            why = f"only {counted(int(most), 'thread')} here; the paper's DIMMs slow "
-            yield Trial(
-                3,
-                f"{kind.title}, best thread count against {most:g} threads",
-                f"best with {counted(int(top['threads']), 'thread')}, {_rate(top)}",
-                None,
-                f"{why}down with 4 to 12",
-            )
+            what = f"{kind.title}, best thread count against {most:g} threads"
+            yield Trial(3, what, (best(points), last), None, "few-threads")
             continue
-        top, all_of_them = best(fewer), best([p for p in points if p.number("threads") == most])
+        top = best(fewer)
         what = f"{kind.title}, {top['threads']} threads (the best of fewer) against {most:g}"
-        yield _against(3, what, top, all_of_them)
+        yield _against(3, what, top, last)
 
 
 def _remote(device: Device) -> Iterator[Trial]:
@@ -258,22 +220,7 @@ def _remote(device: Device) -> Iterator[Trial]:
 
 
 def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
-    return _trial(
-        practice,
-        what,
-        f"{_rate(a)} against {_rate(b)}",
-        claim_of(a, b, BOUND),
-        "in one of the repeats nothing was done",
-    )
-
-
-def _trial(practice: int, what: str, figures: str, found: Claim | None, why: str) -> Trial:
-    """``why``: said where there is no claim."""
-    return Trial(practice, what, figures, found, "" if found else why)
-
-
-def _rate(point: Point) -> str:
-    return quantity_text(point.median, "B/s")
+    return Trial(practice, what, (a, b), claim_of(a, b, BOUND))
 
 
 def verdicts(device: Device) -> dict[str, Verdict]:

@@ -15,7 +15,7 @@ from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
 from reports.conditions import TIER_HEAD, Row, hosts, names, tiers, uncontrolled
-from reports.formatting import NOTHING, counted, utc
+from reports.formatting import counted, utc
 from reports.micro.figures import Measured, card_drawing, measurements
 from reports.micro.findings import Finding, findings
 from reports.micro.papers import PaperRows, paper_rows
@@ -23,35 +23,41 @@ from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, practices, verdicts
 from reports.micro.prices import PriceTable, price_table, read_prices
 from reports.page import render, write_files
-from reports.statistics import ALPHA
 from reports.table_csv import runs_as_csv
 
 TITLE = "What this device likes"
-
-
-Rows = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Card:
     """One device. ``drawing``: None where nothing was measured over an axis.
 
-    ``judged``: of how many verdicts it is said that they were judged together.
+    ``verdicts``: how many were judged together, and how many of them are shown.
     """
 
     name: str
-    about: str
     device: Device
     drawing: Drawing | None
     findings: tuple[Finding, ...]
     practices: tuple[Practice, ...]
     measured: tuple[Measured, ...]
-    judged: str
+    verdicts: int
+    shown: int
 
     @property
-    def practice_rows(self) -> list[tuple[str, ...]]:
-        """As a table shows them."""
-        return [(f"{p.number}. {p.text}", p.outcome, p.figures) for p in self.practices]
+    def modes(self) -> list[str]:
+        """Of the host, in its runs."""
+        return list(dict.fromkeys(run.run["host_mode"] for run in self.device.runs))
+
+    @property
+    def suites(self) -> list[str]:
+        """Those of its runs."""
+        named = (str(run.run["spec"]["params"].get("suite", "")) for run in self.device.runs)
+        return list(filter(None, dict.fromkeys(named)))
+
+    def finding(self, question: str) -> Finding | None:
+        """Its answer to a question, where it has one."""
+        return next((one for one in self.findings if one.question == question), None)
 
 
 @dataclass(frozen=True)
@@ -62,9 +68,6 @@ class View:
     counts: str
     emulated: tuple[str, ...]
     cards: tuple[Card, ...]
-    beside_head: tuple[str, ...]
-    outcomes: Rows
-    answers: Rows
     prices: PriceTable | None
     paper: PaperRows | None
     tiers: tuple[Row, ...]
@@ -74,6 +77,11 @@ class View:
     repeat: tuple[str, ...]
     bound: float = BOUND
     tier_head: Row = TIER_HEAD
+
+    @property
+    def questions(self) -> list[str]:
+        """Of all cards, in the order of the first."""
+        return list(dict.fromkeys(one.question for card in self.cards for one in card.findings))
 
     @property
     def warning_names(self) -> list[str]:
@@ -129,16 +137,12 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
     """What is shown of these runs."""
     found = devices(runs)
     used = [run for device in found for run in device.runs]
-    several = len(found) > 1
     listed = read_prices(prices) if prices is not None else None
     return View(
         title=title,
         counts=f"{counted(len(used), 'run')}, {_span(used)}",
         emulated=tuple(f"{d.name} by {by}" for d in found for by in d.emulated),
         cards=tuple(_card(device, f"device-{n}") for n, device in enumerate(found, 1)),
-        beside_head=("", *(device.marked_name for device in found)),
-        outcomes=outcomes(found) if several else (),
-        answers=answers(found) if several else (),
         prices=price_table(found, listed),
         paper=paper_rows(found, listed),
         tiers=tuple(tiers(used)),
@@ -150,41 +154,16 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
 
 
 def _card(device: Device, name: str) -> Card:
+    family = verdicts(device).values()
     return Card(
         device.marked_name,
-        _about(device),
         device,
         card_drawing(device, name),
         tuple(findings(device)),
         tuple(practices(device)),
         tuple(measurements(device, name)),
-        _judged(device),
-    )
-
-
-def _judged(device: Device) -> str:
-    """How many verdicts the card has; empty where it has none."""
-    family = verdicts(device)
-    if not family:
-        return ""
-    shown = sum(one.shown for one in family.values())
-    return (
-        f"{counted(len(family), 'verdict')} of practices and knees, judged as one family "
-        f"(Holm–Bonferroni, {ALPHA:.0%} for all of them together): {shown} shown; each p is Holm's"
-    )
-
-
-def _about(device: Device) -> str:
-    """``lab1, fsdax ext4 DAX, AppDirect; suites device-card, block-io``."""
-    facts = device.tier.get("facts", {})
-    dax = {True: "DAX", False: "no DAX"}.get(facts.get("dax"), "")
-    kind = [device.tier.get("kind", ""), facts.get("filesystem") or "", dax]
-    suites = dict.fromkeys(str(run.run["spec"]["params"].get("suite", "")) for run in device.runs)
-    mode = dict.fromkeys(run.run["host_mode"] for run in device.runs)
-    model = facts.get("device_model") or facts.get("device") or ""
-    told = [device.host, " ".join(filter(None, kind)), model, "/".join(mode)]
-    return f"{', '.join(filter(None, told))}; {'suites' if len(suites) > 1 else 'suite'} " + (
-        ", ".join(filter(None, suites))
+        len(family),
+        sum(one.shown for one in family),
     )
 
 
@@ -201,24 +180,3 @@ def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]
         f"{run.run_id}: {run.run['error']['context'] if run.run['error'] else 'no microbenchmark'}"
         for run in left
     ]
-
-
-# Side by side -------------------------------------------------------------------
-
-
-def answers(devices: Sequence[Device]) -> Rows:
-    """Each device's answer to every question, in the order of the first."""
-    held = [{one.question: one.answer for one in findings(device)} for device in devices]
-    questions = dict.fromkeys(question for one in held for question in one)
-    return tuple(
-        (question, *(one.get(question, NOTHING) for one in held)) for question in questions
-    )
-
-
-def outcomes(devices: Sequence[Device]) -> Rows:
-    """The practices, confirmed, refuted or not testable on each."""
-    held = [practices(device) for device in devices]
-    return tuple(
-        (f"{same[0].number}. {same[0].text}", *(one.outcome for one in same))
-        for same in zip(*held, strict=True)
-    )

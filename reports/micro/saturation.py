@@ -39,6 +39,11 @@ class Knee:
     near: Point
     claim: Claim | None
 
+    @property
+    def ends(self) -> list[Point]:
+        """Where the curve begins, is near its best, is best, and ends."""
+        return list(dict.fromkeys((self.curve[0], self.near, self.top, self.curve[-1])))
+
 
 @dataclass(frozen=True)
 class LoadedKnee:

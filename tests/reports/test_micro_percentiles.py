@@ -43,22 +43,20 @@ def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(
     assert percentile(histogram({"90": count - 1}), percent) is None
 
 
-def test_no_tail_is_answered_of_2000_overwrites(tmp_path: Path) -> None:
-    told = _finding(_overwrites(tmp_path, {4096: 2_000, 65536: 2_000}), _TAIL)
-    assert told.answer == "– (too few operations for p99.99)"
-    assert "64 KiB: p99.9 90 ns, p99.99 –, most 9" in told.figures
-    assert told.figures.endswith("–: too few operations, p99.99 takes 10,000")
-
-
-def test_the_worst_tail_is_of_those_with_operations_enough(tmp_path: Path) -> None:
-    told = _finding(_overwrites(tmp_path, {4096: 10_000, 65536: 2_000}), _TAIL)
-    assert told.answer == "p99.99 90 ns at 4 KiB (too few operations at 1 other size)"
-
-
-def test_enough_operations_need_no_word(tmp_path: Path) -> None:
-    told = _finding(_overwrites(tmp_path, {4096: 10_000}), _TAIL)
-    assert told.answer == "p99.99 90 ns at 4 KiB"
-    assert "few" not in told.figures
+@pytest.mark.parametrize(
+    ("counts", "worst", "too_few"),
+    [
+        ({4096: 2_000, 65536: 2_000}, None, 2),
+        ({4096: 10_000, 65536: 2_000}, "4 KiB", 1),
+        ({4096: 10_000}, "4 KiB", 0),
+    ],
+)
+def test_the_worst_tail_is_of_those_with_operations_enough(
+    tmp_path: Path, counts: dict[int, int], worst: str | None, too_few: int
+) -> None:
+    found = _finding(_overwrites(tmp_path, counts), _TAIL)
+    assert (found.worst.name if found.worst else None, found.too_few) == (worst, too_few)
+    assert found.missing(99.9, 99.99) == ([(99.99, 10_000)] if too_few else [])
 
 
 def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None:
@@ -66,9 +64,8 @@ def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None
                      access_size_bytes=64)  # fmt: skip
     (device,) = devices([micro_run(tmp_path, [loads])])
     told = _finding(device, "Latency, load, 64 B")
-    assert told.answer == "random 90 ns"
-    assert "random p99 90 ns, p99.99 –, most 9" in told.figures
-    assert "p99.99 takes 10,000" in told.figures
+    (row,) = told.rows
+    assert (row.name, row.at(50), row.at(99), row.at(99.99)) == ("random", 90, 90, None)
 
 
 def test_a_table_says_beside_the_count_what_it_is_too_few_for(tmp_path: Path) -> None:

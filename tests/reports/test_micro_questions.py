@@ -48,7 +48,7 @@ def test_far_is_compared_with_no_other_experiments_near(tmp_path: Path) -> None:
     (device,) = devices([micro_run(tmp_path, metrics)])
     fourth = practices(device)[3]
     assert fourth.trials == ()
-    assert "not measured in one experiment" in fourth.figures
+    assert fourth.missing == "no-experiment"
 
 
 def _persisting(kind: str, gb_per_s: float, **labels: object) -> list[dict[str, Any]]:
@@ -150,8 +150,7 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
     (only,) = devices([whole])
     assert _price(device) == _price(only) is not None
     (told,) = (one for one in findings(device) if one.question == "Left out of this card")
-    assert told.answer == "ranges below 128 MiB"
-    assert "sequential in 16 MiB" in told.figures and "256" not in told.figures
+    assert told.rows == ((4, 32 << 20, ("sequential in 16 MiB",)),)
 
 
 def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
@@ -162,7 +161,7 @@ def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> N
     assert card_drawing(device, "card") is None
     assert [one.question for one in findings(device)] == ["Left out of this card"]
     assert {one.outcome for one in practices(device)} == {"not testable here"}
-    assert "beyond the caches" in practices(device)[0].figures
+    assert practices(device)[0].missing == "no-experiment"
 
 
 # Overwrites ---------------------------------------------------------------------
@@ -186,6 +185,7 @@ def test_a_hot_spot_at_random_places_is_not_that_tail(tmp_path: Path) -> None:
         duration("overwrite_tail", {"70000": 10_000}, pattern="hotspot", hotspot_bytes=4096),
     ]
     (device,) = devices([micro_run(tmp_path, metrics)])
-    told = {one.question: one.answer for one in findings(device)}
-    assert told["Tail of overwrites around a buffer"] == "p99.99 90 ns at 4 KiB"
-    assert "Tail of overwrites in a hot spot" in told
+    worst = {one.question: one.worst for one in findings(device)}
+    around = worst["Tail of overwrites around a buffer"]
+    assert around is not None and (around.at(99.99), around.name) == (90, "4 KiB")
+    assert "Tail of overwrites in a hot spot" in worst
