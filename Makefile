@@ -28,13 +28,8 @@ setup-dev: .venv/.setup-dev
 test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
-PLAIN := harness loadgen microbench playbooks inventory \
-         profiles \
-         engines/_* engines/duckdb engines/mariadb engines/mysql engines/postgres engines/rocksdb \
-         README.md ARCHITECTURE.md CONTRIBUTING.md \
-         docs/tiers.md docs/provisioning.md docs/warnings.md \
-         docs/adding-a*.md docs/tutorial.md docs/tuning.md \
-         docs/duckdb.md docs/mysql.md docs/postgres.md docs/rocksdb.md
+PLAIN := harness engines reports loadgen microbench playbooks inventory profiles docs \
+         README.md ARCHITECTURE.md CONTRIBUTING.md BENCHMARKS.md
 
 lint: setup-dev
 	.venv/bin/ruff check .

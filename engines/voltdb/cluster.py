@@ -96,7 +96,7 @@ class Cluster:
         """Move (copy across file systems) the snapshots to ``golden``."""
         if not self.clean:
             raise RunFailed(
-                "keep as golden data",
+                "keep as a dataset",
                 f"the server on {self.root} was not shut down cleanly",
                 "load it again",
             )

@@ -55,7 +55,7 @@ def load(
     """See LoadsNatively.native_load. ``native``: the client's connection, without the tables."""
     _define(connection, folder, "10_tables")
     stored = fill({**native, "tables": _tables(connection)})
-    verify_counts(stored, row_counts, "load again; the server's log may tell why")
+    verify_counts(stored, row_counts, "load again; the server's log may have the reason")
     with progress.task("building indexes and procedures", total=None):
         _define(connection, folder, "30_indexes")
         connection.call("@UpdateClasses", _compiled(context, installation), "")

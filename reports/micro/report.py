@@ -32,7 +32,7 @@ TITLE = "What this device likes"
 class Card:
     """One device. ``drawing``: None where nothing was measured over an axis.
 
-    ``verdicts``: how many were judged together, and how many of them are shown.
+    ``verdicts``: how many were tested together, and how many of them are shown.
     """
 
     name: str
