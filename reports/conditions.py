@@ -12,7 +12,7 @@ from typing import Any
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
-from reports.formatting import EMULATED, NOTHING, counted, percent, significant
+from reports.formatting import NOTHING, counted, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.series import Arm, Panel
@@ -270,78 +270,12 @@ def _residency(measured: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join([*worst, *notes]) or "not measured"
 
 
-# Hosts, tiers, engines ----------------------------------------------------------
-
-_HOST_STATES = {
-    "Governor": "governor",
-    "Turbo": "turbo",
-    "SMT": "smt",
-    "Transparent huge pages": "thp",
-    "Hardware prefetchers": "prefetchers",
-    "Memory bus": "memory_speed",
-    "Virtual machine": "virtualised",
-}
+# Hosts and engines --------------------------------------------------------------
 
 
-def hosts(runs: Sequence[StoredRun]) -> list[tuple[Row, ...]]:
-    """Name and value of each fact of every host (and each mode and kernel of it), each once."""
-    found = (tuple(_host(run.manifest["host"])) for run in runs if run.manifest)
-    return list(dict.fromkeys(found))
-
-
-def _host(host: Mapping[str, Any]) -> Iterator[Row]:
-    cpu = host["cpu"]
-    yield "Host", f"{host['hostname']} ({host['host_id']})"
-    yield "Mode", host["mode"]
-    counts = f"{cpu['sockets']} sockets, {cpu['cores']} cores, {cpu['threads']} threads"
-    yield "CPU", f"{cpu['model']}, {counts}"
-    yield "Instructions", " ".join(cpu["flags"]) or "none of interest"
-    yield "Microcode", str(cpu["microcode"] or "unknown")
-    yield "Memory", format_bytes(host["memory_bytes"])
-    nodes = (
-        f"node {n['node']}: {format_bytes(n['memory_bytes'])}, CPUs {n['cpus'] or 'none'}"
-        for n in host["numa_nodes"]
-    )
-    yield "NUMA", "; ".join(nodes)
-    yield "Kernel", f"{host['kernel']['release']} ({host['kernel']['cmdline']})"
-    yield from ((name, _yes(host[key])) for name, key in _HOST_STATES.items())
-    domains = ", ".join(f"{region}: {d}" for region, d in host["persistence_domains"].items())
-    yield "Persistence domain", domains or "no persistent memory"
-
-
-#: Of the rows of ``tiers``.
-TIER_HEAD = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
-
-
-def tiers(runs: Sequence[StoredRun]) -> list[Row]:
-    """Every tier that held something, as the kernel describes it, each once."""
-    found = (_tier(tier) for run in runs if run.manifest for tier in run.manifest["tiers"])
-    return list(dict.fromkeys(found))
-
-
-def _tier(tier: Mapping[str, Any]) -> Row:
-    known = tier["facts"]
-    emulates = tier.get("emulates")
-    blocks = known.get("block_size_bytes")
-    filesystem = known.get("filesystem") or NOTHING
-    price = tier.get("price_per_gb")
-    device = " ".join(str(known[k]) for k in ("device", "device_model") if known.get(k))
-    return (
-        tier["name"],
-        tier["kind"] + (f" ({EMULATED}, stands in for {emulates})" if emulates else ""),
-        f"{filesystem}, blocks of {format_bytes(blocks)}" if blocks else filesystem,
-        _yes(known.get("dax")),
-        device or str(tier.get("device") or NOTHING),
-        _size(known.get("size_bytes")),
-        f"${price:g}/GB" if price is not None else NOTHING,
-        "; ".join([*tier.get("warnings", []), *known.get("notes", [])]),
-    )
-
-
-def _yes(found: object) -> str:
-    if found is None:
-        return "none or unknown"
-    return ("yes" if found else "no") if isinstance(found, bool) else str(found)
+def manifests(runs: Sequence[StoredRun]) -> tuple[Mapping[str, Any], ...]:
+    """Of the runs that have one: their hosts and tiers."""
+    return tuple(run.manifest for run in runs if run.manifest)
 
 
 #: Settings that decide what a commit waits for; shown whoever set them.

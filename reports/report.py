@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
@@ -18,7 +19,6 @@ from reports.charts.drawing import Drawing
 from reports.charts.forest import overview
 from reports.compare import Group
 from reports.conditions import (
-    TIER_HEAD,
     CheckCount,
     Durability,
     Row,
@@ -27,11 +27,10 @@ from reports.conditions import (
     checks,
     durability,
     engine_settings,
-    hosts,
+    manifests,
     memory_row,
     names,
     panel_warnings,
-    tiers,
     troubles,
     uncontrolled,
 )
@@ -209,8 +208,7 @@ class View:
     panels: tuple[PanelView, ...]
     memory: tuple[Row, ...]
     troubles: tuple[Trouble, ...]
-    hosts: tuple[tuple[Row, ...], ...]
-    tiers: tuple[Row, ...]
+    manifests: tuple[Mapping[str, Any], ...]
     engines: tuple[Settings, ...]
     repeat: tuple[str, ...]
     published: tuple[str, ...]
@@ -219,7 +217,6 @@ class View:
     card: bool = False
     alpha: float = ALPHA
     kinds: tuple[str, ...] = KINDS
-    tier_head: Row = TIER_HEAD
 
     @cached_property
     def overview(self) -> Drawing | None:
@@ -281,8 +278,7 @@ def view_of(
         panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(found, 1)),
         memory=tuple(memory_row(panel, arm) for panel in found for arm in panel.arms),
         troubles=tuple(troubles(runs)),
-        hosts=tuple(hosts(runs)),
-        tiers=tuple(tiers(runs)),
+        manifests=manifests(runs),
         engines=tuple(one for panel in found for one in engine_settings(panel)),
         repeat=tuple(f"harness repro {run.run_id}" for run in runs),
         published=tuple(dict.fromkeys(s.figure for s in published)),

@@ -6,7 +6,7 @@ like the other report (reports.report).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
-from reports.conditions import TIER_HEAD, Row, hosts, names, tiers, uncontrolled
+from reports.conditions import manifests, names, uncontrolled
 from reports.formatting import counted, utc
 from reports.micro.figures import Measured, card_drawing, measurements
 from reports.micro.findings import Finding, findings
@@ -70,13 +70,11 @@ class View:
     cards: tuple[Card, ...]
     prices: PriceTable | None
     paper: PaperRows | None
-    tiers: tuple[Row, ...]
-    hosts: tuple[tuple[Row, ...], ...]
+    manifests: tuple[Mapping[str, Any], ...]
     uncontrolled: tuple[RunWarning, ...]
     left_out: tuple[str, ...]
     repeat: tuple[str, ...]
     bound: float = BOUND
-    tier_head: Row = TIER_HEAD
 
     @property
     def questions(self) -> list[str]:
@@ -145,8 +143,7 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
         cards=tuple(_card(device, f"device-{n}") for n, device in enumerate(found, 1)),
         prices=price_table(found, listed),
         paper=paper_rows(found, listed),
-        tiers=tuple(tiers(used)),
-        hosts=tuple(hosts(used)),
+        manifests=manifests(used),
         uncontrolled=tuple(uncontrolled(used)),
         left_out=tuple(_left_out(runs, used)),
         repeat=tuple(f"harness repro {run.run_id}" for run in used),
