@@ -337,6 +337,9 @@ class CountsLoadRetries(Protocol):
 class TellsDurability(Protocol):
     """Engines that report whether an acknowledged commit survives a loss of power."""
 
+    #: Settings that decide it, as in ``effective_config``: a report shows them in any case.
+    durability_settings: ClassVar[Sequence[str]]
+
     def lost_without_power(self) -> Mapping[str, str]:
         """Settings of the running engine by which a loss of power may take acknowledged commits.
 

@@ -278,20 +278,6 @@ def manifests(runs: Sequence[StoredRun]) -> tuple[Mapping[str, Any], ...]:
     return tuple(run.manifest for run in runs if run.manifest)
 
 
-#: Settings that decide what a commit waits for; shown whoever set them.
-_DURABILITY_SETTINGS = (
-    "fsync",
-    "full_page_writes",
-    "synchronous_commit",
-    "wal_sync_method",
-    "innodb_doublewrite",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_method",
-    "sync_binlog",
-    "sync",
-)
-
-
 @dataclass(frozen=True)
 class Settings:
     """An engine's build; name, given and effective value of settings.
@@ -326,6 +312,7 @@ def engine_settings(panel: Panel) -> list[Settings]:
 
 def _settings(title: str, engine: Mapping[str, Any]) -> Settings:
     given, effective = engine["settings"], engine["effective_config"]
-    names = sorted({*given, *(name for name in _DURABILITY_SETTINGS if name in effective)})
+    deciding = (name for name in engine.get("durability_settings", ()) if name in effective)
+    names = sorted({*given, *deciding})
     rows = ((name, given.get(name, NOTHING), effective.get(name, NOTHING)) for name in names)
     return Settings(title, engine["build"], engine["source"], tuple(rows))

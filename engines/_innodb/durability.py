@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+#: What decides it (harness.engine.TellsDurability).
+SETTINGS = (
+    "innodb_doublewrite",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "log_bin",
+    "sync_binlog",
+)
 _UNSYNCED = (
     "pages are written without fsync: a device with a volatile cache may lose pages whose log "
     "a checkpoint has discarded"

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from engines._innodb import counters, durability, explain
 from engines._innodb.configuration import SETTINGS
@@ -36,6 +37,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     sql_folder: Path = Path(__file__).parent / "sql"
     flavour: Flavour
     jdbc_properties = staticmethod(innodb_properties)
+    durability_settings: ClassVar[Sequence[str]] = durability.SETTINGS
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 
@@ -53,6 +53,13 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     #: The owner of the directory that contains the server's socket.
     _user: Credentials | None = None
     jdbc_properties = staticmethod(postgres_properties)
+    #: See harness.engine.TellsDurability.
+    durability_settings: ClassVar[Sequence[str]] = (
+        "fsync",
+        "full_page_writes",
+        "synchronous_commit",
+        "wal_sync_method",
+    )
 
     @abstractmethod
     def _open(self) -> psycopg.Connection[Any]:

@@ -16,7 +16,7 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from engines._installation import check_reachable
 from engines._loading import verify_counts
@@ -70,6 +70,8 @@ class RocksDb(OfficialClient):
     name = "rocksdb"
     kind: EngineKind = "embedded"
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "memory"})
+    #: See harness.engine.TellsDurability.
+    durability_settings: ClassVar[Sequence[str]] = ("disable_wal", "manual_wal_flush", "sync")
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context

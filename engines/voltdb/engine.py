@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
@@ -59,6 +59,8 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
     kind: EngineKind = "managed"
     supported_parts: frozenset[Part] = frozenset({"data", "memory"})
     sql_folder: Path = Path(__file__).parent / "sql"
+    #: See harness.engine.TellsDurability.
+    durability_settings: ClassVar[Sequence[str]] = (SNAPSHOTS, FREQUENCY)
     #: See harness.engine.LosesCommits.
     lost_when_killed = "what was committed after the newest snapshot"
 

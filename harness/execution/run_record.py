@@ -41,6 +41,7 @@ class Program:
     kind: str = "managed"
     settings: Mapping[str, str] = field(default_factory=dict)
     effective_config: Mapping[str, str] = field(default_factory=dict)
+    durability_settings: Sequence[str] = ()
 
 
 def _stamps() -> dict[str, int]:

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.engine import Credentials, DataDirectories, Engine, KeepsOwnData, RunsInClient
+from harness.engine import (
+    Credentials,
+    DataDirectories,
+    Engine,
+    KeepsOwnData,
+    RunsInClient,
+    TellsDurability,
+)
 from harness.errors import HarnessError, RunFailed
 from harness.execution.data import (
     changes_data,
@@ -212,8 +219,18 @@ class _Run:
     def _record_config(self, config: Mapping[str, str]) -> None:
         version, settings = self.prepared.version, dict(self.prepared.settings)
         name, kind = self.prepared.spec.engine, self.engine.kind
+        deciding = (
+            self.engine.durability_settings if isinstance(self.engine, TellsDurability) else ()
+        )
         self.record.program = Program(
-            name, version.version, version.build, version.source, kind, settings, dict(config)
+            name,
+            version.version,
+            version.build,
+            version.source,
+            kind,
+            settings,
+            dict(config),
+            list(deciding),
         )
 
 

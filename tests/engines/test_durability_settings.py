@@ -10,14 +10,6 @@ import pytest
 from engines._innodb.durability import lost_without_power
 from harness.engine import TellsDurability
 
-#: What decides whether a commit waits for the device, in the recorded configuration of any run.
-DECIDING = {
-    "postgres": {"fsync", "full_page_writes", "synchronous_commit", "wal_sync_method"},
-    "mysql": {"innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_doublewrite",
-              "log_bin", "sync_binlog"},
-    "mariadb": {"innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_doublewrite",
-                "log_bin", "sync_binlog"},
-}  # fmt: skip
 RISKY = {
     "postgres": {"synchronous_commit": "off", "fsync": "off", "full_page_writes": "off"},
     "mysql": {
@@ -43,7 +35,7 @@ def told(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str
     engine.restore(golden, lab.places())
     engine.start()
     found = engine.lost_without_power()
-    assert set(engine.effective_config()) >= DECIDING[name]
+    assert set(engine.effective_config()) >= set(engine.durability_settings)
     engine.kill()
     assert isinstance(engine, TellsDurability)
     assert all(meaning for meaning in found.values())

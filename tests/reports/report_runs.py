@@ -316,6 +316,7 @@ def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
             "settings": settings,
             "effective_config": settings
             | {"data_directory": f"/mnt/{tiers[0] if tiers else 'x'}/{run_id}", "fsync": "on"},
+            "durability_settings": ["fsync"],
         },
         "dataset": {"key": f"{case.engine}-tpch-1", "fingerprint": {"lineitem": 6001215}},
         "restore_method": "copy",
