@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.store.runs import StoredRun
@@ -15,96 +15,59 @@ from reports.query_breakdown import KINDS, BreakdownRow
 from reports.run_configuration import emulated_tiers, placement_name
 from reports.values import measured
 
-COLUMNS = (
-    "run_id",
-    "experiment",
-    "started_utc",
-    "workload",
-    "params",
-    "driver",
-    "engine",
-    "engine_version",
-    "placement",
-    "host_mode",
-    "block",
-    "status",
-    "emulated",
-    "metric",
-    "labels",
-    "unit",
-    "better",
-    "value",
-    "note",
-)
-
 
 def runs_as_csv(runs: Sequence[StoredRun]) -> str:
     """The table with a header; a run without metrics (a failed one) has one row without value."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for run in runs:
-        about = _about(run)
-        for row in _metrics(run):
-            writer.writerow([_inert(cell) for cell in (*about, *row)])
-    return stream.getvalue()
-
-
-QUERY_COLUMNS = (
-    "panel",
-    "query",
-    "arm",
-    "duration_ns",
-    "limit_ns",
-    "runs_at_limit",
-    "ratio_to_baseline",
-    "outcome",
-    "scan_ns",
-    "join_ns",
-    "aggregate_ns",
-    "sort_ns",
-    "other_ns",
-    "outside_ns",
-    "plan_over_measured_low",
-    "plan_over_measured_high",
-    "why_plan_is_off",
-    "tier_read_bytes",
-    "tier_write_bytes",
-    "io_read_bytes",
-    "syscall_read_bytes",
-    "spilled_bytes",
-    "working_set_bytes",
-)
+    return _csv({**_about(run), **row} for run in runs for row in _metrics(run))
 
 
 def queries_as_csv(found: Iterable[tuple[str, BreakdownRow]]) -> str:
     """The breakdown of every query, medians, by the panel's title."""
+    return _csv({"panel": panel, **_query(row)} for panel, row in found)
+
+
+def _csv(rows: Iterable[Mapping[str, object]]) -> str:
+    """The rows under the names of their columns, which all rows share."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(QUERY_COLUMNS)
-    for panel, row in found:
-        writer.writerow([_inert(cell) for cell in (panel, *_query_cells(row))])
+    for index, row in enumerate(rows):
+        if not index:
+            writer.writerow(row)
+        writer.writerow(map(_inert, row.values()))
     return stream.getvalue()
 
 
-def _query_cells(row: BreakdownRow) -> tuple[object, ...]:
+def _query(row: BreakdownRow) -> dict[str, object]:
     one, compared = row.anatomy, row.compared
-    return (
-        one.query,
-        row.arm.marked_name,
-        _number(one.duration.median if one.duration else None),
-        _number(one.limit_ns),
-        one.limited,
-        _number(compared.estimate.ratio if compared and compared.estimate else None),
-        _outcome(compared) if compared else "",
-        *(_number(one.kinds.get(kind)) for kind in KINDS),
-        _number(one.fit.lowest if one.fit else None),
-        _number(one.fit.highest if one.fit else None),
-        one.fit.why if one.fit else "",
-        ";".join(f"{tier}={size:.0f}" for tier, size in sorted(one.read.items())),
-        ";".join(f"{tier}={size:.0f}" for tier, size in sorted(one.written.items())),
-        *(_number(one.size(n)) for n in ("io_read", "syscall_read", "spilled", "working_set")),
-    )
+    numbers = {
+        "duration_ns": one.duration.median if one.duration else None,
+        "limit_ns": one.limit_ns,
+        "runs_at_limit": one.limited,
+        "ratio_to_baseline": compared.estimate.ratio if compared and compared.estimate else None,
+    }
+    fits = {
+        "plan_over_measured_low": one.fit.lowest if one.fit else None,
+        "plan_over_measured_high": one.fit.highest if one.fit else None,
+    }
+    return {
+        "query": one.query,
+        "arm": row.arm.marked_name,
+        **{name: _number(value) for name, value in numbers.items()},
+        "outcome": _outcome(compared) if compared else "",
+        **{f"{kind}_ns": _number(one.kinds.get(kind)) for kind in KINDS},
+        **{name: _number(value) for name, value in fits.items()},
+        "why_plan_is_off": one.fit.why if one.fit else "",
+        "tier_read_bytes": _by_tier(one.read),
+        "tier_write_bytes": _by_tier(one.written),
+        **{f"{name}_bytes": _number(one.size(name)) for name in _SIZES},
+    }
+
+
+_SIZES = ("io_read", "syscall_read", "spilled", "working_set")
+
+
+def _by_tier(sizes: Mapping[str, float]) -> str:
+    return ";".join(f"{tier}={size:.0f}" for tier, size in sorted(sizes.items()))
 
 
 def _outcome(row: CompareRow) -> str:
@@ -121,23 +84,23 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.17g}"
 
 
-def _about(run: StoredRun) -> tuple[object, ...]:
+def _about(run: StoredRun) -> dict[str, object]:
     result, spec = run.run, run.run["spec"]
-    return (
-        run.run_id,
-        result["experiment"]["name"],
-        utc(result["started_unix_ns"]),
-        spec["workload"],
-        _params(spec["params"]),
-        spec["driver"],
-        spec["engine"],
-        run.manifest["engine"]["version"] if run.manifest else "",
-        placement_name(spec),
-        result["host_mode"],
-        spec["block"],
-        result["status"],
-        "; ".join(f"{e['tier']} by {e['by']}" for e in emulated_tiers(result)),
-    )
+    return {
+        "run_id": run.run_id,
+        "experiment": result["experiment"]["name"],
+        "started_utc": utc(result["started_unix_ns"]),
+        "workload": spec["workload"],
+        "params": _params(spec["params"]),
+        "driver": spec["driver"],
+        "engine": spec["engine"],
+        "engine_version": run.manifest["engine"]["version"] if run.manifest else "",
+        "placement": placement_name(spec),
+        "host_mode": result["host_mode"],
+        "block": spec["block"],
+        "status": result["status"],
+        "emulated": "; ".join(f"{e['tier']} by {e['by']}" for e in emulated_tiers(result)),
+    }
 
 
 def _params(params: Mapping[str, Any]) -> str:
@@ -149,22 +112,19 @@ def _params(params: Mapping[str, Any]) -> str:
     )
 
 
-def _metrics(run: StoredRun) -> Iterable[tuple[object, ...]]:
+def _metrics(run: StoredRun) -> Iterator[dict[str, str]]:
     found = measured(run)
     for quantity, one in found.items():
         labels = ";".join(f"{name}={value}" for name, value in quantity.labels)
-        value = "" if one.value is None else f"{one.value:.17g}"
-        yield one.metric, labels, one.unit, one.better, value, one.note
+        cells = (one.metric, labels, one.unit, one.better, _number(one.value), one.note)
+        yield dict(zip(_METRIC, cells, strict=True))
     if not found:
         error = run.run["error"]
-        yield (
-            "",
-            "",
-            "",
-            "",
-            "",
-            f"{error['problem']}: {error['context']}" if error else "no metrics",
-        )
+        why = f"{error['problem']}: {error['context']}" if error else "no metrics"
+        yield dict.fromkeys(_METRIC, "") | {"note": why}
+
+
+_METRIC = ("metric", "labels", "unit", "better", "value", "note")
 
 
 def _inert(cell: object) -> object:

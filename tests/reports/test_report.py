@@ -45,7 +45,8 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
     ]
     assert view.overview is not None
     assert "1.50 : 1" in view.memory[0]
-    assert [tier[0] for tier in view.tiers] == ["ssd", "pmem"]
+    names = [tier["name"] for one in view.manifests for tier in one["tiers"]]
+    assert set(names) == {"ssd", "pmem"}
     assert ("shared_buffers", "1024MB", "1024MB") in view.engines[0].given
     assert ("fsync", "–", "on") in view.engines[0].given  # though nobody gave it
     assert view.repeat[0] == f"harness repro {runs[0].run_id}"
