@@ -29,6 +29,7 @@ from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
 from harness.supervise.process import ProcessId as ProcessId
+from harness.waits import WaitObserver
 from harness.warnings import RunWarning
 
 EngineKind = Literal["managed", "embedded", "external"]
@@ -331,6 +332,14 @@ class CountsLoadRetries(Protocol):
 
     def load_retries(self) -> Mapping[str, int]:
         """By table, the number of times that a piece of the last load was loaded again."""
+
+
+@runtime_checkable
+class AccountsForWaits(Protocol):
+    """Engines that report what their sessions wait for."""
+
+    def wait_observer(self) -> WaitObserver:
+        """A new view of the foreground sessions; nothing is opened before its first use."""
 
 
 @runtime_checkable

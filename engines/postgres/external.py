@@ -13,9 +13,10 @@ from typing import Any
 
 import psycopg
 from psycopg import pq, sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from engines._external import ExternalServer, mark_text, session_name
+from engines.postgres.cluster import MAINTENANCE_DATABASE
 from engines.postgres.connection import PostgresConnection
 from engines.postgres.load import Loader
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
@@ -243,6 +244,12 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         connection = self._open()  # the server's other databases belong to the user
         return connection, connection.info.dbname
+
+    def _open_for_waits(self) -> psycopg.Connection[Any]:
+        try:
+            return _connect(make_conninfo(self._dsn, dbname=MAINTENANCE_DATABASE))
+        except psycopg.OperationalError:  # it does not exist, or the user may not connect to it
+            return self._open()
 
     def _loader(self) -> Loader:
         return Loader(connect=self.connect, threads=self.threads)

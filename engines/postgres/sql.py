@@ -14,8 +14,9 @@ from engines._sql_engine import SqlEngine
 from engines.postgres import counters, explain
 from engines.postgres.configuration import SETTINGS
 from engines.postgres.connection import PostgresConnection, connecting
+from engines.postgres.waits import ActivityObserver
 from engines.postgres.window import warnings as window_warnings
-from harness.engine import Credentials, SqlConnection
+from harness.engine import Credentials, EngineKind, SqlConnection
 from harness.query_plan import ExecutedPlan
 from harness.warnings import RunWarning
 
@@ -49,6 +50,7 @@ NO_ERRORS_LOGGED = "-c log_min_messages=fatal"
 class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which returns a new psycopg connection."""
 
+    kind: EngineKind
     sql_folder: Path = Path(__file__).parent / "sql"
     #: The owner of the directory that contains the server's socket.
     _user: Credentials | None = None
@@ -73,6 +75,10 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times."""
         return explain.explain(connection, sql)
 
+    def wait_observer(self) -> ActivityObserver:
+        """Wait events; see waits.py."""
+        return ActivityObserver(self._open_for_waits, local=self.kind == "managed")
+
     def native_backend(self) -> str:
         return "postgres"
 
@@ -96,6 +102,10 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
                 ramp_up, window, window_ns, interval_s=interval_s, block_bytes=block_bytes
             )
         )
+
+    def _open_for_waits(self) -> psycopg.Connection[Any]:
+        """A connection for sampling sessions, whose commits do not count as the workload's."""
+        return self._open_monitor()[0]
 
     def _new_connection(self) -> PostgresConnection:
         with connecting():

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness import registry
 from harness.engine import (
+    AccountsForWaits,
     Credentials,
     DataDirectories,
     Engine,
@@ -237,7 +238,8 @@ class _Run:
 @contextmanager
 def _monitors(record: RunRecord, engine: Engine) -> Iterator[list[Monitor]]:
     """The run's monitors, started; those that cannot work here leave a warning."""
-    context = MonitorContext(engine.processes)
+    waits = engine.wait_observer if isinstance(engine, AccountsForWaits) else lambda: None
+    context = MonitorContext(engine.processes, waits)
     with ExitStack() as stack:
         started: list[Monitor] = []
         for name, kind in registry.monitors().items():

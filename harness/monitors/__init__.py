@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 from harness.supervise.process import ProcessId
+from harness.waits import WaitObserver
 from harness.warnings import RunWarning
 
 
@@ -18,10 +19,12 @@ from harness.warnings import RunWarning
 class MonitorContext:
     """What a monitor may know of the run.
 
-    ``processes``: the processes that work for the engine at that moment.
+    ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
+    engine's view of its sessions, or None; None outside of a run.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
+    waits: Callable[[], WaitObserver | None] | None = None
 
 
 class Monitor(Protocol):

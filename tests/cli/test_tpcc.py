@@ -34,6 +34,20 @@ def uncontrolled(run) -> dict[str, str]:
     return {finding["code"]: finding["found"] for finding in run["uncontrolled"]}
 
 
+def waits_add_up(run, durations: str) -> None:
+    """The parts by resource are the mean latency, or the run warns."""
+    parts = values(run, "wait_ns", "resource")
+    metrics = [metric for metric in run["metrics"] if metric["name"] == durations]
+    found = [hdr.decode(metric["hdr"]) for metric in metrics]
+    count = sum(one.total for one in found)
+    mean_ns = sum(one.mean * one.total for one in found) / count
+    assert parts["processor"] > 0
+    assert sum(parts.values()) >= 0.999 * mean_ns
+    off = abs(values(run, "wait_accounted_share") - 1) > 0.1
+    assert off == ("waits-unaccounted" in uncontrolled(run))
+    assert off or sum(parts.values()) == pytest.approx(mean_ns, rel=0.1)
+
+
 @pytest.fixture(scope="module")
 def measured(loaded):
     """One short run of an engine, for all tests that look at one."""
@@ -68,6 +82,8 @@ def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engin
         assert abs(hdr.decode(text).total - counts[name] - rolled_back) <= 2 * 4
     assert values(run, "client_cpu_per_transaction_ns") > 0
     assert values(run, "server_cpu_per_transaction_ns") > 0
+    if engine == "postgres":
+        waits_add_up(run, "transaction_duration_ns")
     checks = [(c["name"], c["labels"].get("condition")) for c in run["checks"]]
     assert [number for name, number in checks if name == "consistency"] == [
         str(number) for number in range(1, 13)

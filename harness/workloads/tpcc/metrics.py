@@ -28,6 +28,8 @@ offered_transactions_per_minute       intended starts, where a rate is set
 client_cpu_per_transaction_ns         of the client processes, by transactions done
 server_cpu_per_transaction_ns         of the engine's processes, likewise; left out where it
                                       is too little for the kernel's ticks of 10 ms
+wait_ns                               of the mean latency, by ``resource`` (docs/waits.md)
+wait_accounted_share                  of the mean latency, what they add up to
 window_duration_ns                    length of the measured window
 window_<counter>                      what the window added to a counter
 ===================================== ==================================================

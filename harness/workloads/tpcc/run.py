@@ -33,9 +33,11 @@ from harness.drivers.validity import (
     unanswered,
     unseeded,
 )
+from harness.drivers.waits import explain_window
 from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.store.result import Check, Metric
+from harness.waits import unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.representative import write_back_warnings
@@ -94,11 +96,15 @@ def measure(params: TpccParams, session: Session) -> Outcome:
         "series": {"transactions": driven.series},
         "not-kept": {str(n): why for n, why in driver.not_kept.items()},
     }
-    metrics = run_metrics.metrics(driven, counted.counters)
+    closed = params.rate_per_s is None and not params.think_time
+    waits, counters = explain_window(driven, counted.counters, params.users, closed)
+    metrics = run_metrics.metrics(driven, counters)
+    metrics += waits.metrics() if waits else []
     kept = {name: document for name, document in artifacts.items() if document}
     warnings = [
         *_warnings(params, driven),
         *late_counters(driven, counted),
+        *unaccounted({"": waits} if waits else {}),
         *unseeded(driver.unseeded),
         *write_back_warnings(session.engine, driven, counted),
         *lost_without_power(session.engine),

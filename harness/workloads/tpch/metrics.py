@@ -14,6 +14,8 @@ queries_geomean_ns                  their geometric mean
 query_timeout_ns                    the limit that a query reached, instead of a time
 query_<counter>                     what the query added to a counter; only where nothing
                                     else ran
+query_wait_ns                       of its time, by ``resource`` (docs/waits.md)
+query_wait_accounted_share          of its time, what waits and processor time add up to
 refresh_duration_ns                 of one refresh function: first statement → last commit
                                     (clause 5.3.7.3)
 refresh_<counter>                   as query_<counter>, of a refresh function run alone
@@ -65,8 +67,10 @@ def query_metrics(executions: Sequence[Execution], timeout_s: float | None) -> l
         metrics.append(
             Metric("query_duration_ns", "ns", "lower", labels, value=execution.duration_ns)
         )
-        moved = bandwidths(execution.counters, execution.duration_ns)
-        metrics += counter_metrics("query_", labels, {**execution.counters, **moved})
+        waits, counters = execution.waits()
+        metrics += waits.metrics("query_", labels) if waits else []
+        moved = bandwidths(counters, execution.duration_ns)
+        metrics += counter_metrics("query_", labels, {**counters, **moved})
     return metrics
 
 

@@ -27,6 +27,7 @@ from harness.errors import RunFailed
 from harness.query_plan import Accounting, ExecutedPlan, account
 from harness.sql_values import decode, encode
 from harness.store.result import Metric
+from harness.waits import Breakdown, explain_alone, take
 from harness.workload import Session
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.resume import Course
@@ -53,6 +54,13 @@ class Execution:
     def finished(self) -> bool:
         """Whether it ended before its limit."""
         return self.duration_ns is not None
+
+    def waits(self) -> tuple[Breakdown | None, dict[str, float]]:
+        """The parts of its time, and the counters without those of waits."""
+        totals, rest = take(self.counters)
+        if totals is None or self.duration_ns is None:
+            return None, rest
+        return explain_alone(totals, self.duration_ns, self.counters.get("cpu_ns")), rest
 
     def to_json(self) -> dict[str, Any]:
         """As kept among the steps of a run: nothing of it is lost but the statement."""

@@ -21,6 +21,7 @@ from typing import Any
 from harness.engine import RunsSql
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check, Metric
+from harness.waits import Breakdown, unaccounted
 from harness.workload import Outcome, Session
 from harness.workloads.tpch import metrics as run_metrics
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
@@ -92,7 +93,14 @@ def measure(params: TpchParams, session: Session) -> Outcome:
         session.progress,
         data,
     )
-    return Outcome(_metrics(params, measured), checks, _artifacts(measured))
+    warnings = list(unaccounted(_waits(measured)))
+    return Outcome(_metrics(params, measured), checks, _artifacts(measured), warnings)
+
+
+def _waits(measured: _Measured) -> dict[str, Breakdown]:
+    """By query, of those that ran alone."""
+    found = {execution.statement.name: execution.waits()[0] for execution in measured.executions}
+    return {name: waits for name, waits in found.items() if waits is not None}
 
 
 def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:

@@ -25,6 +25,8 @@ process_cpu_per_operation_ns       in place of both where the engine works insid
                                    of that process, whose time cannot be separated. Not
                                    where a rate is set: waiting for starts, and waking up for
                                    them, is computed by the same threads
+wait_ns                            of the mean latency, by ``resource`` (docs/waits.md)
+wait_accounted_share               of the mean latency, what they add up to
 window_duration_ns                 length of the measured window
 window_<counter>                   what the window added to a counter. Of those that an engine
                                    inside the client keeps (hundreds, for what is not in use

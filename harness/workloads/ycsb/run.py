@@ -23,9 +23,11 @@ from harness.drivers.validity import (
     unanswered,
     unseeded,
 )
+from harness.drivers.waits import explain_window
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.units import NS_PER_S
+from harness.waits import unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.representative import write_back_warnings
@@ -67,7 +69,14 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
     }
     kept = {name: document for name, document in artifacts.items() if document}
     in_time = driven.counters_late_ns is None
-    metrics = run_metrics.metrics(driven, counted.counters if in_time else {}, inside)
+    waits, counters = explain_window(
+        driven,
+        counted.counters if in_time else {},
+        params.threadcount,
+        params.target is None and not inside,
+    )
+    metrics = run_metrics.metrics(driven, counters, inside)
+    metrics += waits.metrics() if waits else []
     return Outcome(
         metrics,
         checks,
@@ -75,6 +84,7 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
         [
             *_warnings(params, session, driven, inside),
             *late_counters(driven, counted),
+            *unaccounted({"": waits} if waits else {}),
             *write_back_warnings(session.engine, driven, counted),
             *unseeded(driver.unseeded),
         ],

@@ -1,0 +1,118 @@
+"""PostgreSQL's wait events by resource, sampled from its activity.
+
+A session is active in an operation (``state`` other than ``idle``) with a wait event or without:
+then it computes, or waits for something that PostgreSQL does not report. Parallel workers count
+as sessions; a leader that waits for its workers does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from harness.host.threads import Thread
+from harness.waits import Observation, Resource
+
+#: ``type:event``, else ``type``: the more specific applies. Names are those of any release.
+_RESOURCES: Mapping[str, Resource] = {
+    "IO:DataFileRead": "data read",
+    "IO:DataFilePrefetch": "data read",
+    "IO:SLRURead": "data read",
+    "IO:BufFileRead": "data read",
+    "IO:RelationMapRead": "data read",
+    "IO:AioIoUringExecution": "data read",
+    "IO:AioIoUringSubmit": "data read",
+    "IO:AioIoCompletion": "data read",
+    "IPC:AioIoCompletion": "data read",
+    "IPC:BufferIO": "data read",
+    "IPC:BufferIo": "data read",
+    "LWLock:BufferIO": "data read",
+    "IO:DataFileExtend": "data write",
+    "IO:DataFileWrite": "data write",
+    "IO:DataFileFlush": "data write",
+    "IO:DataFileSync": "data write",
+    "IO:DataFileImmediateSync": "data write",
+    "IO:DataFileTruncate": "data write",
+    "IO:BufFileWrite": "data write",
+    "IO:BufFileTruncate": "data write",
+    "IO:SLRUWrite": "data write",
+    "IO:SLRUSync": "data write",
+    "IO:SLRUFlushSync": "data write",
+    "IO:WALWrite": "log write",
+    "IO:WalWrite": "log write",
+    "IO:WALInitWrite": "log write",
+    "IO:WalInitWrite": "log write",
+    "IO:WALSync": "log sync",
+    "IO:WalSync": "log sync",
+    "IO:WALInitSync": "log sync",
+    "IO:WalInitSync": "log sync",
+    # Another session writes and syncs the log for this one, too (group commit).
+    "LWLock:WALWrite": "log sync",
+    "LWLock:BufferMapping": "buffer",
+    "LWLock:BufferContent": "buffer",
+    "LWLock": "lock",
+    "Lock": "lock",
+    "BufferPin": "buffer",
+    "Buffer": "buffer",
+    "Timeout:SpinDelay": "lock",
+    "IPC:ProcarrayGroupUpdate": "lock",
+    "IPC:ProcArrayGroupUpdate": "lock",
+    "IPC:XactGroupUpdate": "lock",
+    "Client": "client",
+}
+#: A leader that waits for its workers, which are observed themselves.
+_FOR_WORKERS = frozenset(
+    ("ExecuteGather", "ParallelFinish", "MessageQueueReceive", "MessageQueueInternal")
+)
+#: An idle session whose last operation ended longer ago is in none of its client's.
+_TURNAROUND_S = 0.1
+_ACTIVITY = f"""
+SELECT pid, state, wait_event_type, wait_event
+FROM pg_stat_get_activity(NULL)
+WHERE backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid()
+  AND (state <> 'idle' OR state_change > clock_timestamp() - interval '{_TURNAROUND_S} s')
+"""
+
+
+class ActivityObserver:
+    """Implements WaitObserver on one connection, which is opened again after a restart.
+
+    ``local``: whether the sessions are processes of this host.
+    """
+
+    resources = frozenset(_RESOURCES.values()) | {"other"}
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], local: bool) -> None:
+        self._connect = connect
+        self._local = local
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def resource(self, event: str) -> Resource:
+        return _RESOURCES.get(event) or _RESOURCES.get(event.partition(":")[0]) or "other"
+
+    def observe(self) -> Sequence[Observation]:
+        if self._connection is None:
+            self._connection = self._connect()
+        try:
+            rows = self._connection.execute(_ACTIVITY, prepare=True).fetchall()
+        except psycopg.Error:
+            self.close()
+            raise
+        return [self._observation(*row) for row in rows if row[3] not in _FOR_WORKERS]
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _observation(
+        self, pid: int, state: str | None, kind: str | None, event: str | None
+    ) -> Observation:
+        thread = Thread(pid, pid) if self._local else None
+        if state == "idle":
+            return Observation("idle", thread=thread)
+        if kind is None:
+            return Observation("running", thread=thread)
+        return Observation("waiting", f"{kind}:{event}", thread)

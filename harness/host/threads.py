@@ -1,0 +1,104 @@
+"""What Linux reports of a thread: its scheduling, and the system call that it waits in."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+#: Numbers of system calls by machine; the first argument of all but the last line is a file.
+_CALLS: Mapping[str, Mapping[int, str]] = {
+    "x86_64": {
+        **{0: "read", 17: "pread", 19: "readv", 295: "preadv", 327: "preadv"},
+        **{1: "write", 18: "pwrite", 20: "writev", 296: "pwritev", 328: "pwritev"},
+        **{74: "fsync", 75: "fdatasync", 277: "sync_file_range", 77: "ftruncate"},
+        **{285: "fallocate", 45: "recv", 47: "recv", 44: "send", 46: "send"},
+        **{202: "futex", 35: "sleep", 230: "sleep", 7: "poll", 271: "poll", 23: "poll"},
+        **{270: "poll", 232: "poll", 281: "poll", 208: "io_getevents", 333: "io_getevents"},
+        **{426: "io_uring_enter", 26: "msync"},
+    },
+    "aarch64": {
+        **{63: "read", 67: "pread", 65: "readv", 69: "preadv", 286: "preadv"},
+        **{64: "write", 68: "pwrite", 66: "writev", 70: "pwritev", 287: "pwritev"},
+        **{82: "fsync", 83: "fdatasync", 84: "sync_file_range", 46: "ftruncate"},
+        **{47: "fallocate", 207: "recv", 212: "recv", 206: "send", 211: "send"},
+        **{98: "futex", 101: "sleep", 115: "sleep", 73: "poll", 72: "poll", 22: "poll"},
+        **{4: "io_getevents", 292: "io_getevents", 426: "io_uring_enter", 227: "msync"},
+    },
+}
+_WITHOUT_FILE = frozenset({"futex", "sleep", "poll", "io_getevents", "io_uring_enter", "msync"})
+READS = frozenset({"read", "pread", "readv", "preadv"})
+WRITES = frozenset({"write", "pwrite", "writev", "pwritev", "ftruncate", "fallocate"})
+SYNCS = frozenset({"fsync", "fdatasync", "sync_file_range", "msync"})
+
+
+class Thread(NamedTuple):
+    """A thread of a process, by numbers."""
+
+    pid: int
+    tid: int
+
+    @property
+    def _folder(self) -> Path:
+        return Path(f"/proc/{self.pid}/task/{self.tid}")
+
+
+class Blocked(NamedTuple):
+    """The system call in which a thread waits: ``page fault`` outside of one.
+
+    ``path``: of the file that it works on; empty where it works on none.
+    """
+
+    call: str
+    path: str = ""
+
+
+def scheduled_ns(thread: Thread) -> int | None:
+    """Its time on a processor and waiting for one (``schedstat``); None where it has ended."""
+    try:
+        ran, waited, *_ = (thread._folder / "schedstat").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(ran) + int(waited)
+
+
+def blocked(thread: Thread) -> Blocked | None:
+    """Where the thread waits; None where it runs or could run.
+
+    PermissionError without the right to trace it; ProcessLookupError where it has ended.
+    """
+    try:
+        words = (thread._folder / "syscall").read_text().split()
+    except FileNotFoundError as error:
+        raise ProcessLookupError(f"thread {thread.tid} has ended") from error
+    if not words or words[0] == "running":
+        return None
+    number = int(words[0])
+    if number < 0:
+        return Blocked("page fault")
+    call = _CALLS.get(platform.machine(), {}).get(number, f"call {number}")
+    if call in _WITHOUT_FILE or call.startswith("call") or len(words) < 2:
+        return Blocked(call)
+    try:
+        file = Path(f"/proc/{thread.pid}/fd/{int(words[1], 16)}")
+        return Blocked(call, str(file.readlink()))
+    except OSError:
+        return Blocked(call)
+
+
+def threads_of(pid: int) -> dict[Thread, str]:
+    """The process's threads with their names; empty where it has ended."""
+    found = {}
+    try:
+        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+    except OSError:
+        return {}
+    for tid in tids:
+        thread = Thread(pid, tid)
+        try:
+            found[thread] = (thread._folder / "comm").read_text().strip()
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,318 @@
+"""Where the time of operations goes: sessions' states by resource.
+
+An engine observes its foreground sessions (``WaitObserver``); :class:`SampledWaits` turns the
+observations into cumulative times, and :func:`explain` into the parts of a measured latency.
+
+A part is called ``processor`` only as far as Linux counted processor time, or waiting for a
+processor, of the sessions' threads. What nothing accounts for is ``other``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, get_args
+
+from harness.counters import labelled, split
+from harness.host.threads import Thread, scheduled_ns
+from harness.store.result import Metric
+from harness.units import format_ns
+from harness.warnings import RunWarning
+
+Resource = Literal[
+    "processor",
+    "data read",
+    "data write",
+    "log write",
+    "log sync",
+    "lock",
+    "buffer",
+    "client",
+    "other",
+]
+RESOURCES: tuple[Resource, ...] = get_args(Resource)
+
+#: The parts add up to the measured latency when the rest is within this share of it.
+TOLERANCE = 0.10
+#: With fewer observations of active sessions, shares are off by more than a tenth.
+LEAST_SAMPLES = 25
+_WAIT, _PREFIX = "wait_ns", "wait_"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A foreground session at one moment.
+
+    ``running``: it waits for nothing that the engine knows of. ``idle``: it waits for its next
+    operation. ``event``: of ``waiting``, the engine's name of it. ``thread``: which executes
+    it; None where that is not a thread of this host.
+    """
+
+    state: Literal["running", "waiting", "idle"]
+    event: str = ""
+    thread: Thread | None = None
+
+
+class WaitObserver(Protocol):
+    """An engine's view of its foreground sessions. It survives restarts of the engine."""
+
+    #: The resources that its events map to.
+    resources: frozenset[Resource]
+
+    def resource(self, event: str) -> Resource:
+        """The resource that an event waits for."""
+
+    def observe(self) -> Sequence[Observation]:
+        """Every foreground session now; an exception where the engine does not answer."""
+
+    def close(self) -> None:
+        """Close what it opened; no error where the engine is gone."""
+
+
+@dataclass(frozen=True)
+class WaitTotals:
+    """Times of sessions, cumulative or of an interval, summed over sessions.
+
+    ``waits``: by resource. ``running_ns``: active without a wait. ``idle_ns``: between two
+    operations that follow at once. ``cpu_ns``: on a processor and waiting for one, as Linux
+    counted it. ``samples``: observations of active sessions.
+    """
+
+    waits: Mapping[str, float] = field(default_factory=dict)
+    running_ns: float = 0.0
+    idle_ns: float = 0.0
+    cpu_ns: float = 0.0
+    samples: float = 0.0
+
+    def counters(self) -> dict[str, float]:
+        """As counters of a monitor."""
+        waits = {labelled(_WAIT, resource=name): value for name, value in self.waits.items()}
+        return {
+            **waits,
+            "wait_running_ns": self.running_ns,
+            "wait_idle_ns": self.idle_ns,
+            "wait_cpu_ns": self.cpu_ns,
+            "wait_samples_count": self.samples,
+        }
+
+
+def take(counters: Mapping[str, float]) -> tuple[WaitTotals | None, dict[str, float]]:
+    """The totals among an interval's counters, and the other counters."""
+    rest = {name: value for name, value in counters.items() if not name.startswith(_PREFIX)}
+    waits = {
+        split(name)[1]["resource"]: value
+        for name, value in counters.items()
+        if split(name)[0] == _WAIT
+    }
+    if "wait_samples_count" not in counters:
+        return None, rest
+    return (
+        WaitTotals(
+            waits,
+            counters.get("wait_running_ns", 0.0),
+            counters.get("wait_idle_ns", 0.0),
+            counters.get("wait_cpu_ns", 0.0),
+            counters["wait_samples_count"],
+        ),
+        rest,
+    )
+
+
+class SampledWaits:
+    """Cumulative times from observations; an observation stands for the time since the last.
+
+    Safe to call from several threads.
+    """
+
+    def __init__(
+        self, observer: WaitObserver, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._observer = observer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last_ns: int | None = None
+        self._events: defaultdict[str, float] = defaultdict(float)
+        self._running_ns = self._idle_ns = 0.0
+        self._samples = 0
+        self._cpu = _ProcessorTime()
+
+    def sample(self) -> None:
+        """Observe the sessions now; a failed observation leaves a gap."""
+        with self._lock:
+            began_ns = self._clock()
+            try:
+                observations = self._observer.observe()
+            except Exception:
+                self._last_ns = None
+                raise
+            elapsed_ns = 0 if self._last_ns is None else began_ns - self._last_ns
+            self._last_ns = began_ns
+            for one in observations:
+                self._add(one, elapsed_ns)
+            self._cpu.see(one.thread for one in observations if one.thread is not None)
+
+    def totals(self) -> WaitTotals:
+        """The times so far, with the processor time until now."""
+        with self._lock:
+            waits: dict[str, float] = dict.fromkeys(sorted(self._observer.resources), 0.0)
+            for event, ns in self._events.items():
+                resource = self._observer.resource(event)
+                waits[resource] = waits.get(resource, 0.0) + ns
+            cpu_ns = self._cpu.read()
+            return WaitTotals(waits, self._running_ns, self._idle_ns, cpu_ns, self._samples)
+
+    def events(self) -> dict[str, dict[str, str | float]]:
+        """``{event: {resource, wait_ns}}``, the longest first."""
+        with self._lock:
+            ordered = sorted(self._events.items(), key=lambda item: -item[1])
+            return {
+                event: {"resource": self._observer.resource(event), "wait_ns": ns}
+                for event, ns in ordered
+            }
+
+    def close(self) -> None:
+        """Close the observer."""
+        with self._lock:
+            self._observer.close()
+
+    def _add(self, one: Observation, elapsed_ns: int) -> None:
+        if one.state == "idle":
+            self._idle_ns += elapsed_ns
+            return
+        self._samples += elapsed_ns > 0
+        if one.state == "running":
+            self._running_ns += elapsed_ns
+        else:
+            self._events[one.event] += elapsed_ns
+
+
+class _ProcessorTime:
+    """Sum over threads that come and go. Those of the first look count from then on."""
+
+    def __init__(self) -> None:
+        self._threads: dict[Thread, int] | None = None
+        self._ended_ns = 0
+        self._before_ns = 0
+
+    def see(self, threads: Iterator[Thread]) -> None:
+        """Take these threads in."""
+        if self._threads is None:
+            self._threads = {thread: scheduled_ns(thread) or 0 for thread in threads}
+            self._before_ns = sum(self._threads.values())
+            return
+        for thread in threads:
+            if thread not in self._threads:
+                self._threads[thread] = scheduled_ns(thread) or 0
+
+    def read(self) -> float:
+        """Processor time and time in the run queue, in ns."""
+        known = self._threads or {}
+        for thread in list(known):
+            now_ns = scheduled_ns(thread)
+            if now_ns is None:  # it has ended: what it computed since the last reading is lost
+                self._ended_ns += known.pop(thread)
+            else:
+                known[thread] = now_ns
+        return float(self._ended_ns + sum(known.values()) - self._before_ns)
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The parts of one operation's latency. They add up to at least ``latency_ns``.
+
+    ``accounted_share``: of the latency, what is not the remainder. ``why``: empty where the
+    parts add up within :data:`TOLERANCE`, else the reason.
+    """
+
+    parts_ns: Mapping[str, float]
+    latency_ns: float
+    accounted_share: float
+    why: str = ""
+
+    def metrics(self, prefix: str = "", labels: Mapping[str, str] | None = None) -> list[Metric]:
+        """``wait_ns`` by resource, and ``wait_accounted_share``."""
+        own = labels or {}
+        metrics = [
+            Metric(f"{prefix}{_WAIT}", "ns", "none", {**own, "resource": name}, value=value)
+            for name, value in self.parts_ns.items()
+        ]
+        share = f"{prefix}wait_accounted_share"
+        return [*metrics, Metric(share, "1", "none", own, value=self.accounted_share)]
+
+
+def explain(
+    totals: WaitTotals, latency_ns: float, count: float = 1, closed: bool = True
+) -> Breakdown | None:
+    """The parts of the latency of ``count`` operations at the same time or one by one.
+
+    ``latency_ns``: of all of them. ``closed``: a session that waits for an operation is in one
+    of its client. None without an operation.
+    """
+    if latency_ns <= 0 or count <= 0:
+        return None
+    waits = dict(totals.waits)
+    if closed and totals.idle_ns:
+        waits["client"] = waits.get("client", 0.0) + totals.idle_ns
+    room_ns = max(0.0, latency_ns - sum(waits.values()))
+    processor_ns = min(room_ns, totals.running_ns, totals.cpu_ns)
+    return _breakdown(waits, processor_ns, latency_ns, count)
+
+
+def explain_alone(
+    totals: WaitTotals, latency_ns: float, cpu_ns: float | None = None
+) -> Breakdown | None:
+    """The parts of one statement's latency, executed by one or several sessions.
+
+    The time of parallel sessions is scaled to that of the statement. ``cpu_ns``: of all
+    processes, where it is known: short-lived workers are missing among the threads observed.
+    """
+    active_ns = totals.running_ns + sum(totals.waits.values())
+    if latency_ns <= 0:
+        return None
+    on_cpu_ns = max(totals.cpu_ns, cpu_ns or 0.0)
+    if totals.samples < LEAST_SAMPLES or not active_ns:
+        # Processor time alone says little: that of parallel sessions overlaps.
+        why = f"{totals.samples:.0f} observations of active sessions in {format_ns(latency_ns)}"
+        return Breakdown({"other": latency_ns}, latency_ns, 0.0, why)
+    scale = latency_ns / active_ns
+    waits = {name: ns * scale for name, ns in totals.waits.items()}
+    processor_ns = min(totals.running_ns * scale, on_cpu_ns * min(1.0, scale))
+    return _breakdown(waits, processor_ns, latency_ns)
+
+
+def _breakdown(
+    waits: Mapping[str, float], processor_ns: float, latency_ns: float, count: float = 1
+) -> Breakdown:
+    own_other_ns = waits.get("other", 0.0)
+    sum_ns = sum(waits.values()) + processor_ns
+    rest_ns = max(0.0, latency_ns - sum_ns)
+    parts: dict[str, float] = {
+        **{name: waits[name] for name in RESOURCES if name in waits},
+        "processor": processor_ns,
+        "other": own_other_ns + rest_ns,
+    }
+    share = sum_ns / latency_ns
+    why = ""
+    if abs(1 - share) > TOLERANCE:
+        mean = format_ns(round(latency_ns / count))
+        why = f"waits and processor time add up to {share:.0%} of the mean of {mean}"
+    each = {name: ns / count for name, ns in parts.items()}
+    return Breakdown(each, latency_ns / count, share, why)
+
+
+def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:
+    """A warning where parts do not add up; ``named``: by operation or query."""
+    wrong = {name: one.why for name, one in named.items() if one.why}
+    if not wrong:
+        return
+    shown = [f"{name}: {why}" if name else why for name, why in list(wrong.items())[:3]]
+    more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    yield RunWarning(
+        "waits-unaccounted",
+        "the times by resource do not add up to the latency",
+        "; ".join(shown) + more,
+        "measure longer; docs/waits.md lists what each engine does not report",
+    )

@@ -1,0 +1,122 @@
+"""PostgreSQL's wait events on a real server: what a session waits for is what was planted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from patience import eventually
+
+from harness.engine import AccountsForWaits
+from harness.monitors import MonitorContext
+from harness.monitors.waits import WaitMonitor
+from harness.waits import SampledWaits, WaitTotals
+
+
+@pytest.fixture(scope="module")
+def server(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
+    engine = module_lab.engine("postgres")
+    engine.restore(empty_cluster, module_lab.places())
+    engine.start()
+    engine.connect().raw.execute("create table t as select 1 as n")
+    yield engine
+    engine.kill()
+
+
+def observed(engine: Any, enough: Callable[[WaitTotals], bool]) -> WaitTotals:
+    """Totals of observations until there are enough of what is expected."""
+    assert isinstance(engine, AccountsForWaits)
+    waits = SampledWaits(engine.wait_observer())
+
+    def now() -> WaitTotals:
+        waits.sample()
+        return waits.totals()
+
+    try:
+        assert eventually(lambda: enough(now()))
+        return waits.totals()
+    finally:
+        waits.close()
+
+
+def executing(engine: Any, sql: str) -> threading.Thread:
+    connection = engine.connect()
+    thread = threading.Thread(target=lambda: connection.raw.execute(sql))
+    thread.start()
+    return thread
+
+
+@contextmanager
+def sleeping(engine: Any) -> Iterator[None]:
+    """A session in an endless sleep."""
+    connection = engine.connect().raw
+
+    def sleep() -> None:
+        with suppress(psycopg.errors.QueryCanceled):
+            connection.execute("select pg_sleep(1e6)")
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    yield
+    while thread.is_alive():  # it may not have begun to sleep
+        connection.cancel()
+        thread.join(0.1)
+
+
+def test_a_session_behind_a_row_lock_waits_for_a_lock(server: Any) -> None:
+    holder = server.connect().raw
+    holder.execute("begin")
+    holder.execute("update t set n = 2")
+    waiter = executing(server, "update t set n = 3")
+    try:
+        found = observed(server, lambda totals: totals.waits["lock"] > 5e8)
+    finally:
+        holder.execute("commit")
+        waiter.join()
+    assert found.waits["client"] > 0  # the holder, within its transaction
+    others = [ns for name, ns in found.waits.items() if name not in ("lock", "client")]
+    assert found.waits["lock"] > 4 * (found.running_ns + sum(others))
+
+
+def test_a_session_that_computes_runs_and_uses_the_processor(server: Any) -> None:
+    sql = "select count(*) from generate_series(1, 8000000) a where a % 7 = 3"
+    thread = executing(server, sql)
+    found = observed(server, lambda totals: totals.running_ns > 3e8 or not thread.is_alive())
+    thread.join()
+    assert found.cpu_ns > 0
+    assert found.running_ns > sum(found.waits.values())
+
+
+def test_sleeping_is_neither_a_lock_nor_the_processor(server: Any) -> None:
+    with sleeping(server):
+        found = observed(server, lambda totals: totals.waits["other"] > 3e8)
+    assert found.waits["lock"] == 0
+
+
+def test_observing_resumes_after_a_restart(server: Any) -> None:
+    monitor = WaitMonitor(MonitorContext(server.processes, server.wait_observer))
+    monitor.start()
+    try:
+        server.stop()
+        server.start()
+        with sleeping(server):
+            assert eventually(lambda: monitor.totals()["wait_ns[resource=other]"] > 0)
+    finally:
+        monitor.stop()
+
+
+def test_observing_does_not_count_as_the_workload(server: Any) -> None:
+    server.counters()  # connects
+    before = server.counters()
+    monitor = WaitMonitor(MonitorContext(server.processes, server.wait_observer))
+    monitor.start()
+    for _ in range(20):
+        monitor.totals()
+    monitor.stop()
+    name = "postgres_commits_count"
+    assert server.counters()[name] == before[name]

@@ -1,0 +1,88 @@
+"""The waits monitor: it survives an engine that fails, hangs, or reports nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from patience import eventually
+
+from harness.monitors import MonitorContext
+from harness.monitors import waits as module
+from harness.monitors.waits import WaitMonitor
+from harness.waits import Observation, Resource
+
+
+class Engine:
+    """One session that waits for a lock; at times the engine fails or does not answer."""
+
+    resources: frozenset[Resource] = frozenset({"lock"})
+
+    def __init__(self) -> None:
+        self.fails = self.hangs = self.closed = False
+        self.asked = 0
+        self.resumes = threading.Event()
+
+    def resource(self, event: str) -> Resource:
+        return "lock"
+
+    def observe(self) -> Sequence[Observation]:
+        self.asked += 1
+        if self.fails:
+            raise OSError("the server restarts")
+        if self.hangs:
+            self.resumes.wait()
+        return [Observation("waiting", "row")]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def watched(engine: Engine) -> WaitMonitor:
+    monitor = WaitMonitor(MonitorContext(waits=lambda: engine))
+    assert monitor.preflight() is None
+    monitor.start()
+    return monitor
+
+
+def test_its_totals_and_series_hold_what_was_observed():
+    monitor = watched(engine := Engine())
+    before = monitor.totals()
+    assert eventually(lambda: engine.asked > 10)
+    after = monitor.totals()
+    monitor.stop()
+    name = "wait_ns[resource=lock]"
+    assert after[name] > before[name]
+    assert engine.closed
+    series = monitor.series()
+    assert series["samples"][0].keys() >= {"monotonic_ns", name}
+    assert series["events"]["row"]["resource"] == "lock"
+
+
+def test_it_counts_failed_observations_and_continues():
+    monitor = watched(engine := Engine())
+    engine.fails = True
+    assert eventually(lambda: monitor.series()["failed_observations"] > 2)
+    engine.fails = False
+    seen = engine.asked
+    assert eventually(lambda: engine.asked > seen + 2)
+    monitor.stop()
+    assert monitor.series()["events"]["row"]["wait_ns"] > 0
+
+
+def test_an_engine_that_does_not_answer_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.1)
+    monitor = watched(engine := Engine())
+    engine.hangs = True
+    seen = engine.asked
+    assert eventually(lambda: engine.asked > seen)
+    monitor.stop()
+    engine.resumes.set()
+
+
+def test_an_engine_without_accounts_leaves_a_warning():
+    monitor = WaitMonitor(MonitorContext(waits=lambda: None))
+    problem = monitor.preflight()
+    assert problem is not None
+    assert problem.code == "waits-not-reported"
+    assert WaitMonitor(MonitorContext()).preflight() is None  # harness doctor knows no engine

@@ -1,0 +1,136 @@
+"""Where the time of operations goes, from observations of sessions."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from harness.host.threads import Thread
+from harness.waits import (
+    LEAST_SAMPLES,
+    Observation,
+    Resource,
+    SampledWaits,
+    WaitTotals,
+    explain,
+    explain_alone,
+    take,
+    unaccounted,
+)
+
+S = 1_000_000_000
+SYNC, LOCKED = Observation("waiting", "sync"), Observation("waiting", "row")
+
+
+class Sessions:
+    """What an engine would answer, observation by observation; an exception is raised."""
+
+    resources: frozenset[Resource] = frozenset({"log sync", "lock", "other"})
+
+    def __init__(self, *answers: Sequence[Observation] | Exception) -> None:
+        self.answers = list(answers)
+
+    def resource(self, event: str) -> Resource:
+        known: dict[str, Resource] = {"sync": "log sync", "row": "lock"}
+        return known.get(event, "other")
+
+    def observe(self) -> Sequence[Observation]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def totals(*answers: Sequence[Observation] | Exception) -> WaitTotals:
+    """Of observations one second apart."""
+    clock = iter(range(0, 100 * S, S))
+    waits = SampledWaits(Sessions(*answers), lambda: next(clock))
+    for answer in answers:
+        if isinstance(answer, Exception):
+            with pytest.raises(type(answer)):
+                waits.sample()
+        else:
+            waits.sample()
+    return waits.totals()
+
+
+def test_an_observation_stands_for_the_time_since_the_last():
+    found = totals([], [SYNC, LOCKED], [SYNC, Observation("running")], [Observation("idle")])
+    assert found.waits == {"log sync": 2 * S, "lock": S, "other": 0}
+    assert (found.running_ns, found.idle_ns, found.samples) == (S, S, 4)
+
+
+def test_a_failed_observation_leaves_a_gap():
+    assert totals([], [SYNC], OSError("restarts"), [SYNC], [SYNC]).waits["log sync"] == 2 * S
+
+
+def test_totals_survive_their_way_through_counters():
+    found = totals([], [SYNC, Observation("idle")])
+    assert take({**found.counters(), "cpu_ns": 1.0}) == (found, {"cpu_ns": 1.0})
+    assert take({"cpu_ns": 1.0}) == (None, {"cpu_ns": 1.0})
+
+
+def test_processor_time_is_that_of_the_threads_that_were_seen():
+    own = Thread(os.getpid(), os.getpid())
+    waits = SampledWaits(Sessions([Observation("running", thread=own)]))
+    waits.sample()
+    deadline = time.thread_time_ns() + S // 20
+    while time.thread_time_ns() < deadline:
+        pass
+    assert S // 20 <= waits.totals().cpu_ns < 100 * S
+
+
+def test_parts_of_a_mean_latency_add_up_to_it():
+    found = explain(WaitTotals({"lock": 3.0 * S}, 6.0 * S, 1.0 * S, 5.0 * S, 100), 10.0 * S, 10)
+    assert found is not None
+    assert found.parts_ns == {
+        "lock": 0.3 * S,
+        "client": 0.1 * S,
+        "processor": 0.5 * S,
+        "other": 0.1 * S,
+    }
+    assert found.accounted_share == pytest.approx(0.9)
+    assert not found.why
+
+
+def test_a_session_between_operations_is_in_none_of_an_open_loop():
+    found = explain(WaitTotals({}, 8.0 * S, 4.0 * S, 8.0 * S, 100), 10.0 * S, 10, closed=False)
+    assert found is not None
+    assert "client" not in found.parts_ns
+    (warning,) = unaccounted({"": found})
+    assert warning.code == "waits-unaccounted"
+
+
+@pytest.mark.parametrize(("latency_ns", "count"), [(0, 10), (10.0 * S, 0)])
+def test_without_an_operation_there_is_nothing_to_divide(latency_ns, count):
+    assert explain(WaitTotals(), latency_ns, count) is None
+
+
+def test_parallel_sessions_of_a_statement_are_scaled_to_its_time():
+    """Three sessions in two seconds: each reads for half of it."""
+    totals = WaitTotals({"data read": 3.0 * S}, 3.0 * S, 0, 3.0 * S, 60)
+    found = explain_alone(totals, 2.0 * S)
+    assert found is not None
+    assert found.parts_ns == {"data read": S, "processor": S, "other": 0}
+
+
+def test_time_in_which_no_processor_worked_is_not_the_processors():
+    """Page faults of mapped files, for example: active, no wait event, no processor time."""
+    found = explain_alone(WaitTotals({}, 2.0 * S, 0, 0.5 * S, 60), 2.0 * S, 0.5 * S)
+    assert found is not None
+    assert found.parts_ns == {"processor": 0.5 * S, "other": 1.5 * S}
+    assert found.accounted_share == 0.25
+
+
+def test_a_statement_seen_too_rarely_is_not_divided():
+    few = WaitTotals({"lock": 1.0 * S}, 0, 0, 1.0 * S, LEAST_SAMPLES - 1)
+    found = explain_alone(few, 1.0 * S, 1.0 * S)
+    assert found is not None
+    assert (found.parts_ns, found.accounted_share) == ({"other": S}, 0)
+    assert found.why
