@@ -15,6 +15,7 @@ setup: .venv/.setup
 # What is compiled: a change of it is installed anew.
 NATIVE := $(wildcard CMakeLists.txt native/* loadgen/CMakeLists.txt loadgen/*.[ch] \
             loadgen/*/*.[ch] microbench/CMakeLists.txt microbench/*.[ch] microbench/*/*.[ch] \
+            iotrace/* \
             engines/*/loadgen*)
 
 .venv/.setup: pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
@@ -28,7 +29,7 @@ setup-dev: .venv/.setup-dev
 test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
-PLAIN := harness engines reports loadgen microbench playbooks inventory profiles docs \
+PLAIN := harness engines reports loadgen microbench iotrace playbooks inventory profiles docs \
          README.md ARCHITECTURE.md CONTRIBUTING.md BENCHMARKS.md
 
 lint: setup-dev

@@ -14,7 +14,7 @@ DATA = ("profiles", "playbooks", "inventory")
 LEFT_OUT = (".c", ".cmake", ".pyc")
 BACKENDS = ("stub", "postgres", "innodb", "rocksdb", "voltdb")
 NATIVE = (
-    *("loadgen", "loadgen.json", "microbench", "microbench.json"),
+    *("loadgen", "loadgen.json", "microbench", "microbench.json", "libiotrace.so"),
     *(f"loadgen_{name}.so" for name in BACKENDS),
 )
 

@@ -1,0 +1,299 @@
+"""The shared page of the I/O trace: made and read by the harness, written by traced processes.
+
+The layout is that of ``iotrace/page.h``. The servers' user can write anything into the page, so
+its size is sealed, the header is compared with what was written, and every number that is used is
+bounded. A page that fails a test raises :class:`PageError`. Numbers that are possible but wrong
+cannot be recognised.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.hdr import Histogram, Layout
+
+ROLES = ("foreground", "background")
+PARTS = ("data", "wal", "temp", "index")
+OPERATIONS = ("read", "write", "sync")
+#: Of files, pipes and sockets outside of all parts.
+_OTHER = len(PARTS)
+_ALL_PARTS = len(PARTS) + 1
+
+_MAGIC, _VERSION = 0x31435254424F4954, 1
+_SLOTS = 1024
+_HEADER_BYTES = 4096
+_MAPPED_AT, _DELAYS_AT = 48, 256
+_DELAY = struct.Struct("<QQ")
+#: Of one duration, in ns.
+LAYOUT = Layout(64, (1 << 36) - 1, 2)
+#: The largest size of each class in bytes; the last class has none.
+SIZE_CLASSES = tuple(512 << shift for shift in range(15))
+#: No counter of a thread reaches it; the sum over all slots and cells still fits into 64 bits.
+_BOUND = 1 << 48
+
+CELL_FIELDS = (
+    "calls",
+    "errors",
+    "bytes",
+    "timed",
+    "ns",
+    "delayed",
+    "delay_ns",
+    "sequential",
+    "direct",
+    "durable",
+    "submitted",
+    "submitted_bytes",
+)
+_CELLS = (len(ROLES), _ALL_PARTS, len(OPERATIONS), len(CELL_FIELDS))
+_HEAD = np.dtype(
+    [
+        ("owner", "<u4"),
+        ("pid", "<u4"),
+        ("role", "<u4"),
+        ("unused", "<u4"),
+        ("name", "S16"),
+        ("pad", "<u8", 4),
+        ("cells", "<u8", _CELLS),
+    ]
+)
+_DETAIL = np.dtype(
+    [
+        (
+            "distributions",
+            np.dtype([("durations", "<u8", LAYOUT.counters), ("sizes", "<u8", 16)]),
+            (len(ROLES), len(PARTS), len(OPERATIONS)),
+        )
+    ]
+)
+PAGE_BYTES = _HEADER_BYTES + _SLOTS * (_HEAD.itemsize + _DETAIL.itemsize)
+#: magic, version, header bytes, slots, head bytes, detail bytes | used | page bytes, lost calls
+_HEADER = struct.Struct("<QIIIIIIQQ")
+
+Counts = npt.NDArray[np.int64]
+
+
+class PageError(Exception):
+    """The page does not contain what a traced process would write; ``str()`` says where."""
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A planted delay after each call; ``jitter_ns``: uniform in ±."""
+
+    ns: int
+    jitter_ns: int = 0
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """What a counter is of."""
+
+    part: str
+    operation: str
+    role: str
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """As a metric's."""
+        return {"part": self.part, "operation": self.operation, "role": self.role}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Counters of all threads; a difference of two readings has the same form.
+
+    ``cells``: role × part (the last one: outside of all parts) × operation × CELL_FIELDS;
+    ``durations`` and ``sizes``: by cell, without cells that have none.
+    ``mapped_bytes``: by part, of all mappings that were made until then (not a difference).
+    ``lost_calls``: of threads that found no slot. ``slots``: that have been in use.
+    """
+
+    monotonic_ns: int
+    cells: Counts
+    durations: Mapping[Cell, Counts]
+    sizes: Mapping[Cell, Counts]
+    mapped_bytes: Mapping[str, int]
+    lost_calls: int
+    slots: int
+
+    def __sub__(self, earlier: Reading) -> Reading:
+        """What was counted since then; PageError where a counter went back."""
+        return Reading(
+            self.monotonic_ns - earlier.monotonic_ns,
+            _grown(self.cells, earlier.cells),
+            _grown_by_cell(self.durations, earlier.durations),
+            _grown_by_cell(self.sizes, earlier.sizes),
+            self.mapped_bytes,
+            max(0, self.lost_calls - earlier.lost_calls),
+            self.slots,
+        )
+
+    def __add__(self, other: Reading) -> Reading:
+        """Two differences as one."""
+        return Reading(
+            self.monotonic_ns + other.monotonic_ns,
+            self.cells + other.cells,
+            _sums(self.durations, other.durations),
+            _sums(self.sizes, other.sizes),
+            other.mapped_bytes,
+            self.lost_calls + other.lost_calls,
+            other.slots,
+        )
+
+    def value(self, cell: Cell, field: str) -> int:
+        """One counter of a cell."""
+        return int(self.cells[(*_index(cell), CELL_FIELDS.index(field))])
+
+    def total(self, operation: str, field: str) -> int:
+        """A counter of one operation, over all roles and parts, and outside of parts."""
+        return int(self.cells[:, :, OPERATIONS.index(operation), CELL_FIELDS.index(field)].sum())
+
+    def histogram(self, cell: Cell) -> Histogram | None:
+        """Durations in ns, planted delays included; None without any."""
+        counts = self.durations.get(cell)
+        return None if counts is None or not counts.any() else Histogram(LAYOUT, counts)
+
+
+def cells() -> Iterator[Cell]:
+    """All of the parts."""
+    for part in PARTS:
+        for operation in OPERATIONS:
+            for role in ROLES:
+                yield Cell(part, operation, role)
+
+
+class Page:
+    """One page; ``descriptor`` is inherited by the traced processes."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create(
+            "tierbench-iotrace", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        )
+        try:
+            os.ftruncate(self.descriptor, PAGE_BYTES)
+            os.pwrite(self.descriptor, _HEADER.pack(*_constants(0), PAGE_BYTES, 0), 0)
+            seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals)
+            self._map = mmap.mmap(self.descriptor, PAGE_BYTES, prot=mmap.PROT_READ)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        self._delays: dict[Cell, Delay] = {}
+
+    def close(self) -> None:
+        """Forget the page; traced processes keep theirs."""
+        self._map.close()
+        os.close(self.descriptor)
+
+    def plant(self, cell: Cell, delay: Delay) -> None:
+        """Delay each of these calls from now on."""
+        self._delays[cell] = delay
+        os.pwrite(self.descriptor, _DELAY.pack(delay.ns, delay.jitter_ns), _delay_at(cell))
+
+    def check_delays(self) -> None:
+        """PageError unless the page still has exactly the planted delays."""
+        for cell in cells():
+            expected = self._delays.get(cell, Delay(0))
+            if Delay(*_DELAY.unpack_from(self._map, _delay_at(cell))) != expected:
+                raise PageError(f"delay of {cell.part}.{cell.operation} ({cell.role})")
+
+    def read(self, details: bool = True) -> Reading:
+        """The counters now; without ``details`` no durations and sizes."""
+        now = time.monotonic_ns()
+        used, lost_calls = self._header()
+        heads = np.frombuffer(self._map, _HEAD, used, _HEADER_BYTES)
+        by_slot = _bounded(heads["cells"], "counters")
+        return Reading(
+            now,
+            by_slot.sum(axis=0),
+            *(self._details(by_slot) if details else ({}, {})),
+            self._mapped(),
+            lost_calls,
+            used,
+        )
+
+    def _header(self) -> tuple[int, int]:
+        """The number of slots in use and of lost calls."""
+        fields = _HEADER.unpack_from(self._map, 0)
+        used, lost_calls = fields[6], fields[8]
+        if fields[:8] != (*_constants(used), PAGE_BYTES) or used > _SLOTS or lost_calls >= _BOUND:
+            raise PageError("header")
+        return used, lost_calls
+
+    def _mapped(self) -> dict[str, int]:
+        """Bytes of mappings by part. The page has calls, bytes and writable bytes of each."""
+        table = np.frombuffer(self._map, "<u8", 3 * _ALL_PARTS, _MAPPED_AT)
+        values = _bounded(table, "mappings").reshape(_ALL_PARTS, 3)
+        return {part: int(values[i, 1]) for i, part in enumerate(PARTS)}
+
+    def _details(self, by_slot: Counts) -> tuple[dict[Cell, Counts], dict[Cell, Counts]]:
+        """Durations and sizes; only of slots that have any, since each is large."""
+        at = _HEADER_BYTES + _SLOTS * _HEAD.itemsize
+        details = np.frombuffer(self._map, _DETAIL, len(by_slot), at)["distributions"]
+        durations: dict[Cell, Counts] = {}
+        sizes: dict[Cell, Counts] = {}
+        calls = by_slot[..., CELL_FIELDS.index("calls")]
+        for cell in cells():
+            index = _index(cell)
+            slots = np.flatnonzero(calls[(slice(None), *index)])
+            if len(slots):
+                chosen = details[(slots, *index)]  # a copy: the page may change meanwhile
+                durations[cell] = _bounded(chosen["durations"], "durations").sum(axis=0)
+                sizes[cell] = _bounded(chosen["sizes"], "sizes").sum(axis=0)
+        return durations, sizes
+
+
+def _constants(used: int) -> tuple[int, ...]:
+    sizes = (_HEADER_BYTES, _SLOTS, _HEAD.itemsize, _DETAIL.itemsize)
+    return (_MAGIC, _VERSION, *sizes, used)
+
+
+def _index(cell: Cell) -> tuple[int, int, int]:
+    return ROLES.index(cell.role), PARTS.index(cell.part), OPERATIONS.index(cell.operation)
+
+
+def _delay_at(cell: Cell) -> int:
+    role, part, operation = _index(cell)
+    place = (role * len(PARTS) + part) * len(OPERATIONS) + operation
+    return _DELAYS_AT + place * _DELAY.size
+
+
+def _bounded(values: Any, what: str) -> Counts:
+    """A copy, as signed numbers; PageError for a number that no process can have counted."""
+    copy = np.array(values, dtype=np.uint64)
+    if copy.size and int(copy.max()) >= _BOUND:
+        raise PageError(f"{what}: a number of {int(copy.max())}")
+    return copy.astype(np.int64)
+
+
+def _grown(now: Counts, earlier: Counts) -> Counts:
+    change = now - earlier
+    if change.min() < 0:
+        raise PageError("a counter went back")
+    return change
+
+
+def _grown_by_cell(
+    now: Mapping[Cell, Counts], earlier: Mapping[Cell, Counts]
+) -> dict[Cell, Counts]:
+    if not earlier.keys() <= now.keys():
+        raise PageError("a counter went back")
+    return {cell: _grown(now[cell], earlier.get(cell, now[cell] * 0)) for cell in now}
+
+
+def _sums(one: Mapping[Cell, Counts], other: Mapping[Cell, Counts]) -> dict[Cell, Counts]:
+    total = dict(one)
+    for cell, counts in other.items():
+        total[cell] = total[cell] + counts if cell in total else counts
+    return total

@@ -1,0 +1,114 @@
+// The wrapped calls that read, write and force to the device: a table of one line each.
+//
+// WRAP(name, parameters, operation, offset, system call and its arguments); every one has the
+// parameter `fd`.
+#undef _FORTIFY_SOURCE
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "iotrace.h"
+
+_Static_assert(sizeof(long) == 8, "offsets are one argument of a system call");
+
+#define WRAP(name, parameters, operation, offset, ...)    \
+  EXPORTED ssize_t name parameters;                       \
+  EXPORTED ssize_t name parameters {                      \
+    struct call call = begin_call(fd);                    \
+    ssize_t result = syscall(__VA_ARGS__);                \
+    return end_call(&call, operation, offset, result);    \
+  }
+
+#define BUFFER int fd, void *buffer, size_t size
+#define CONSTANT int fd, const void *buffer, size_t size
+#define VECTOR int fd, const struct iovec *vector, int count
+#define V_ARGUMENTS fd, vector, (long)count
+
+// clang-format off
+WRAP(read, (BUFFER), READ, AT_POSITION, SYS_read, fd, buffer, size)
+WRAP(pread, (BUFFER, off_t at), READ, at, SYS_pread64, fd, buffer, size, at)
+WRAP(pread64, (BUFFER, off_t at), READ, at, SYS_pread64, fd, buffer, size, at)
+WRAP(readv, (VECTOR), READ, AT_POSITION, SYS_readv, V_ARGUMENTS)
+WRAP(preadv, (VECTOR, off_t at), READ, at, SYS_preadv, V_ARGUMENTS, at, 0L)
+WRAP(preadv64, (VECTOR, off_t at), READ, at, SYS_preadv, V_ARGUMENTS, at, 0L)
+WRAP(preadv2, (VECTOR, off_t at, int flags), READ, at, SYS_preadv2, V_ARGUMENTS, at, 0L, flags)
+WRAP(preadv64v2, (VECTOR, off_t at, int flags), READ, at, SYS_preadv2, V_ARGUMENTS, at, 0L, flags)
+
+WRAP(write, (CONSTANT), WRITE, AT_POSITION, SYS_write, fd, buffer, size)
+WRAP(pwrite, (CONSTANT, off_t at), WRITE, at, SYS_pwrite64, fd, buffer, size, at)
+WRAP(pwrite64, (CONSTANT, off_t at), WRITE, at, SYS_pwrite64, fd, buffer, size, at)
+WRAP(writev, (VECTOR), WRITE, AT_POSITION, SYS_writev, V_ARGUMENTS)
+WRAP(pwritev, (VECTOR, off_t at), WRITE, at, SYS_pwritev, V_ARGUMENTS, at, 0L)
+WRAP(pwritev64, (VECTOR, off_t at), WRITE, at, SYS_pwritev, V_ARGUMENTS, at, 0L)
+// clang-format on
+
+// What glibc's headers call where it is compiled with _FORTIFY_SOURCE.
+#define CHECKED(name, parameters, ...)                         \
+  EXPORTED ssize_t name parameters;                            \
+  EXPORTED ssize_t name parameters {                           \
+    if (size > room) {                                         \
+      __chk_fail();                                            \
+    }                                                          \
+    return __VA_ARGS__;                                        \
+  }
+extern void __chk_fail(void) __attribute__((noreturn));
+CHECKED(__read_chk, (BUFFER, size_t room), read(fd, buffer, size))
+CHECKED(__pread_chk, (BUFFER, off_t at, size_t room), pread(fd, buffer, size, at))
+CHECKED(__pread64_chk, (BUFFER, off_t at, size_t room), pread(fd, buffer, size, at))
+
+static ssize_t write_with_flags(VECTOR, off_t at, int flags) {
+  struct call call = begin_call(fd);
+  call.file.durable |= (flags & (RWF_DSYNC | RWF_SYNC)) != 0;
+  ssize_t result = syscall(SYS_pwritev2, V_ARGUMENTS, at, 0L, flags);
+  return end_call(&call, WRITE, at, result);
+}
+
+EXPORTED ssize_t pwritev2(VECTOR, off_t at, int flags) {
+  return write_with_flags(fd, vector, count, at, flags);
+}
+
+EXPORTED ssize_t pwritev64v2(VECTOR, off_t at, int flags) {
+  return write_with_flags(fd, vector, count, at, flags);
+}
+
+#define WRAP_SYNC(name, parameters, ...)                          \
+  EXPORTED int name parameters;                                   \
+  EXPORTED int name parameters {                                  \
+    struct call call = begin_call(fd);                            \
+    ssize_t result = syscall(__VA_ARGS__);                        \
+    return (int)end_call(&call, SYNC, AT_POSITION, result);       \
+  }
+
+WRAP_SYNC(fsync, (int fd), SYS_fsync, fd)
+WRAP_SYNC(fdatasync, (int fd), SYS_fdatasync, fd)
+WRAP_SYNC(syncfs, (int fd), SYS_syncfs, fd)
+WRAP_SYNC(sync_file_range, (int fd, off_t at, off_t size, unsigned flags), SYS_sync_file_range, fd,
+          at, size, flags)
+
+// The kernel copies: a read of one file and a write of another, each of which took that long.
+static ssize_t end_copy(struct call *in, off_t from, struct call *out, off_t to, ssize_t result) {
+  end_call(in, READ, from, result);
+  return end_call(out, WRITE, to, result);
+}
+
+static off_t offset_of(const off_t *at) { return at == NULL ? AT_POSITION : *at; }
+
+EXPORTED ssize_t copy_file_range(int in, off_t *from, int out, off_t *to, size_t size,
+                                 unsigned flags) {
+  off_t read_at = offset_of(from), write_at = offset_of(to);
+  struct call reads = begin_call(in), writes = begin_call(out);
+  ssize_t result = syscall(SYS_copy_file_range, in, from, out, to, size, flags);
+  return end_copy(&reads, read_at, &writes, write_at, result);
+}
+
+EXPORTED ssize_t sendfile(int out, int in, off_t *from, size_t size) {
+  off_t read_at = offset_of(from);
+  struct call reads = begin_call(in), writes = begin_call(out);
+  ssize_t result = syscall(SYS_sendfile, out, in, from, size);
+  return end_copy(&reads, read_at, &writes, AT_POSITION, result);
+}
+
+EXPORTED ssize_t sendfile64(int out, int in, off_t *from, size_t size) {
+  return sendfile(out, in, from, size);
+}

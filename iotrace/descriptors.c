@@ -1,0 +1,126 @@
+// The wrapped calls that open, close, duplicate, position and map: none of them is counted but
+// mmap, whose later accesses are invisible.
+#undef _FORTIFY_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "iotrace.h"
+
+// A descriptor may have been closed unseen (by C's stdio), so a new one is unknown, too.
+static int opened(long descriptor) {
+  forget((int)descriptor);
+  return (int)descriptor;
+}
+
+#define OPEN(name, parameters, last, folder)                                 \
+  EXPORTED int name parameters;                                              \
+  EXPORTED int name parameters {                                             \
+    mode_t mode = 0;                                                         \
+    if (flags & (O_CREAT | __O_TMPFILE)) {                                   \
+      va_list more;                                                          \
+      va_start(more, last);                                                  \
+      mode = va_arg(more, mode_t);                                           \
+      va_end(more);                                                          \
+    }                                                                        \
+    return opened(syscall(SYS_openat, folder, path, flags, mode));           \
+  }
+
+OPEN(open, (const char *path, int flags, ...), flags, AT_FDCWD)
+OPEN(open64, (const char *path, int flags, ...), flags, AT_FDCWD)
+OPEN(openat, (int folder, const char *path, int flags, ...), flags, folder)
+OPEN(openat64, (int folder, const char *path, int flags, ...), flags, folder)
+
+EXPORTED int close(int fd) {
+  forget(fd);
+  return (int)syscall(SYS_close, fd);
+}
+
+EXPORTED int fclose(FILE *stream) {
+  static int (*next)(FILE *);
+  if (next == NULL) {
+    next = (int (*)(FILE *))dlsym(RTLD_NEXT, "fclose");
+  }
+  forget(fileno(stream));
+  return next(stream);
+}
+
+EXPORTED int dup2(int from, int to) {
+  if (from != to) {
+    forget(to);
+  }
+  return (int)syscall(SYS_dup2, from, to);
+}
+
+EXPORTED int dup3(int from, int to, int flags) {
+  forget(to);
+  return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+EXPORTED int close_range(unsigned first, unsigned last, int flags) {
+  forget_range(first, last);
+  return (int)syscall(SYS_close_range, first, last, flags);
+}
+
+// O_DIRECT may be set after open.
+static int control(int fd, int command, long argument) {
+  if (command == F_SETFL) {
+    forget(fd);
+  }
+  return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+#define CONTROL(name)                                  \
+  EXPORTED int name(int fd, int command, ...);         \
+  EXPORTED int name(int fd, int command, ...) {        \
+    va_list more;                                      \
+    va_start(more, command);                           \
+    long argument = va_arg(more, long);                \
+    va_end(more);                                      \
+    return control(fd, command, argument);             \
+  }
+
+CONTROL(fcntl)
+CONTROL(fcntl64)
+
+static off_t seek(int fd, off_t offset, int whence) {
+  off_t result = syscall(SYS_lseek, fd, offset, whence);
+  if (result >= 0) {
+    moved(fd, result);
+  }
+  return result;
+}
+
+EXPORTED off_t lseek(int fd, off_t offset, int whence) { return seek(fd, offset, whence); }
+
+EXPORTED off64_t lseek64(int fd, off64_t offset, int whence) { return seek(fd, offset, whence); }
+
+static void *map(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
+  void *result = (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
+  if (page == NULL || fd < 0 || flags & MAP_ANONYMOUS || result == MAP_FAILED) {
+    return result;
+  }
+  enum part part = file_of(fd).part;
+  if (part != OTHER) {
+    bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
+    struct mapped *mapped = &page->mapped[part];
+    add_shared(&mapped->calls, 1);
+    add_shared(&mapped->bytes, size);
+    add_shared(&mapped->writable_bytes, shared && protection & PROT_WRITE ? size : 0);
+  }
+  return result;
+}
+
+EXPORTED void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
+  return map(address, size, protection, flags, fd, offset);
+}
+
+EXPORTED void *mmap64(void *address, size_t size, int protection, int flags, int fd,
+                      off64_t offset) {
+  return map(address, size, protection, flags, fd, offset);
+}

@@ -1,0 +1,95 @@
+// Which part a descriptor's file belongs to, found at its first use.
+//
+// A descriptor that is new, inherited, duplicated or received is unknown: its path is read from
+// /proc then. So relative paths, symbolic links and unlinked files need no care; a file that is
+// renamed to another part keeps its old one until it is reopened.
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "iotrace.h"
+
+#define MOST_DESCRIPTORS 65536
+#define PART_MASK 7
+#define DIRECT_BIT 8
+#define DURABLE_BIT 16
+
+static uint8_t known[MOST_DESCRIPTORS]; // part + 1 and flags; 0: unknown
+static uint64_t position[MOST_DESCRIPTORS];
+static uint64_t ended[MOST_DESCRIPTORS]; // end of the last access + 1; 0: none yet
+
+static uint8_t look_up(int descriptor) {
+  char link[40], path[PATH_MAX];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length <= 0 || path[0] != '/') { // a pipe, a socket
+    return OTHER + 1;
+  }
+  path[length] = '\0';
+  struct stat facts;
+  bool is_known = fstat(descriptor, &facts) == 0;
+  enum part part = part_of_path(path, is_known ? (uint64_t)facts.st_dev : 0);
+  uint8_t result = (uint8_t)(part + 1);
+  if (part != OTHER) {
+    long flags = syscall(SYS_fcntl, descriptor, F_GETFL);
+    result |= flags > 0 && (flags & O_DIRECT) ? DIRECT_BIT : 0;
+    result |= flags > 0 && (flags & O_DSYNC) ? DURABLE_BIT : 0; // a bit of O_SYNC, too
+  }
+  return result;
+}
+
+struct file file_of(int descriptor) {
+  uint8_t found;
+  if (descriptor < 0) {
+    return (struct file){OTHER, false, false};
+  }
+  if (descriptor >= MOST_DESCRIPTORS) {
+    int error = errno;
+    found = look_up(descriptor);
+    errno = error;
+  } else if ((found = known[descriptor]) == 0) {
+    int error = errno;
+    found = known[descriptor] = look_up(descriptor);
+    errno = error;
+  }
+  return (struct file){(found & PART_MASK) - 1, found & DIRECT_BIT, found & DURABLE_BIT};
+}
+
+void forget(int descriptor) {
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS && known[descriptor] != 0) {
+    known[descriptor] = 0;
+    position[descriptor] = 0;
+    ended[descriptor] = 0;
+  }
+}
+
+void forget_range(unsigned first, unsigned last) {
+  for (unsigned i = first; i <= last && i < MOST_DESCRIPTORS; i++) {
+    forget((int)i);
+  }
+}
+
+void moved(int descriptor, off_t to) {
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS) {
+    position[descriptor] = (uint64_t)to;
+  }
+}
+
+bool follows(int descriptor, off_t offset, uint64_t size) {
+  if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
+    return false;
+  }
+  bool implicit = offset == AT_POSITION;
+  uint64_t from = implicit ? position[descriptor] : (uint64_t)offset;
+  bool result = ended[descriptor] == from + 1;
+  ended[descriptor] = from + size + 1;
+  if (implicit) {
+    position[descriptor] = from + size;
+  }
+  return result;
+}

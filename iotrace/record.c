@@ -1,0 +1,173 @@
+// Counting one call, and its planted delay.
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "iotrace.h"
+
+// A sleep is woken late by tens of microseconds: it ends that much earlier, and the rest spins.
+#define SPIN_NS 50000
+#define LONGEST_DELAY_NS 10000000000ULL
+
+uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+static unsigned highest_bit(uint64_t value) { return 63 - (unsigned)__builtin_clzll(value | 1); }
+
+static unsigned counter_of(uint64_t ns) {
+  uint64_t units = (ns < HISTOGRAM_MAX ? ns : HISTOGRAM_MAX) >> HISTOGRAM_UNIT_BITS;
+  if (units < 2 << HISTOGRAM_HALF_BITS) {
+    return (unsigned)units;
+  }
+  unsigned shift = highest_bit(units) - HISTOGRAM_HALF_BITS;
+  return (shift << HISTOGRAM_HALF_BITS) + (unsigned)(units >> shift);
+}
+
+static unsigned size_class(uint64_t bytes) {
+  if (bytes <= 1ULL << SIZE_FIRST_BITS) {
+    return 0;
+  }
+  unsigned size = highest_bit(bytes - 1) + 1 - SIZE_FIRST_BITS;
+  return size < SIZE_CLASSES ? size : SIZE_CLASSES - 1;
+}
+
+static uint64_t planted_ns(struct thread *thread, enum part part, enum operation operation) {
+  const struct delay *delay = &page->delay[thread->role][part][operation];
+  uint64_t ns = __atomic_load_n(&delay->ns, __ATOMIC_RELAXED);
+  uint64_t jitter = __atomic_load_n(&delay->jitter_ns, __ATOMIC_RELAXED);
+  if (ns != 0 && jitter != 0 && jitter <= ns) {
+    thread->random ^= thread->random << 13; // xorshift64
+    thread->random ^= thread->random >> 7;
+    thread->random ^= thread->random << 17;
+    ns += thread->random % (2 * jitter + 1) - jitter;
+  }
+  return ns < LONGEST_DELAY_NS ? ns : LONGEST_DELAY_NS;
+}
+
+// Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
+static uint64_t wait_until(uint64_t now, uint64_t deadline) {
+  if (deadline > now + SPIN_NS) {
+    uint64_t until = deadline - SPIN_NS;
+    struct timespec wake = {(time_t)(until / 1000000000ULL), (long)(until % 1000000000ULL)};
+    int slack = prctl(PR_GET_TIMERSLACK);
+    prctl(PR_SET_TIMERSLACK, 1);
+    // Not libc's, at which a thread can be cancelled. A signal handler runs, and it sleeps on.
+    while (syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL) != 0 &&
+           errno == EINTR) {
+    }
+    prctl(PR_SET_TIMERSLACK, slack > 0 ? slack : 0);
+  }
+  while ((now = now_ns()) < deadline) {
+  }
+  return now;
+}
+
+struct call begin_call(int descriptor) {
+  struct call call = {0};
+  if (page == NULL) {
+    return call;
+  }
+  call.counted = true;
+  call.descriptor = descriptor;
+  call.file = file_of(descriptor);
+  if (call.file.part != OTHER) {
+    call.start_ns = now_ns();
+  }
+  return call;
+}
+
+static void count_access(struct thread *thread, struct cell *cell, const struct call *call,
+                         enum operation operation, off_t offset, uint64_t bytes) {
+  add(&cell->bytes, bytes);
+  if (call->file.part == OTHER) {
+    return;
+  }
+  if (operation != SYNC) {
+    struct detail *detail = thread->detail;
+    add(&detail->distributions[thread->role][call->file.part][operation].sizes[size_class(bytes)],
+        1);
+    add(&cell->sequential, follows(call->descriptor, offset, bytes));
+    add(&cell->direct, call->file.direct);
+  }
+  add(&cell->durable, operation == WRITE && call->file.durable);
+}
+
+ssize_t end_call(const struct call *call, enum operation operation, off_t offset,
+                 ssize_t result) {
+  if (!call->counted) {
+    return result;
+  }
+  int error = errno;
+  bool traced = call->file.part != OTHER;
+  uint64_t end = traced ? now_ns() : 0;
+  struct thread *thread = this_thread();
+  if (thread == NULL) {
+    return result;
+  }
+  struct cell *cell = &thread->head->cells[thread->role][call->file.part][operation];
+  add(&cell->calls, 1);
+  if (result < 0) {
+    add(&cell->errors, 1);
+  } else {
+    uint64_t bytes = operation == SYNC ? 0 : (uint64_t)result;
+    count_access(thread, cell, call, operation, offset, bytes);
+  }
+  if (traced && result >= 0) {
+    uint64_t ns = end - call->start_ns, delay = 0;
+    uint64_t planted = planted_ns(thread, call->file.part, operation);
+    if (planted != 0) {
+      delay = wait_until(end, end + planted) - end;
+      add(&cell->delayed, 1);
+      add(&cell->delay_ns, delay);
+    }
+    struct detail *detail = thread->detail;
+    add(&cell->ns, ns);
+    add(&cell->timed, 1);
+    add(&detail->distributions[thread->role][call->file.part][operation]
+             .durations[counter_of(ns + delay)],
+        1);
+  }
+  errno = error;
+  return result;
+}
+
+enum role present_role(void) {
+  struct thread *thread = this_thread();
+  return thread == NULL ? FOREGROUND : thread->role;
+}
+
+void count_submitted(const struct file *file, int descriptor, enum operation operation,
+                     off_t offset, uint64_t bytes) {
+  struct thread *thread = this_thread();
+  if (thread == NULL) {
+    return;
+  }
+  struct cell *cell = &thread->head->cells[thread->role][file->part][operation];
+  struct call call = {true, descriptor, *file, 0};
+  add(&cell->calls, 1);
+  add(&cell->submitted, 1);
+  add(&cell->submitted_bytes, bytes);
+  count_access(thread, cell, &call, operation, offset, bytes);
+}
+
+void count_completed(enum role role, enum part part, enum operation operation, uint64_t start_ns,
+                     bool failed) {
+  struct thread *thread = this_thread();
+  if (thread == NULL) {
+    return;
+  }
+  struct cell *cell = &thread->head->cells[role][part][operation];
+  if (failed) {
+    add(&cell->errors, 1);
+    return;
+  }
+  uint64_t ns = now_ns() - start_ns;
+  add(&cell->ns, ns);
+  add(&cell->timed, 1);
+  add(&thread->detail->distributions[role][part][operation].durations[counter_of(ns)], 1);
+}

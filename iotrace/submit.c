@@ -1,0 +1,215 @@
+// Asynchronous I/O, counted when it is submitted: Linux AIO (libaio) and io_uring (liburing).
+//
+// A planted delay does not reach it. Of Linux AIO the latency is known where io_getevents
+// delivers the end; of io_uring, whose completions are read from shared memory, it is not.
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "iotrace.h"
+
+// What is under way, by the address of its control block: a few places for each hash.
+#define PLACES 8192
+#define PROBES 16
+static struct pending {
+  uint64_t block; // 0: free
+  uint64_t start_ns;
+  uint8_t role, part, operation;
+} pending[PLACES];
+
+struct request {
+  enum operation operation;
+  bool counted;
+  bool vector;
+};
+
+static struct request aio_request(uint16_t opcode) {
+  switch (opcode) {
+    case IOCB_CMD_PREAD: return (struct request){READ, true, false};
+    case IOCB_CMD_PREADV: return (struct request){READ, true, true};
+    case IOCB_CMD_PWRITE: return (struct request){WRITE, true, false};
+    case IOCB_CMD_PWRITEV: return (struct request){WRITE, true, true};
+    case IOCB_CMD_FSYNC:
+    case IOCB_CMD_FDSYNC: return (struct request){SYNC, true, false};
+    default: return (struct request){SYNC, false, false};
+  }
+}
+
+static struct request uring_request(uint8_t opcode) {
+  switch (opcode) {
+    case IORING_OP_READ:
+    case IORING_OP_READ_FIXED: return (struct request){READ, true, false};
+    case IORING_OP_READV: return (struct request){READ, true, true};
+    case IORING_OP_WRITE:
+    case IORING_OP_WRITE_FIXED: return (struct request){WRITE, true, false};
+    case IORING_OP_WRITEV: return (struct request){WRITE, true, true};
+    case IORING_OP_FSYNC:
+    case IORING_OP_SYNC_FILE_RANGE: return (struct request){SYNC, true, false};
+    default: return (struct request){SYNC, false, false};
+  }
+}
+
+static uint64_t bytes_of(struct request request, uint64_t address, uint64_t size) {
+  if (request.operation == SYNC || !request.vector) {
+    return request.operation == SYNC ? 0 : size;
+  }
+  const struct iovec *vector = (const struct iovec *)(uintptr_t)address;
+  uint64_t bytes = 0;
+  for (uint64_t i = 0; i < size; i++) {
+    bytes += vector[i].iov_len;
+  }
+  return bytes;
+}
+
+static struct pending *probe(uint64_t block, uint64_t wanted) {
+  size_t first = (size_t)((block >> 3) * 0x9e3779b97f4a7c15ULL >> 51);
+  for (size_t i = 0; i < PROBES; i++) {
+    struct pending *place = &pending[(first + i) % PLACES];
+    if (__atomic_load_n(&place->block, __ATOMIC_ACQUIRE) == wanted) {
+      return place;
+    }
+  }
+  return NULL;
+}
+
+// What io_submit is given. A block is the kernel's, and soon another thread's, once it is submitted.
+struct submitted {
+  uint64_t block;
+  struct file file;
+  struct request request;
+  int descriptor;
+  off_t offset;
+  uint64_t bytes;
+};
+#define MOST_SUBMITTED 256 // of one call; more are not counted
+
+static struct submitted began(const struct iocb *block) {
+  struct submitted it = {.block = (uint64_t)(uintptr_t)block, .descriptor = (int)block->aio_fildes};
+  it.request = aio_request(block->aio_lio_opcode);
+  if (!it.request.counted) {
+    return it;
+  }
+  it.file = file_of(it.descriptor);
+  it.offset = block->aio_offset;
+  it.bytes = bytes_of(it.request, block->aio_buf, block->aio_nbytes);
+  uint64_t none = 0;
+  struct pending *place = it.file.part == OTHER ? NULL : probe(it.block, 0);
+  // Claimed with an id that no block has, so that nothing reads it half written.
+  if (place != NULL && __atomic_compare_exchange_n(&place->block, &none, 1, false,
+                                                   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+    place->start_ns = now_ns();
+    place->role = (uint8_t)present_role();
+    place->part = (uint8_t)it.file.part;
+    place->operation = (uint8_t)it.request.operation;
+    __atomic_store_n(&place->block, it.block, __ATOMIC_RELEASE);
+  }
+  return it;
+}
+
+static bool ended(uint64_t block, struct pending *found) {
+  struct pending *place = probe(block, block);
+  if (place == NULL) {
+    return false;
+  }
+  *found = *place;
+  __atomic_store_n(&place->block, 0, __ATOMIC_RELEASE);
+  return true;
+}
+
+struct io_context;
+EXPORTED int io_submit(struct io_context *context, long count, struct iocb **blocks);
+EXPORTED int io_submit(struct io_context *context, long count, struct iocb **blocks) {
+  struct submitted all[MOST_SUBMITTED];
+  long known = page == NULL ? 0 : count < MOST_SUBMITTED ? count : MOST_SUBMITTED;
+  for (long i = 0; i < known; i++) {
+    all[i] = began(blocks[i]);
+  }
+  long submitted = syscall(SYS_io_submit, context, count, blocks);
+  int error = errno;
+  for (long i = 0; i < known; i++) {
+    const struct submitted *it = &all[i];
+    struct pending unused;
+    if (i >= submitted) {
+      ended(it->block, &unused);
+    } else if (it->request.counted) {
+      count_submitted(&it->file, it->descriptor, it->request.operation, it->offset, it->bytes);
+    }
+  }
+  errno = error;
+  return submitted < 0 ? -error : (int)submitted; // as libaio returns it
+}
+
+EXPORTED int io_getevents(struct io_context *context, long least, long most,
+                          struct io_event *events, struct timespec *timeout);
+EXPORTED int io_getevents(struct io_context *context, long least, long most,
+                          struct io_event *events, struct timespec *timeout) {
+  int before = errno;
+  long got = syscall(SYS_io_getevents, context, least, most, events, timeout);
+  int error = errno;
+  for (long i = 0; page != NULL && i < got; i++) {
+    struct pending found;
+    if (ended(events[i].obj, &found)) {
+      count_completed(found.role, found.part, found.operation, found.start_ns,
+                      (int64_t)events[i].res < 0);
+    }
+  }
+  errno = before;
+  return got < 0 ? -error : (int)got;
+}
+
+// The beginning of liburing's struct io_uring; the same in every 2.x.
+struct uring {
+  void *kernel[7];
+  struct io_uring_sqe *entries;
+  unsigned head, tail; // prepared and not yet submitted
+  size_t ring_bytes;
+  void *ring;
+  unsigned mask;
+  unsigned unused[3];
+  void *completions[10];
+  unsigned flags;
+};
+
+static void count_entries(const struct uring *ring) {
+  unsigned wide = ring->flags & IORING_SETUP_SQE128 ? 1 : 0;
+  unsigned mask = *(unsigned *)ring->kernel[2];
+  for (unsigned i = ring->head; page != NULL && i != ring->tail; i++) {
+    const struct io_uring_sqe *entry = &ring->entries[(i & mask) << wide];
+    struct request request = uring_request(entry->opcode);
+    if (request.counted) {
+      // A registered file is known by its index in a table: it is counted, outside of the parts.
+      bool registered = entry->flags & IOSQE_FIXED_FILE;
+      struct file file = file_of(registered ? -1 : entry->fd);
+      uint64_t bytes = bytes_of(request, entry->addr, entry->len);
+      count_submitted(&file, entry->fd, request.operation, (off_t)entry->off, bytes);
+    }
+  }
+}
+
+#define URING(name, parameters, ...)                              \
+  EXPORTED int name parameters;                                   \
+  EXPORTED int name parameters {                                  \
+    static int(*next) parameters;                                 \
+    if (next == NULL) {                                           \
+      next = (int(*) parameters)dlsym(RTLD_NEXT, #name);          \
+    }                                                             \
+    if (next == NULL) {                                           \
+      return -ENOSYS;                                             \
+    }                                                             \
+    count_entries(ring);                                          \
+    return next(__VA_ARGS__);                                     \
+  }
+
+struct io_uring_cqe;
+URING(io_uring_submit, (struct uring *ring), ring)
+URING(io_uring_submit_and_wait, (struct uring *ring, unsigned least), ring, least)
+URING(io_uring_submit_and_get_events, (struct uring *ring), ring)
+URING(io_uring_submit_and_wait_timeout,
+      (struct uring *ring, struct io_uring_cqe **completion, unsigned least,
+       struct __kernel_timespec *timeout, void *mask),
+      ring, completion, least, timeout, mask)

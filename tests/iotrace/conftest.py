@@ -1,0 +1,77 @@
+"""libiotrace.so, built from its sources, and programs that run under it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from harness.iotrace.trace import LIBRARY, IoTrace
+
+SOURCE = Path(__file__).resolve().parents[2] / "iotrace"
+#: Starts a Python program under the trace; the process.
+Start = Callable[[str], "subprocess.Popen[str]"]
+#: The same, to its end; what it printed.
+Run = Callable[[str], str]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    build = tmp_path_factory.mktemp("iotrace")
+    for command in (
+        ["cmake", "-S", str(SOURCE), "-B", str(build), "-DNATIVE_TESTS=ON"],
+        ["cmake", "--build", str(build)],
+    ):
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stdout + made.stderr
+    return build / LIBRARY
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """On a tmpfs, where a sync takes next to nothing."""
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def trace(library: Path, place: Path) -> Iterator[IoTrace]:
+    """With a directory for data, one for the log, and one outside of the parts."""
+    for name in ("data", "wal", "elsewhere"):
+        (place / name).mkdir()
+    traced = IoTrace(library, ["thread=flusher", "title=writer:"])
+    traced.directories = {"data": place / "data", "wal": place / "wal"}
+    yield traced
+    traced.page.close()
+
+
+@pytest.fixture
+def start(trace: IoTrace, place: Path) -> Start:
+    def start(program: str, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", f"import os\n{program}"],
+            cwd=place,
+            env=trace.environment(trace.page.descriptor),
+            pass_fds=[trace.page.descriptor],
+            stdout=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    return start
+
+
+@pytest.fixture
+def run(start: Start) -> Run:
+    def run(program: str) -> str:
+        with start(program) as process:
+            printed, _ = process.communicate()
+            assert process.returncode == 0
+        return printed
+
+    return run

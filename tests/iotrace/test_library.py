@@ -1,0 +1,185 @@
+"""What the preloaded library counts, of programs whose calls are known."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from harness.iotrace.page import SIZE_CLASSES, Cell, Delay
+
+DATA_READ = Cell("data", "read", "foreground")
+DATA_WRITE = Cell("data", "write", "foreground")
+WAL_SYNC = Cell("wal", "sync", "foreground")
+OPEN = "fd = os.open({!r}, os.O_RDWR | os.O_CREAT)\n"
+
+
+def counted(trace, cell, *fields):
+    reading = trace.page.read()
+    return tuple(reading.value(cell, field) for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("call", "operation", "size"),
+    [
+        ("os.write(fd, bytes(9000))", "write", 9000),
+        ("os.pwrite(fd, bytes(9000), 5)", "write", 9000),
+        ("os.writev(fd, [bytes(4000), bytes(5000)])", "write", 9000),
+        ("os.pwritev(fd, [bytes(4000), bytes(5000)], 5)", "write", 9000),
+        ("os.pwritev(fd, [bytes(9000)], 5, os.RWF_DSYNC)", "write", 9000),
+        ("os.read(fd, 9000)", "read", 0),
+        ("os.truncate(fd, 9000); os.pread(fd, 9000, 0)", "read", 9000),
+        ("os.truncate(fd, 9000); os.readv(fd, [bytearray(9000)])", "read", 9000),
+        ("os.truncate(fd, 9000); os.preadv(fd, [bytearray(9000)], 0)", "read", 9000),
+        ("os.fsync(fd)", "sync", 0),
+        ("os.fdatasync(fd)", "sync", 0),
+    ],
+)
+def test_each_call_is_counted_by_part_and_operation(trace, run, call, operation, size):
+    run(OPEN.format("wal/log") + call)
+    reading = trace.page.read()
+    cell = Cell("wal", operation, "foreground")
+    assert reading.value(cell, "calls") == reading.value(cell, "timed") == 1
+    assert reading.value(cell, "bytes") == size
+    histogram = reading.histogram(cell)
+    assert histogram.total == 1
+    low, high = histogram.layout.bounds()
+    counter = int(reading.durations[cell].argmax())
+    assert low[counter] <= reading.value(cell, "ns") <= high[counter]
+    if operation != "sync":
+        smallest = next(i for i, most in enumerate(SIZE_CLASSES) if size <= most)
+        assert list(reading.sizes[cell].nonzero()[0]) == [smallest]
+
+
+def test_a_copy_is_a_read_of_one_part_and_a_write_of_another(trace, run):
+    run(
+        OPEN.format("data/table")
+        + "to = os.open('wal/log', os.O_RDWR | os.O_CREAT); os.truncate(fd, 5000)\n"
+        + "os.copy_file_range(fd, to, 3000); os.sendfile(to, fd, 3000, 2000)"
+    )
+    assert counted(trace, DATA_READ, "calls", "bytes") == (2, 5000)
+    assert counted(trace, Cell("wal", "write", "foreground"), "calls", "bytes") == (2, 5000)
+
+
+def test_a_file_belongs_to_its_part_by_whatever_name_it_was_opened(trace, run):
+    run(
+        "os.symlink(os.path.abspath('data'), 'elsewhere/link')\n"
+        "for name in ('data/a', './data/../data/b', 'elsewhere/link/c'):\n"
+        "    fd = os.open(name, os.O_RDWR | os.O_CREAT); os.write(fd, b'x' * 10)\n"
+        "    os.unlink(name); os.write(os.dup(fd), b'x' * 10); os.close(fd)\n"
+        "fd = os.open('elsewhere/file', os.O_RDWR | os.O_CREAT); os.write(fd, b'x' * 10)\n"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "bytes") == (6, 60)
+
+
+def test_failed_calls_are_errors_without_a_duration(trace, run):
+    run(
+        "fd = os.open('data/table', os.O_RDONLY | os.O_CREAT)\n"
+        "try: os.write(fd, b'x')\nexcept OSError as error: assert error.errno == 9"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "errors", "timed", "bytes") == (1, 1, 0, 0)
+
+
+def test_how_a_file_is_written_is_counted(trace, run):
+    run(
+        "fd = os.open('data/table', os.O_RDWR | os.O_CREAT | os.O_DSYNC)\n"
+        "for at in (0, 100, 200, 50): os.pwrite(fd, bytes(100), at)"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "durable", "sequential") == (4, 4, 2)
+
+
+def test_forked_children_threads_and_executed_programs_are_counted(trace, run):
+    write = "os.write(os.open('data/t', os.O_WRONLY | os.O_CREAT), bytes(7))"
+    run(
+        f"import threading\n{write}\n"
+        f"thread = threading.Thread(target=lambda: {write}); thread.start(); thread.join()\n"
+        f"if os.fork() == 0: {write}; os._exit(0)\n"
+        "os.wait()\n"
+        "import sys; os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', "
+        f'"import os; {write}"])'
+    )
+    assert counted(trace, DATA_WRITE, "calls", "bytes") == (4, 28)
+    assert trace.page.read().slots == 2  # a program that is executed keeps its slot
+
+
+def test_slots_of_ended_threads_are_used_again(trace, run):
+    run(
+        "import threading\n"
+        "def write(): os.write(os.open('data/t', os.O_WRONLY | os.O_CREAT), bytes(7))\n"
+        "for _ in range(1100):\n"
+        "    thread = threading.Thread(target=write); thread.start(); thread.join()\n"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "bytes") == (1100, 7700)
+    assert trace.page.read().slots < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("flusher-3", "background"), ("connection", "foreground")]
+)
+def test_the_role_is_that_of_the_threads_name(trace, run, name, role):
+    run(
+        "import ctypes, threading\n"
+        "def work():\n"
+        f"    ctypes.CDLL(None).prctl(15, b{name!r}, 0, 0, 0)\n"
+        "    os.fsync(os.open('data/t', os.O_RDWR | os.O_CREAT))\n"
+        "threading.Thread(target=work).start()"
+    )
+    assert counted(trace, Cell("data", "sync", role), "calls") == (1,)
+
+
+def test_mapped_files_are_reported(trace, run):
+    run(
+        "import mmap\n" + OPEN.format("wal/log") + "os.truncate(fd, 65536)\n"
+        "mmap.mmap(fd, 65536)[:5] = b'below'"
+    )
+    reading = trace.page.read()
+    assert reading.mapped_bytes == {"data": 0, "wal": 65536, "temp": 0, "index": 0}
+    assert reading.value(Cell("wal", "write", "foreground"), "calls") == 0
+
+
+def test_a_killed_process_leaves_its_counts(trace, start):
+    with start(
+        OPEN.format("data/t") + "os.write(fd, bytes(7))\nprint(1, flush=True)\nimport signal\n"
+        "while True: signal.pause()"
+    ) as process:
+        assert process.stdout.readline() == "1\n"
+        process.send_signal(signal.SIGKILL)
+    assert counted(trace, DATA_WRITE, "calls", "bytes") == (1, 7)
+
+
+def test_programs_work_without_a_page(library, trace, start, monkeypatch):
+    monkeypatch.setattr(
+        trace, "environment", lambda _: {"LD_PRELOAD": str(library), "TIERBENCH_IOTRACE_PAGE": "0"}
+    )
+    with start(OPEN.format("data/t") + "print(os.write(fd, bytes(7)))") as process:
+        assert process.communicate()[0] == "7\n"
+    assert trace.page.read().slots == 0
+
+
+@pytest.mark.parametrize("jitter_ns", [0, 50_000])
+def test_a_planted_delay_is_in_the_histogram(trace, run, jitter_ns):
+    """Syncs of a file on tmpfs take next to nothing: the rest is the delay."""
+    trace.page.plant(WAL_SYNC, Delay(200_000, jitter_ns))
+    trace.page.check_delays()
+    run(OPEN.format("wal/log") + "for _ in range(500): os.fdatasync(fd)")
+    reading = trace.page.read()
+    assert reading.value(WAL_SYNC, "delayed") == 500
+    assert reading.value(WAL_SYNC, "delay_ns") >= 500 * (200_000 - jitter_ns)
+    own_ns = reading.value(WAL_SYNC, "ns") / 500
+    assert reading.histogram(WAL_SYNC).percentile(50) == pytest.approx(200_000 + own_ns, rel=0.05)
+
+
+def test_a_delay_is_changed_while_the_program_runs(trace, start):
+    program = (
+        OPEN.format("wal/log") + "import sys\nfor _ in iter(input, ''): os.fsync(fd); print(1)"
+    )
+    with start(program.replace("print(1)", "print(1, flush=True)"), stdin=-1) as process:
+        for delay_ns in (0, 20_000_000, 0):
+            trace.page.plant(WAL_SYNC, Delay(delay_ns))
+            before = trace.page.read()
+            process.stdin.write("x\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            spent = trace.page.read() - before
+            assert spent.value(WAL_SYNC, "delayed") == (delay_ns > 0)
+        process.stdin.write("\n")
