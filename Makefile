@@ -1,9 +1,10 @@
 # make demo   set everything up, run the main job on real data, print where the report is
-# make test   set everything up, run every check and test
+# make check  lint and every test that needs no engine, virtual machine, compiler or browser
+# make test   set everything up, run every check and test but those of test-vm-full
 # make test-vm       of these only what needs the virtual machine with NVDIMMs
 # make test-vm-full  every mode of the playbooks, traps, loss of power in that machine
 # make setup  leave the command at .venv/bin/harness
-.PHONY: demo test test-vm test-vm-full setup setup-dev lint unit clean
+.PHONY: demo check test test-vm test-vm-full setup setup-dev lint unit clean
 
 HARNESS := .venv/bin/harness
 
@@ -26,7 +27,10 @@ setup-dev: .venv/.setup-dev
 .venv/.setup-dev: .venv/.setup
 	./scripts/setup.sh dev
 
-test: setup-dev lint unit
+check: lint
+	.venv/bin/pytest -q -n 2 -m "not system"
+
+test: lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
 PLAIN := harness engines reports loadgen microbench iotrace playbooks inventory profiles docs \

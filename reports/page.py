@@ -12,6 +12,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +27,8 @@ from reports.charts.drawing import Drawing
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(template: str, view: object, form: Literal["html", "md"]) -> str:
-    """The page of a view; every string of a run is escaped."""
+@cache
+def _environment(form: Literal["html", "md"]) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -49,8 +50,14 @@ def render(template: str, view: object, form: Literal["html", "md"]) -> str:
         "counted": formatting.counted,
         "bytes": format_bytes,
     }
+    return environment
+
+
+def render(template: str, view: object, form: Literal["html", "md"]) -> str:
+    """The page of a view; every string of a run is escaped."""
     script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
-    text = environment.get_template(template).render(
+    page = _environment(form).get_template(template)
+    text = page.render(
         view=view,
         macros=f"macros.{form}.j2",
         nothing=formatting.NOTHING,

@@ -1,4 +1,4 @@
-"""What all tests share: the engines that `make setup` installed, and who runs beside whom."""
+"""What all tests share: the engines that `make setup` installed, and who runs next to whom."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,9 +66,33 @@ _GROUPS = {
 }  # fmt: skip
 _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
 
+#: Paths below ``tests`` that begin so need an engine or its data, the virtual machine, a compiler,
+#: a browser, or hosts: their tests are marked ``system``, which `make check` leaves out.
+_SYSTEM = (
+    "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/", "test_packaging",
+    "drivers/test_hammerdb_real", "micro/test_fio", "reports/test_card_browser",
+    "reports/test_report_browser", "workloads/test_parameters",
+    "playbooks/test_experiment_role", "playbooks/test_every_place", "playbooks/test_roles",
+    "workloads/tpcc/test_tpcc_conditions", "workloads/ycsb/test_ycsb_checks",
+    "workloads/ycsb/test_ycsb_window", "workloads/tpch/test_refresh",
+    "workloads/tpch/test_source_database", "workloads/tpch/test_tpch_data",
+    "workloads/tpch/test_tpch_engines", "workloads/tpch/test_tpch_reference",
+    "workloads/tpch/test_tpch_run", "workloads/tpch/test_tpch_sql",
+)  # fmt: skip
+
+
+def _path(node_id: str) -> str:
+    return node_id.split("::", maxsplit=1)[0].removeprefix("tests/")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make check` does not even import the files whose tests it leaves out."""
+    path = str(collection_path.relative_to(Path(__file__).parent))
+    return (config.option.markexpr == "not system" and path.startswith(_SYSTEM)) or None
+
 
 def _group(node_id: str) -> str:
-    path = node_id.split("::", maxsplit=1)[0].removeprefix("tests/")
+    path = _path(node_id)
     found = [beginning for beginning in _BEGINNINGS if path.startswith(beginning)]
     return _BEGINNINGS[max(found, key=len)] if found else path
 
@@ -75,6 +100,9 @@ def _group(node_id: str) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A worker's tests in the groups' order; a process by itself runs them as they come."""
+    for item in items:
+        if _path(item.nodeid).startswith(_SYSTEM):
+            item.add_marker("system")
     if hasattr(config, "workerinput"):
         turns = {group: turn for turn, group in enumerate(_GROUPS)}
         items.sort(key=lambda item: turns.get(_group(item.nodeid), len(turns)))

@@ -1,16 +1,32 @@
-"""A browser for the tests of pages."""
+"""A browser for the tests of pages, and pictures only for those that look at them."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 from collections.abc import Iterator
+from typing import IO
 
 import pytest
+from matplotlib.figure import Figure
 from report_browser import FLAGS
 from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+
+
+@pytest.fixture(autouse=True)
+def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are built but not rendered, which takes most of a report's time, unless a test or
+    its module is marked ``draws``."""
+    if request.node.get_closest_marker("draws") is None:
+        monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+        monkeypatch.setattr(Figure, "savefig", _empty_picture)
+
+
+def _empty_picture(_figure: Figure, file: IO[str], **options: object) -> None:
+    if options["format"] == "svg":
+        file.write('<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>')
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from reports.micro.figures import measurements
 from reports.micro.points import devices
 from reports.values import Summary
 
+pytestmark = pytest.mark.draws
+
 #: As PerMA-Bench's updates of a tree: 132 letters without a space.
 _CHAIN = ",".join(["rp_1024"] * 3 + ["wp_64_cache_576"] + ["wp_64_cache_-64"] * 7)
 _SCAN = ",".join(["rp_256"] * 11)

@@ -55,6 +55,7 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
         assert path.suffix == ".png" or f"(figures/{path.name})" in markdown
 
 
+@pytest.mark.draws
 def test_the_html_holds_everything_and_every_id_once(tmp_path: Path) -> None:
     _, html = report(demo(tmp_path, blocks=1, queries=FEW), tmp_path)
     ids = re.findall(r'\bid="([^"]+)"', html)
@@ -65,6 +66,7 @@ def test_the_html_holds_everything_and_every_id_once(tmp_path: Path) -> None:
     assert not re.search(fetching, re.sub(r'xmlns(:\w+)?="[^"]*"', "", html))
 
 
+@pytest.mark.draws
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=FEW)
     first = write_report(runs, tmp_path / "first")
@@ -77,6 +79,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
+@pytest.mark.draws
 def test_emulated_stands_wherever_its_numbers_do(tmp_path: Path) -> None:
     files, html = report(demo(tmp_path, engines=("postgres",), blocks=7, queries=FEW), tmp_path)
     title = re.search(r"<title>(.*?)</title>", html)
@@ -230,6 +233,7 @@ def test_the_csv_has_every_metric_of_every_run_to_the_last_digit(tmp_path: Path)
     assert float(found[0]["value"]) == first["value"]
 
 
+@pytest.mark.draws
 def test_published_figures_lie_beside_the_measured_ones(tmp_path: Path) -> None:
     published = tmp_path / "published.csv"
     published.write_text(

@@ -138,6 +138,7 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
     assert "blocks of 1 KiB" in markdown and "blocks of 4 KiB" in markdown
 
 
+@pytest.mark.draws
 def test_the_report_has_chart_table_and_the_paper_s_points(
     figure5: list[StoredRun], tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
     assert second.compared.ratio == pytest.approx(4) and not second.compared.shown
 
 
+@pytest.mark.draws
 def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Path) -> None:
     runs = two(tmp_path, query("6", 4.0, 0.5, profiled=8.0), query("6", 2.0, 0.5))
     (panel,) = panels(runs, "placement", None)
@@ -94,6 +95,7 @@ def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Pat
     assert view_of(runs, "x").panels[0].fitting() == (1, 2)
 
 
+@pytest.mark.draws
 def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_add_up(
     tmp_path: Path,
 ) -> None:
@@ -133,6 +135,7 @@ def test_the_run_s_own_reason_is_the_one_that_is_told(tmp_path: Path) -> None:
     assert plan_sums(run)["6"] == (2.0, "the server tells no time below a view")
 
 
+@pytest.mark.draws
 def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -> None:
     """Also where little is read at all; what is less than a quarter more is left alone."""
 
@@ -150,6 +153,7 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
     assert "*: far more than the kernel counted for the engine" in html
 
 
+@pytest.mark.draws
 def test_a_working_set_that_a_limit_bounds_says_so(tmp_path: Path) -> None:
     held = [metric("query_working_set_bytes", 700 * MIB, "B", query="6")]
     touched = [*held, metric("query_touched_file_bytes", 700 * MIB, "B", query="6")]
@@ -181,6 +185,7 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
     assert table["1", "pmem-both"]["ratio_to_baseline"] != ""
 
 
+@pytest.mark.draws
 def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path) -> None:
     runs = [
         write(tmp_path, Case(engine="mysql", placement=p, queries=(1, 6), limited=(6,)))
@@ -337,6 +342,7 @@ def test_a_title_tells_parameters_in_few_words(fact: str, value: str, told: str)
     assert in_words(fact, value) == told
 
 
+@pytest.mark.draws
 def test_a_title_is_wrapped(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(placement=p, queries=(1, 6), label=None, emulated=EMULATED,
                                  spec_changes={"params": {"scale": scale, "queries": [1, 6],
