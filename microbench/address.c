@@ -26,7 +26,7 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
 {
     static const char *const orders[] = {"sequential", "sequential_desc", "random", "zipf",
                                          "strided",    "hotspot",         NULL};
-    uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t range = mb_part_bytes(job, job->range_bytes);
     int order;
     if (!tb_read_word(job->given, "pattern", orders, -1, &order, error) ||
         !mb_read_bytes(job->given, "stride_bytes", access_bytes, &pattern->stride_bytes, error) ||
@@ -35,11 +35,9 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
         !tb_read_number(job->given, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error))
         return false;
     pattern->order = (enum mb_order)order;
-    if (pattern->hotspot_bytes > range) {
-        tb_fail(error, "hotspot_bytes: must be from one access to a partition's range (%" PRIu64
-                       " bytes)", range);
-        return false;
-    }
+    if (pattern->hotspot_bytes > range)
+        return tb_fail(error, "hotspot_bytes: must be from one access to a partition's range (%"
+                              PRIu64 " bytes)", range);
     return mb_pattern_fits(job, pattern, access_bytes, range, error);
 }
 
@@ -50,14 +48,12 @@ bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
     bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
     uint64_t sharers = job->threads / job->partitions;
     if (order == MB_HOTSPOT && pattern->hotspot_bytes < access_bytes)
-        tb_fail(error, "hotspot_bytes: %" PRIu64 " is less than an access of %" PRIu64,
-                pattern->hotspot_bytes, access_bytes);
-    else if (range_bytes / (scattered ? 1 : sharers) < access_bytes)
-        tb_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
-                       " bytes: less than an access each", sharers, range_bytes);
-    else
-        return true;
-    return false;
+        return tb_fail(error, "hotspot_bytes: %" PRIu64 " is less than an access of %" PRIu64,
+                       pattern->hotspot_bytes, access_bytes);
+    if (range_bytes / (scattered ? 1 : sharers) < access_bytes)
+        return tb_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
+                              " bytes: less than an access each", sharers, range_bytes);
+    return true;
 }
 
 static uint64_t slots_of(const struct mb_cursor *cursor)

@@ -156,11 +156,10 @@ bool mb_cpu_clock_kept(struct tb_error *error)
     last_ns = ns;
     if (fabs(hz / mb_cpu.clock_hz - 1) <= MOST_DRIFT)
         return true;
-    tb_fail(error, "the time stamp counter ran at %.3f GHz, and at %.3f GHz when it was measured: "
-                   "it is not invariant on this processor (%s), so it cannot measure durations of "
-                   "single operations",
-            hz / 1e9, mb_cpu.clock_hz / 1e9, mb_cpu.model);
-    return false;
+    return tb_fail(error, "the time stamp counter ran at %.3f GHz, and at %.3f GHz when it was "
+                          "measured: it is not invariant on this processor (%s), so it cannot "
+                          "measure durations of single operations", hz / 1e9,
+                   mb_cpu.clock_hz / 1e9, mb_cpu.model);
 }
 
 void mb_cpu_measure_core(void)

@@ -1,28 +1,46 @@
-/* The key "flush" of a job that makes bytes durable. */
 #include "durable_job.h"
 
-const char *const mb_medium_names[] = {
+static const char *const names[] = {
     [MB_MEDIUM_NONE] = "none",       [MB_MEDIUM_CLWB] = "clwb",
     [MB_MEDIUM_CLFLUSHOPT] = "clflushopt", [MB_MEDIUM_CLFLUSH] = "clflush",
     [MB_MEDIUM_NTSTORE] = "ntstore", NULL,
 };
 
-bool mb_medium_read(const struct mb_job *job, int otherwise, int *flush, struct tb_error *error)
+bool mb_durable_read(struct mb_job *job, int usual_flush, struct tb_error *error)
 {
-    if (!tb_read_word(job->given, "flush", mb_medium_names, otherwise, flush, error))
+    struct mb_durable *durable = job->params;
+    if (!mb_sampler_read(job, &durable->sampler, error) ||
+        !tb_read_word(job->given, "flush", names, usual_flush, &durable->flush, error))
         return false;
-    if (*flush == MB_MEDIUM_NTSTORE || mb_cpu.flush[*flush])
+    if (durable->flush == MB_MEDIUM_NTSTORE || mb_cpu.flush[durable->flush])
         return true;
-    tb_fail(error, "flush: this processor has no %s (%s)", mb_medium_names[*flush], mb_cpu.model);
-    return false;
+    return tb_fail(error, "flush: this processor has no %s (%s)", names[durable->flush],
+                   mb_cpu.model);
 }
 
-void mb_medium_persists(int flush, struct mb_persist *persist)
+bool mb_durable_prepare(struct mb_job *job, struct tb_error *error)
 {
-    bool non_temporal = flush == MB_MEDIUM_NTSTORE;
+    struct mb_durable *durable = job->params;
+    (void)error;
+    mb_sampler_prepare(&durable->sampler, MB_SSE2, job->base);
+    return true;
+}
+
+bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist)
+{
+    const struct mb_durable *durable = job->params;
+    bool non_temporal = durable->flush == MB_MEDIUM_NTSTORE;
     *persist = (struct mb_persist){
         .non_temporal = non_temporal,
-        .flush = non_temporal ? MB_NO_FLUSH : (enum mb_flush)flush,
+        .flush = non_temporal ? MB_NO_FLUSH : (enum mb_flush)durable->flush,
         .fence = MB_SFENCE,
     };
+    return true;
+}
+
+void mb_durable_report(const struct mb_job *job, json_t *facts)
+{
+    const struct mb_durable *durable = job->params;
+    json_object_set_new(facts, "flush", json_string(names[durable->flush]));
+    mb_sampler_report(&durable->sampler, facts);
 }

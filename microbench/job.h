@@ -65,7 +65,7 @@ struct mb_job {
     struct mb_pace pace;
     char *base;          /* the range's first byte */
     uint64_t seed;       /* of this measurement and job */
-    void *params;        /* the kind's own, from its `read` */
+    void *params;        /* the kind's own, from its `read`; freed after its `release` */
 };
 
 /* A measurement ends when its time is up, or when every job with a count is done. */

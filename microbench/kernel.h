@@ -54,7 +54,7 @@ struct mb_thread {
     struct mb_counts done;
     bool recording;
     struct tb_hdr latency; /* where the kind has_latency; ns (mb_ns) */
-    void *own;             /* the kind's, from `begin` to `end` */
+    void *own;             /* the kind's, from `begin` to `end`; freed after it */
     struct tb_error error;
 };
 
@@ -76,11 +76,11 @@ struct mb_kernel {
     const char *const *keys; /* of a job, in addition to the common ones; NULL at the end */
     bool has_latency;
     bool (*read)(struct mb_job *job, struct tb_error *error);
-    void (*release)(struct mb_job *job);                       /* of params; may be NULL */
+    void (*release)(struct mb_job *job); /* of what params point to; may be NULL */
     bool (*prepare)(struct mb_job *job, struct tb_error *error); /* may be NULL */
-    bool (*begin)(struct mb_thread *thread); /* false with thread->error; may be NULL */
-    bool (*work)(struct mb_thread *thread, uint64_t operations); /* likewise */
-    void (*end)(struct mb_thread *thread);                     /* may be NULL */
+    void (*begin)(struct mb_thread *thread); /* may be NULL */
+    void (*work)(struct mb_thread *thread, uint64_t operations);
+    void (*end)(struct mb_thread *thread); /* of what `own` points to; may be NULL */
     bool (*check)(const struct mb_job *job, struct tb_error *error); /* may be NULL */
     void (*report)(const struct mb_job *job, json_t *facts);   /* may be NULL */
     /* What its instructions could move at most; NULL: what the widest could. */
@@ -90,6 +90,12 @@ struct mb_kernel {
 };
 
 const struct mb_kernel *mb_kernel_named(const char *name); /* NULL: none */
+
+/* Of a job's range, or of its second target's, the part of each partition: whole lines. */
+static inline uint64_t mb_part_bytes(const struct mb_job *job, uint64_t range_bytes)
+{
+    return range_bytes / job->partitions / MB_LINE * MB_LINE;
+}
 
 /* A number of bytes, a multiple of 64 and more than 0; otherwise as tb_read_integer (json.h). */
 bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,

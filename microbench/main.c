@@ -131,8 +131,7 @@ static bool run_all(struct mb_spec *spec, json_t *result, struct tb_error *error
         struct tb_error inner = {""};
         if (run_measurement(&spec->measurements[m], result, &inner))
             continue;
-        tb_fail(error, "measurement %.100s: %.800s", spec->measurements[m].name, inner.text);
-        return false;
+        return tb_fail(error, "measurement %.100s: %.800s", spec->measurements[m].name, inner.text);
     }
     return true;
 }

@@ -16,17 +16,14 @@ bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *er
     const char *text = json_is_null(given) || !given ? "auto" : json_string_value(given);
     for (int i = MB_ISAS - 1; i >= 0; i--) {
         bool asked = text && strcmp(text, mb_isa_names[i]) == 0;
-        if (asked && !mb_cpu.isa[i]) {
-            tb_fail(error, "isa: this processor has no %s (%s)", text, mb_cpu.model);
-            return false;
-        }
+        if (asked && !mb_cpu.isa[i])
+            return tb_fail(error, "isa: this processor has no %s (%s)", text, mb_cpu.model);
         if (asked || (text && strcmp(text, "auto") == 0 && mb_cpu.isa[i])) {
             *isa = (enum mb_isa)i;
             return true;
         }
     }
-    tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\"");
-    return false;
+    return tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\"");
 }
 
 bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
@@ -38,8 +35,8 @@ bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flu
     *flush = (enum mb_flush)word;
     if (mb_cpu.flush[word])
         return true;
-    tb_fail(error, "%s: this processor has no %s (%s)", key, mb_flush_names[word], mb_cpu.model);
-    return false;
+    return tb_fail(error, "%s: this processor has no %s (%s)", key, mb_flush_names[word],
+                   mb_cpu.model);
 }
 
 /* Of mixed operations "operation" itself is read by their kind. */
@@ -61,9 +58,8 @@ static bool read_access(const struct mb_job *job, struct mb_operation *operation
     operation->flush_each_line = operation->flush != MB_NO_FLUSH && when == 1;
     if (operation->flush == MB_NO_FLUSH || operation->access == MB_STORE)
         return true;
-    tb_fail(error, "flush: %s leaves no line in the cache to flush",
-            mb_access_names[operation->access]);
-    return false;
+    return tb_fail(error, "flush: %s leaves no line in the cache to flush",
+                   mb_access_names[operation->access]);
 }
 
 static bool divides(uint64_t a, uint64_t b)
@@ -81,13 +77,11 @@ bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
                        &operation->fence_every_bytes, error))
         return false;
     if (operation->bytes > job->range_bytes / job->partitions)
-        tb_fail(error, "access_bytes: a partition of the range has only %llu bytes",
-                (unsigned long long)(job->range_bytes / job->partitions));
-    else if (!divides(operation->bytes, operation->fence_every_bytes))
-        tb_fail(error, "fence_every_bytes: must be a multiple or a divisor of access_bytes");
-    else
-        return true;
-    return false;
+        return tb_fail(error, "access_bytes: a partition of the range has only %llu bytes",
+                       (unsigned long long)(job->range_bytes / job->partitions));
+    if (!divides(operation->bytes, operation->fence_every_bytes))
+        return tb_fail(error, "fence_every_bytes: must be a multiple or a divisor of access_bytes");
+    return true;
 }
 
 const char *mb_durable(const struct mb_target *target, const struct mb_persist *persist,

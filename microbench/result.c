@@ -45,12 +45,11 @@ bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64
     double loads = (double)done->read_bytes / cycles, stores = (double)done->written_bytes / cycles;
     if (loads <= ceiling.load && stores <= ceiling.store)
         return true;
-    tb_fail(error, "job %.100s: implausible: a thread %s %.1f bytes in each of the core's cycles, "
-                   "more than its ports can carry (%u): its loop is wrong",
-            job->name, loads > ceiling.load ? "loaded" : "stored",
-            loads > ceiling.load ? loads : stores,
-            loads > ceiling.load ? ceiling.load : ceiling.store);
-    return false;
+    return tb_fail(error, "job %.100s: implausible: a thread %s %.1f bytes in each of the core's "
+                          "cycles, more than its ports can carry (%u): its loop is wrong",
+                   job->name, loads > ceiling.load ? "loaded" : "stored",
+                   loads > ceiling.load ? loads : stores,
+                   loads > ceiling.load ? ceiling.load : ceiling.store);
 }
 
 static json_t *latency_of(const struct mb_repeat *repeat, const struct mb_job *job)

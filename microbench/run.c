@@ -43,13 +43,13 @@ static void wait_until(uint64_t due_ns)
         relax();
 }
 
-static void pin(struct mb_worker *worker)
+static bool pin(struct mb_worker *worker)
 {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(worker->thread.cpu, &one);
-    if (sched_setaffinity(0, sizeof one, &one) != 0)
-        tb_fail(&worker->thread.error, "processor %d: %s", worker->thread.cpu, strerror(errno));
+    return sched_setaffinity(0, sizeof one, &one) == 0 ||
+           tb_fail(&worker->thread.error, "processor %d: %s", worker->thread.cpu, strerror(errno));
 }
 
 /* ---- the loop of a thread ---- */
@@ -112,7 +112,7 @@ static void note_window(struct mb_worker *worker, uint64_t now)
 static bool goes_on(const struct mb_worker *worker, uint64_t now, uint64_t stop_ns, bool warm_up)
 {
     struct mb_repeat *repeat = worker->repeat;
-    if (atomic_load_explicit(&repeat->failed, memory_order_relaxed) || (stop_ns && now >= stop_ns))
+    if (stop_ns && now >= stop_ns)
         return false;
     if (warm_up)
         return true;
@@ -121,8 +121,8 @@ static bool goes_on(const struct mb_worker *worker, uint64_t now, uint64_t stop_
     return stop_ns || atomic_load_explicit(&repeat->counted_left, memory_order_relaxed) > 0;
 }
 
-/* Steps until it is time to end. False with thread.error. */
-static bool loop(struct mb_worker *worker, uint64_t stop_ns, bool warm_up)
+/* Steps until it is time to end. */
+static void loop(struct mb_worker *worker, uint64_t stop_ns, bool warm_up)
 {
     struct mb_thread *thread = &worker->thread;
     const struct mb_kernel *kernel = thread->job->kernel;
@@ -131,8 +131,7 @@ static bool loop(struct mb_worker *worker, uint64_t stop_ns, bool warm_up)
         uint64_t step = worker->step, before = moved_bytes(&thread->done), began = now;
         if (!warm_up && worker->operations && worker->operations - thread->done.operations < step)
             step = worker->operations - thread->done.operations;
-        if (!kernel->work(thread, step))
-            return false;
+        kernel->work(thread, step);
         now = tb_monotonic_ns();
         adapt_step(worker, now - began);
         if (!warm_up)
@@ -142,7 +141,6 @@ static bool loop(struct mb_worker *worker, uint64_t stop_ns, bool warm_up)
             now = tb_monotonic_ns();
         }
     }
-    return true;
 }
 
 static void end_measured(struct mb_worker *worker)
@@ -178,8 +176,7 @@ static void measure(struct mb_worker *worker)
     struct mb_faults before = mb_thread_faults();
     worker->begin_ns = tb_monotonic_ns();
     uint64_t cpu_ns = tb_thread_cpu_ns();
-    if (!loop(worker, repeat->stop_ns, false))
-        atomic_store(&repeat->failed, true);
+    loop(worker, repeat->stop_ns, false);
     end_measured(worker);
     worker->cpu_ns = tb_thread_cpu_ns() - cpu_ns;
     struct mb_faults after = mb_thread_faults();
@@ -194,20 +191,22 @@ static void *live(void *of)
     struct mb_thread *thread = &worker->thread;
     struct mb_repeat *repeat = worker->repeat;
     const struct mb_kernel *kernel = thread->job->kernel;
-    pin(worker);
-    bool begun = !*thread->error.text && (!kernel->begin || kernel->begin(thread));
-    if (!begun)
+    bool pinned = pin(worker);
+    if (!pinned)
         atomic_store(&repeat->failed, true);
+    else if (kernel->begin)
+        kernel->begin(thread);
     pthread_barrier_wait(&repeat->barrier);
     uint64_t warm_up = repeat->measurement->warm_up_ns;
     bool whole = !atomic_load(&repeat->failed);
-    if (whole && warm_up && !loop(worker, tb_monotonic_ns() + warm_up, true))
-        atomic_store(&repeat->failed, true);
+    if (whole && warm_up)
+        loop(worker, tb_monotonic_ns() + warm_up, true);
     pthread_barrier_wait(&repeat->barrier);
-    if (whole && !atomic_load(&repeat->failed))
+    if (whole)
         measure(worker);
-    if (begun && kernel->end)
+    if (pinned && kernel->end)
         kernel->end(thread);
+    free(thread->own);
     return NULL;
 }
 
@@ -217,7 +216,7 @@ static void prepare_worker(struct mb_worker *worker, struct mb_repeat *repeat,
                            const struct mb_job *job, uint32_t index)
 {
     uint32_t sharers = job->threads / job->partitions, partition = index / sharers;
-    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t part = mb_part_bytes(job, job->range_bytes);
     *worker = (struct mb_worker){.repeat = repeat, .step = 1};
     worker->operations = job->operations / job->threads + (index < job->operations % job->threads);
     worker->thread = (struct mb_thread){
@@ -306,11 +305,9 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
     repeat->stolen_ns = stolen < 0 ? -1 : stolen_ns(repeat) - stolen;
     for (uint32_t i = 0; i < repeat->worker_count; i++) {
         struct mb_worker *worker = &repeat->workers[i];
-        if (*worker->thread.error.text) {
-            tb_fail(error, "job %.100s: %.800s", worker->thread.job->name,
-                    worker->thread.error.text);
-            return false;
-        }
+        if (*worker->thread.error.text)
+            return tb_fail(error, "job %.100s: %.800s", worker->thread.job->name,
+                           worker->thread.error.text);
         repeat->begin_ns = i == 0 || worker->begin_ns < repeat->begin_ns ? worker->begin_ns
                                                                          : repeat->begin_ns;
     }

@@ -29,7 +29,7 @@ struct mb_repeat {
     struct mb_worker *workers;
     uint32_t worker_count;
     pthread_barrier_t barrier;
-    atomic_bool failed;        /* someone's begin or work: everybody ends */
+    atomic_bool failed;        /* a thread could not be pinned: none is measured */
     atomic_uint counted_left;  /* threads with a number of operations that are not done */
     atomic_uint_fast64_t first_end_ns;
     uint64_t start_ns, stop_ns; /* 0: no time is set */

@@ -29,11 +29,9 @@ bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint
     int64_t bytes;
     bool read = tb_read_integer(given, key, MB_LINE, INT64_MAX, (int64_t)fallback, &bytes, error);
     *value = (uint64_t)bytes;
-    if (read && *value % MB_LINE != 0) {
-        tb_fail(error, "%s: must be a multiple of a cache line's %d bytes (got %" PRId64 ")", key,
-                (int)MB_LINE, bytes);
-        return false;
-    }
+    if (read && *value % MB_LINE != 0)
+        return tb_fail(error, "%s: must be a multiple of a cache line's %d bytes (got %" PRId64
+                              ")", key, (int)MB_LINE, bytes);
     return read;
 }
 
@@ -44,27 +42,23 @@ static bool read_range(const json_t *given, const struct mb_target *target, uint
     const json_t *at = json_object_get(given, "offset_bytes");
     const json_t *bytes = json_object_get(given, "range_bytes");
     *offset = (uint64_t)json_integer_value(at);
-    if (*offset >= target->size_bytes || *offset % MB_LINE != 0) {
-        tb_fail(error, "offset_bytes: must be a multiple of %d and less than the target's %" PRIu64
-                       " bytes", (int)MB_LINE, target->size_bytes);
-        return false;
-    }
+    if (*offset >= target->size_bytes || *offset % MB_LINE != 0)
+        return tb_fail(error, "offset_bytes: must be a multiple of %d and less than the target's "
+                              "%" PRIu64 " bytes", (int)MB_LINE, target->size_bytes);
     bool given_range = json_is_integer(bytes);
     *range = given_range ? (uint64_t)json_integer_value(bytes) : target->size_bytes - *offset;
     if (*range > 0 && *range % MB_LINE == 0 && *range <= target->size_bytes - *offset)
         return true;
-    tb_fail(error, "range_bytes: must be a multiple of %d and fit into target %s (%" PRIu64
-                   " bytes after offset_bytes)", (int)MB_LINE, target->name,
-            target->size_bytes - *offset);
-    return false;
+    return tb_fail(error, "range_bytes: must be a multiple of %d and fit into target %s (%" PRIu64
+                          " bytes after offset_bytes)", (int)MB_LINE, target->name,
+                   target->size_bytes - *offset);
 }
 
 static bool no_such_target(const struct mb_spec *spec, const char *key, const char *name,
                            struct tb_error *error)
 {
-    tb_fail(error, "%s: no such target: %s (of %zu)", key, name ? name : "not a string",
-            spec->target_count);
-    return false;
+    return tb_fail(error, "%s: no such target: %s (of %zu)", key, name ? name : "not a string",
+                   spec->target_count);
 }
 
 bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct tb_error *error)
@@ -82,10 +76,8 @@ bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct t
     if (!second->target)
         return no_such_target(spec, "second.target", name, error);
     second->share = json_number_value(json_object_get(given, "share"));
-    if (!(second->share >= 0 && second->share <= 1)) {
-        tb_fail(error, "second.share: must be a number from 0 to 1");
-        return false;
-    }
+    if (!(second->share >= 0 && second->share <= 1))
+        return tb_fail(error, "second.share: must be a number from 0 to 1");
     return read_range(given, second->target, &second->offset_bytes, &second->range_bytes, error);
 }
 
@@ -93,7 +85,7 @@ char *mb_second_part(const struct mb_thread *thread, const struct mb_second *sec
                      uint64_t *bytes)
 {
     uint32_t sharers = thread->sharers, partition = thread->index / sharers;
-    *bytes = second->range_bytes / thread->job->partitions / MB_LINE * MB_LINE;
+    *bytes = mb_part_bytes(thread->job, second->range_bytes);
     return second->target->base + second->offset_bytes + partition * *bytes;
 }
 
@@ -107,10 +99,8 @@ static bool read_pace(struct mb_job *job, struct tb_error *error)
         return false;
     json_int_t rate = json_integer_value(json_object_get(given, "bytes_per_second"));
     json_int_t pause = json_integer_value(json_object_get(given, "pause_ns"));
-    if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0) {
-        tb_fail(error, "pace: set either bytes_per_second or pause_ns, > 0");
-        return false;
-    }
+    if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0)
+        return tb_fail(error, "pace: set either bytes_per_second or pause_ns, > 0");
     job->pace = (struct mb_pace){(uint64_t)rate, (uint64_t)pause};
     return true;
 }
@@ -133,20 +123,16 @@ static bool read_cpus(struct mb_job *job, struct tb_error *error)
     sched_getaffinity(0, sizeof allowed, &allowed);
     job->cpus = tb_allocate(job->threads, sizeof *job->cpus);
     size_t count = json_array_size(given);
-    if (given && !json_is_null(given) && count == 0) {
-        tb_fail(error, "cpus: must be a list of processor numbers");
-        return false;
-    }
+    if (given && !json_is_null(given) && count == 0)
+        return tb_fail(error, "cpus: must be a list of processor numbers");
     for (uint32_t i = 0; i < job->threads; i++) {
         const json_t *cpu = count ? json_array_get(given, i % count) : NULL;
         job->cpus[i] = cpu ? (int)json_integer_value(cpu)
                            : nth_allowed(&allowed, job->first_thread + i);
         if (cpu && (!json_is_integer(cpu) || job->cpus[i] < 0 || job->cpus[i] >= CPU_SETSIZE ||
-                    !CPU_ISSET(job->cpus[i], &allowed))) {
-            tb_fail(error, "cpus: this process may not use processor %d",
-                    job->cpus[i]);
-            return false;
-        }
+                    !CPU_ISSET(job->cpus[i], &allowed)))
+            return tb_fail(error, "cpus: this process may not use processor %d",
+                           job->cpus[i]);
     }
     return true;
 }
@@ -162,13 +148,12 @@ static bool read_threads(struct mb_job *job, struct tb_error *error)
     job->partitions = (uint32_t)(partitions ? partitions : threads);
     job->operations = operations == INT64_MAX ? 0 : (uint64_t)operations;
     if (job->threads % job->partitions != 0)
-        tb_fail(error, "partitions: must divide threads evenly (%u threads, %u partitions)",
-                job->threads, job->partitions);
-    else if (job->operations && job->operations < job->threads)
-        tb_fail(error, "operations: must be at least one for each of %u threads", job->threads);
-    else
-        return read_cpus(job, error);
-    return false;
+        return tb_fail(error, "partitions: must divide threads evenly (%u threads, %u partitions)",
+                       job->threads, job->partitions);
+    if (job->operations && job->operations < job->threads)
+        return tb_fail(error, "operations: must be at least one for each of %u threads",
+                       job->threads);
+    return read_cpus(job, error);
 }
 
 static bool read_job(struct mb_job *job, struct tb_error *error)
@@ -180,10 +165,8 @@ static bool read_job(struct mb_job *job, struct tb_error *error)
     const char *target = json_string_value(json_object_get(job->given, "target"));
     struct mb_spec *spec = (struct mb_spec *)job->spec;
     job->kernel = kind ? mb_kernel_named(kind) : NULL;
-    if (!job->kernel) {
-        tb_fail(error, "kind: no such kernel: %s", kind ? kind : "not a string");
-        return false;
-    }
+    if (!job->kernel)
+        return tb_fail(error, "kind: no such kernel: %s", kind ? kind : "not a string");
     if (!tb_only_keys(job->given, common, job->kernel->keys, error))
         return false;
     job->target = mb_spec_target(spec, target);
@@ -198,8 +181,7 @@ static bool read_name(const json_t *given, const char **name, struct tb_error *e
     *name = json_string_value(json_object_get(given, "name"));
     if (*name && **name)
         return true;
-    tb_fail(error, "name: must be a string");
-    return false;
+    return tb_fail(error, "name: must be a string");
 }
 
 static bool read_jobs(struct mb_spec *spec, struct mb_measurement *measurement,
@@ -272,10 +254,8 @@ static bool read_targets(struct mb_spec *spec, struct tb_error *error)
     json_t *given = json_object_get(spec->document, "targets");
     const char *name;
     json_t *target;
-    if (json_object_size(given) == 0) {
-        tb_fail(error, "targets: must be an object of one or more");
-        return false;
-    }
+    if (json_object_size(given) == 0)
+        return tb_fail(error, "targets: must be an object of one or more");
     spec->targets = tb_allocate(json_object_size(given), sizeof *spec->targets);
     json_object_foreach(given, name, target) {
         if (!mb_target_read(&spec->targets[spec->target_count++], name, target, error))
@@ -287,10 +267,8 @@ static bool read_targets(struct mb_spec *spec, struct tb_error *error)
 static bool read_measurements(struct mb_spec *spec, struct tb_error *error)
 {
     const json_t *given = json_object_get(spec->document, "measurements");
-    if (json_array_size(given) == 0) {
-        tb_fail(error, "measurements: must be a list of one or more");
-        return false;
-    }
+    if (json_array_size(given) == 0)
+        return tb_fail(error, "measurements: must be a list of one or more");
     spec->measurements = tb_allocate(json_array_size(given), sizeof *spec->measurements);
     spec->measurement_count = json_array_size(given);
     for (size_t i = 0; i < spec->measurement_count; i++)
@@ -325,6 +303,7 @@ void mb_spec_free(struct mb_spec *spec)
             struct mb_job *job = &measurement->jobs[j];
             if (job->params && job->kernel->release)
                 job->kernel->release(job);
+            free(job->params);
             free(job->cpus);
         }
         free(measurement->jobs);

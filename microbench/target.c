@@ -37,8 +37,7 @@ enum { MOST_TOUCHERS = 16 };
 
 static bool fail(const struct mb_target *target, const char *what, struct tb_error *error)
 {
-    tb_fail(error, "target %s: %s: %s", target->name, what, strerror(errno));
-    return false;
+    return tb_fail(error, "target %s: %s: %s", target->name, what, strerror(errno));
 }
 
 /* ---- reading ---- */
@@ -99,14 +98,12 @@ static bool may_overwrite(const struct mb_target *target, struct tb_error *error
     if (target->kind == MB_FILE && S_ISDIR(found.st_mode))
         return true;
     if (target->kind == MB_FILE && !S_ISREG(found.st_mode))
-        tb_fail(error, "target %s: %s is neither a directory nor a file", target->name,
-                target->path);
-    else if (!target->overwrite)
-        tb_fail(error, "target %s: measuring overwrites %s: set \"overwrite\": true if its content "
-                       "is not needed", target->name, target->path);
-    else
-        return true;
-    return false;
+        return tb_fail(error, "target %s: %s is neither a directory nor a file", target->name,
+                       target->path);
+    if (!target->overwrite)
+        return tb_fail(error, "target %s: measuring overwrites %s: set \"overwrite\": true if "
+                              "its content is not needed", target->name, target->path);
+    return true;
 }
 
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
@@ -122,10 +119,8 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
         target->node = (int)json_integer_value(node);
     target->path = json_string_value(json_object_get(given, "path"));
     target->overwrite = json_is_true(json_object_get(given, "overwrite"));
-    if (target->kind != MB_DRAM && !target->path) {
-        tb_fail(error, "target %s: path: is required", name);
-        return false;
-    }
+    if (target->kind != MB_DRAM && !target->path)
+        return tb_fail(error, "target %s: path: is required", name);
     if (target->kind != MB_DRAM && !may_overwrite(target, error))
         return false;
     if (target->kind == MB_DEVDAX && !devdax_size(target, &device_bytes, error))
@@ -134,11 +129,9 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
         json_is_integer(size) ? (uint64_t)json_integer_value(size) : device_bytes;
     bool whole = target->size_bytes > 0 && target->size_bytes % MB_LINE == 0;
     if (!whole || (device_bytes && target->size_bytes > device_bytes) ||
-        target->size_bytes > UINT64_MAX / 4) {
-        tb_fail(error, "target %s: size_bytes: must be a multiple of %d%s", name, (int)MB_LINE,
-                device_bytes ? " and at most the device's size" : "");
-        return false;
-    }
+        target->size_bytes > UINT64_MAX / 4)
+        return tb_fail(error, "target %s: size_bytes: must be a multiple of %d%s", name,
+                       (int)MB_LINE, device_bytes ? " and at most the device's size" : "");
     return true;
 }
 
@@ -180,9 +173,8 @@ static bool bind_to_node(const struct mb_target *target, struct tb_error *error)
     if (node < MOST_NODES && syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND,
                                      nodes, (unsigned long)MOST_NODES, 0ul) == 0)
         return true;
-    tb_fail(error, "target %s: node: cannot allocate on node %d (%s)", target->name,
-            target->node, node < MOST_NODES ? strerror(errno) : "no such node");
-    return false;
+    return tb_fail(error, "target %s: node: cannot allocate on node %d (%s)", target->name,
+                   target->node, node < MOST_NODES ? strerror(errno) : "no such node");
 }
 
 /* Asked beforehand: whoever touches one that its node has not is killed by the kernel. */
@@ -202,10 +194,9 @@ static bool gigantic_pages_free(const struct mb_target *target, uint64_t wanted,
     }
     if (free_pages >= wanted)
         return true;
-    tb_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are required, there are "
-                   "%llu (%s; nr_hugepages next to it reserves them)",
-            target->name, wanted, free_pages, path);
-    return false;
+    return tb_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are required, there "
+                          "are %llu (%s; nr_hugepages next to it reserves them)", target->name,
+                   wanted, free_pages, path);
 }
 
 static bool map_dram(struct mb_target *target, struct tb_error *error)

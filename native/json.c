@@ -27,8 +27,7 @@ bool tb_read_integer(const json_t *object, const char *key, int64_t least, int64
         return true;
     if (json_is_integer(number) && *value >= least && *value <= most)
         return true;
-    tb_fail(error, "%s: must be an integer from %" PRId64 " to %" PRId64, key, least, most);
-    return false;
+    return tb_fail(error, "%s: must be an integer from %" PRId64 " to %" PRId64, key, least, most);
 }
 
 bool tb_read_number(const json_t *object, const char *key, double least, double most,
@@ -38,8 +37,7 @@ bool tb_read_number(const json_t *object, const char *key, double least, double 
     *value = number ? json_number_value(number) : fallback;
     if (!number || (json_is_number(number) && *value >= least && *value <= most))
         return true;
-    tb_fail(error, "%s: must be a number from %g to %.9g", key, least, most);
-    return false;
+    return tb_fail(error, "%s: must be a number from %g to %.9g", key, least, most);
 }
 
 bool tb_read_flag(const json_t *object, const char *key, bool fallback, bool *value,
@@ -49,8 +47,7 @@ bool tb_read_flag(const json_t *object, const char *key, bool fallback, bool *va
     *value = flag ? json_is_true(flag) : fallback;
     if (!flag || json_is_boolean(flag))
         return true;
-    tb_fail(error, "%s: must be true or false", key);
-    return false;
+    return tb_fail(error, "%s: must be true or false", key);
 }
 
 bool tb_read_word(const json_t *object, const char *key, const char *const *words,
@@ -91,15 +88,11 @@ bool tb_only_keys(const json_t *object, const char *const *keys, const char *con
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(object)) {
-        tb_fail(error, "must be a JSON object");
-        return false;
-    }
+    if (!json_is_object(object))
+        return tb_fail(error, "must be a JSON object");
     json_object_foreach((json_t *)object, key, value) {
-        if (!is_in(key, keys) && !is_in(key, more)) {
-            tb_fail(error, "%s: unknown key", key);
-            return false;
-        }
+        if (!is_in(key, keys) && !is_in(key, more))
+            return tb_fail(error, "%s: unknown key", key);
     }
     return true;
 }

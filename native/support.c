@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tb_fail(struct tb_error *error, const char *format, ...)
+bool tb_fail(struct tb_error *error, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
+    return false;
 }
 
 void *tb_allocate(size_t count, size_t size)

@@ -2,6 +2,7 @@
 #ifndef NATIVE_SUPPORT_H
 #define NATIVE_SUPPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* An error message for a person: "connect to …: …". */
@@ -9,7 +10,8 @@ struct tb_error {
     char text[1024];
 };
 
-void tb_fail(struct tb_error *error, const char *format, ...)
+/* Always false: what fails returns it. */
+bool tb_fail(struct tb_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Zeroed memory; aborts the process where there is none. */

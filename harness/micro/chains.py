@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from harness.errors import UsageError, nearest
 
@@ -110,8 +110,3 @@ def _operation(text: str, source: str) -> ChainOperation:
         persist or "",
         offset_bytes,
     )
-
-
-def chain_json(chain: tuple[ChainOperation, ...]) -> list[dict[str, Any]]:
-    """For the stored form of a suite."""
-    return [vars(one) for one in chain]

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError
 from harness.micro.overrides import chosen, parse_only
-from harness.units import MIB, NS_PER_S, parse_duration_ns, parse_size
-from harness.workloads.parameters import Choice, Count, unknown
+from harness.units import MIB, format_bytes, parse_size
+from harness.workloads.parameters import Choice, Count, Duration, Parameters, Time, parameter
 from harness.yamlfile import Document, Where
 
 Operation = Literal["read", "write"]
@@ -35,26 +35,7 @@ Pattern = Literal["sequential", "random"]
 Sync = Literal["none", "fsync", "fdatasync", "dsync"]
 Direct = Literal["auto", "yes", "no"]
 
-_DEFAULTS: Mapping[str, Any] = {
-    "size": "1GiB",
-    "duration": "2s",
-    "measurements": {},
-    "only": None,
-}
-_KEYS: Mapping[str, Any] = {
-    "operation": None,
-    "pattern": None,
-    "access": None,
-    "queue_depth": 1,
-    "threads": 1,
-    "sync": "none",
-    "direct": "auto",
-}
 _NAMED_WHERE_SWEPT = ("operation", "pattern")
-_SYNCS: tuple[Sync, ...] = ("none", "fsync", "fdatasync", "dsync")
-_DEEPEST, _MOST_THREADS = 1024, 1024
-#: fio bounds a job by whole milliseconds.
-_SHORTEST_NS = 1_000_000
 #: Direct I/O moves whole blocks of the device: no device has smaller ones.
 SECTOR_BYTES = 512
 #: … nor larger ones: calls of such go past the page cache wherever that can be had.
@@ -65,20 +46,147 @@ WRITTEN_BYTES = MIB
 
 
 @dataclass(frozen=True)
-class IoJob:
-    """One configuration: sizes in bytes. ``measurement``: its name in the suite.
+class Size:
+    """Bytes, from 1 to ``most``, in whole units of ``unit``."""
+
+    most: int = 1 << 62
+    unit: int = 1
+    values = "size"
+
+    def parse(self, name: str, value: Any) -> int:
+        """Convert a number or a text with a unit."""
+        problem = f"{name} {value!r}"
+        try:
+            size = parse_size(value)
+        except UsageError as error:
+            raise UsageError(problem, error.context, error.hint) from error
+        if not 0 < size <= self.most:
+            raise UsageError(
+                problem, "out of range", f"choose a size up to {format_bytes(self.most)}"
+            )
+        if size % self.unit:
+            unit = format_bytes(self.unit)
+            raise UsageError(problem, f"must be a multiple of {unit}", f"write {unit}, say")
+        return size
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Shell patterns of configurations or measurements."""
+
+    values = "PATTERN,…"
+
+    def parse(self, name: str, value: Any) -> tuple[str, ...]:
+        """Split at commas."""
+        return parse_only(value)
+
+
+@dataclass(frozen=True)
+class _Direct:
+    values = "auto, true, false"
+
+    def parse(self, name: str, value: Any) -> str:
+        words = {True: "yes", False: "no"}
+        text = words[value] if isinstance(value, bool) else value
+        return Choice(("auto", "yes", "no")).parse(name, text)
+
+
+@dataclass(frozen=True)
+class _Bodies:
+    values = "NAME: {…}"
+
+    def parse(self, name: str, value: Any) -> Mapping[str, Any]:
+        if isinstance(value, Mapping):
+            return value
+        raise UsageError(
+            "measurements of a suite of fio",
+            f"{value!r} is no mapping of names",
+            "write wal: {operation: write, pattern: sequential, access: 4KiB}, say",
+        )
+
+
+@dataclass(frozen=True)
+class FioParams(Parameters):
+    """Block and file I/O, by fio."""
+
+    workload = "fio"
+    aliases = {"runtime": "duration"}  # noqa: RUF012
+
+    size_bytes: int = parameter(
+        Size(unit=WRITTEN_BYTES), "1GiB", name="size", help="the file, in whole MiB"
+    )
+    duration: Duration = parameter(Time(1_000_000), "2s", help="of each configuration and repeat")
+    only: tuple[str, ...] | None = parameter(Patterns(), help="configurations")
+    measurements: Mapping[str, Any] = parameter(_Bodies(), {}, help="keys of each, by name")
+
+
+@dataclass(frozen=True)
+class IoKeys(Parameters):
+    """The keys of a measurement."""
+
+    workload = "fio"
+
+    operation: Operation = parameter(Choice(("read", "write")), help="required")
+    pattern: Pattern = parameter(Choice(("sequential", "random")), help="required")
+    access_bytes: int = parameter(Size(1 << 30), name="access", help="bytes of a call (required)")
+    queue_depth: int = parameter(Count(1024), 1, help="calls under way, of each thread")
+    threads: int = parameter(Count(1024), 1, help="each with a part of the file")
+    sync: Sync = parameter(
+        Choice(("none", "fsync", "fdatasync", "dsync")), "none", help="after each write"
+    )
+    direct: Direct = parameter(_Direct(), "auto", help="past the page cache")
+
+    def resolve(self) -> Self:
+        """Refuse what is incomplete, and what cannot be measured, or not as stated."""
+        required = ("operation", "pattern", "access")
+        if missing := [
+            key for key in required if getattr(self, self.declared()[key].field) is None
+        ]:
+            raise UsageError(missing[0], f"no {' and no '.join(missing)}", "write it")
+        for senseless, key, found, hint in self._limits():
+            if senseless:
+                value = getattr(self, self.declared()[key].field)
+                raise UsageError(f"{key} {value}", found, hint)
+        return self
+
+    def _limits(self) -> Iterator[tuple[bool, str, str, str]]:
+        deep, unsynced = self.queue_depth > 1, self.sync == "none"
+        parts = self.direct == "auto" and self.access_bytes % BLOCK_BYTES > 0
+        sectors = self.direct != "yes" or self.access_bytes % SECTOR_BYTES == 0
+        yield (
+            self.operation == "read" and not unsynced,
+            "sync",
+            "a read is not synced",
+            "leave sync out",
+        )
+        yield (
+            deep and (not unsynced or self.direct == "no"),
+            "queue_depth",
+            "each call waits for the one before it",
+            "leave queue_depth out, or leave out sync and direct",
+        )
+        yield (
+            deep and parts,
+            "queue_depth",
+            "through the page cache, as parts of blocks go, calls go one after the other",
+            f"a multiple of {BLOCK_BYTES} bytes, or leave queue_depth out",
+        )
+        yield (
+            not sectors,
+            "access",
+            "past the page cache (direct: yes) only whole blocks go",
+            f"a multiple of {SECTOR_BYTES} bytes, or leave direct out",
+        )
+
+
+@dataclass(frozen=True)
+class IoJob(IoKeys):
+    """One configuration. ``measurement``: its name in the suite.
 
     ``swept``: which of operation and pattern the measurement varies, and its name has to say.
     """
 
-    measurement: str
-    operation: Operation
-    pattern: Pattern
-    access_bytes: int
-    queue_depth: int
-    threads: int
-    sync: Sync
-    direct: Direct
+    measurement: str = ""
     swept: tuple[str, ...] = ()
 
     @property
@@ -118,33 +226,19 @@ class IoPlan:
 
 def plan_of(params: Mapping[str, Any]) -> IoPlan:
     """The plan that a suite's parameters mean; UsageError names what is wrong in them."""
-    for name in params:
-        if name not in _DEFAULTS:
-            raise unknown("fio", str(name), list(_DEFAULTS), {"runtime": "duration"})
-    given = {**_DEFAULTS, **params}
-    size = size_of("size", given["size"])
-    if size % WRITTEN_BYTES:
-        raise UsageError(
-            f"size {given['size']}",
-            "must be a multiple of 1 MiB: the file is written in these units",
-            f"write {max(1, size // MIB)}MiB, say",
-        )
-    duration = parse_duration_ns(str(given["duration"]))
-    if duration < _SHORTEST_NS or duration > 3600 * NS_PER_S:
-        raise UsageError(f"duration {given['duration']}", "out of range", "choose 1ms to 1h")
-    every = [job for name, body in _bodies(given).items() for job in _jobs(str(name), body)]
+    given = FioParams.from_mapping(params)
+    every = [job for name, body in given.measurements.items() for job in _jobs(str(name), body)]
     if not every:
         raise UsageError("a suite of fio", "no measurements in its params", "name one")
-    only = parse_only(given["only"]) if given["only"] else ()
-    jobs = tuple(chosen(every, only, lambda job: (job.measurement, job.configuration)))
+    jobs = chosen(every, given.only or (), lambda job: (job.measurement, job.configuration))
     for job in jobs:
-        if size // job.threads < job.access_bytes:
+        if given.size_bytes // job.threads < job.access_bytes:
             raise UsageError(
-                f"{job.configuration} in a file of {given['size']}",
+                f"{job.configuration} in a file of {format_bytes(given.size_bytes)}",
                 f"{job.threads} threads with {job.access_bytes} bytes each do not fit",
                 "give a larger size",
             )
-    return IoPlan(size, duration, jobs)
+    return IoPlan(given.size_bytes, given.duration.ns, tuple(jobs))
 
 
 def check_written(document: Document, part: Mapping[str, Any], where: Where) -> None:
@@ -157,7 +251,8 @@ def check_written(document: Document, part: Mapping[str, Any], where: Where) -> 
         return
     at: Where = (*where, "params", "measurements")
     try:
-        for name, body in _bodies(part.get("params", {})).items():
+        bodies = _Bodies().parse("measurements", part.get("params", {}).get("measurements", {}))
+        for name, body in bodies.items():
             at = (*where, "params", "measurements", name)
             list(_jobs(str(name), body))
     except UsageError as error:
@@ -166,97 +261,18 @@ def check_written(document: Document, part: Mapping[str, Any], where: Where) -> 
         ) from error
 
 
-def _bodies(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The measurements by name, as they are written; UsageError where they are no mapping."""
-    found = params.get("measurements", {})
-    if isinstance(found, Mapping):
-        return found
-    raise UsageError(
-        "measurements of a suite of fio",
-        f"{found!r} is no mapping of names",
-        "write wal: {operation: write, pattern: sequential, access: 4KiB}, say",
-    )
-
-
-def size_of(key: str, value: Any) -> int:
-    """Bytes, at least one; UsageError naming ``key``."""
-    try:
-        size = parse_size(value)
-    except UsageError as error:
-        raise UsageError(f"{key} {value!r}", error.context, error.hint) from error
-    if size > 0:
-        return size
-    raise UsageError(f"{key} {value!r}", "it is nothing", "write 4KiB, say")
-
-
 def _jobs(name: str, body: Any) -> Iterator[IoJob]:
     """The configurations of one measurement; UsageError names it and what is wrong in it."""
-    asked = f"measurement {name}"
+    problem = f"measurement {name}"
     if not isinstance(body, Mapping):
-        raise UsageError(asked, f"{body!r} is no mapping", "write {operation: read, …}")
-    for key in body:
-        if key not in _KEYS:
-            raise UsageError(
-                f"{asked}: {key!r}",
-                f"no such key{nearest(str(key), list(_KEYS))}",
-                f"the keys are {', '.join(_KEYS)}",
-            )
-    values = {**_KEYS, **body}
-    if missing := [key for key, value in values.items() if value is None]:
-        raise UsageError(asked, f"no {' and no '.join(missing)}", "write it")
-    if empty := [key for key, value in values.items() if value == []]:
-        raise UsageError(f"{asked}: {empty[0]}", "a list of nothing", "write a value into it")
-    each = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
-    swept = tuple(key for key in _NAMED_WHERE_SWEPT if len(each[key]) > 1)
+        raise UsageError(problem, f"{body!r} is no mapping", "write {operation: read, …}")
+    each = {key: value if isinstance(value, list) else [value] for key, value in body.items()}
+    if empty := [key for key, values in each.items() if not values]:
+        raise UsageError(f"{problem}: {empty[0]}", "a list of nothing", "write a value into it")
+    swept = tuple(key for key in _NAMED_WHERE_SWEPT if len(each.get(key, ())) > 1)
     for point in product(*each.values()):
         try:
-            job = _job(name, dict(zip(values, point, strict=True)), swept)
+            keys = IoKeys.from_mapping(dict(zip(map(str, each), point, strict=True)))
         except UsageError as error:
-            raise UsageError(f"{asked}: {error.problem}", error.context, error.hint) from error
-        _refuse_senseless(job)
-        yield job
-
-
-def _job(name: str, values: Mapping[str, Any], swept: tuple[str, ...]) -> IoJob:
-    direct = values["direct"]
-    if isinstance(direct, bool):
-        direct = "yes" if direct else "no"
-    return IoJob(
-        measurement=name,
-        operation=cast(
-            Operation, Choice(("read", "write")).parse("operation", values["operation"])
-        ),
-        pattern=cast(Pattern, Choice(("sequential", "random")).parse("pattern", values["pattern"])),
-        access_bytes=Count(1 << 30).parse("access", size_of("access", values["access"])),
-        queue_depth=Count(_DEEPEST).parse("queue_depth", values["queue_depth"]),
-        threads=Count(_MOST_THREADS).parse("threads", values["threads"]),
-        sync=cast(Sync, Choice(_SYNCS).parse("sync", values["sync"])),
-        direct=cast(Direct, Choice(("auto", "yes", "no")).parse("direct", direct)),
-        swept=swept,
-    )
-
-
-def _refuse_senseless(job: IoJob) -> None:
-    """UsageError for a request that cannot be measured, or not as stated."""
-    if job.operation == "read" and job.sync != "none":
-        raise UsageError(job.configuration, "a read is not synced", "leave sync out")
-    if job.queue_depth > 1 and (job.sync != "none" or job.direct == "no"):
-        raise UsageError(
-            job.configuration,
-            f"a queue depth of {job.queue_depth} where each call waits for the one before it",
-            "leave queue_depth out, or leave out sync and direct",
-        )
-    if job.queue_depth > 1 and job.direct == "auto" and job.access_bytes % BLOCK_BYTES:
-        raise UsageError(
-            job.configuration,
-            f"a queue depth of {job.queue_depth}: through the page cache, as parts of blocks go, "
-            "calls go one after the other",
-            f"a multiple of {BLOCK_BYTES} bytes, or leave queue_depth out",
-        )
-    if job.direct == "yes" and job.access_bytes % SECTOR_BYTES:
-        raise UsageError(
-            job.configuration,
-            f"access: {job.access_bytes} bytes past the page cache (direct: yes), where only "
-            "whole blocks go",
-            f"a multiple of {SECTOR_BYTES} bytes, or leave direct out",
-        )
+            raise UsageError(f"{problem}: {error.problem}", error.context, error.hint) from error
+        yield IoJob(**vars(keys), measurement=name, swept=swept)

@@ -7,46 +7,60 @@ the time that is counted, as ioping does by default.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
-from harness.micro.io_jobs import SECTOR_BYTES, size_of
-from harness.micro.overrides import chosen, parse_only
+from harness.micro.io_jobs import SECTOR_BYTES, Patterns, Size
+from harness.micro.overrides import chosen
 from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
-from harness.units import MIB, format_bytes
-from harness.workloads.parameters import Count, unknown
+from harness.units import format_bytes
+from harness.workloads.parameters import Count, Parameters, parameter
 
-_DEFAULTS: Mapping[str, Any] = {
-    "requests": 2000,
-    "access": "4KiB",
-    "working_set": "256MiB",
-    "only": None,
-}
 #: ioping's own: the first request after a pause is not like the others.
 _IGNORED = 1
-#: More than Linux moves at once ioping does not take (2 GiB less a page).
-_LARGEST_ACCESS = 1024 * MIB
 _CASES = tuple((o, p) for o in ("read", "write") for p in ("random", "sequential"))
 
 
 @dataclass(frozen=True)
-class _Plan:
-    requests: int
-    access_bytes: int
-    working_set_bytes: int
-    cases: Sequence[tuple[str, str]]
+class IopingParams(Parameters):
+    """One request after another, by ioping."""
+
+    workload = "ioping"
+    aliases = {"size": "working_set"}  # noqa: RUF012
+
+    requests: int = parameter(Count(1_000_000), 2000, help="of each case and repeat")
+    #: More than Linux moves at once ioping does not take (2 GiB less a page).
+    access_bytes: int = parameter(Size(1 << 30), "4KiB", name="access", help="of a request")
+    #: Of 0 bytes ioping would make sizes of its own.
+    working_set_bytes: int = parameter(Size(), "256MiB", name="working_set", help="of the file")
+    only: tuple[str, ...] | None = parameter(Patterns(), help="configurations")
+
+    @property
+    def cases(self) -> list[tuple[str, str]]:
+        """What is measured: operation and pattern."""
+        return chosen(_CASES, self.only or (), lambda case: ("ioping", _configuration(*case)))
+
+    def resolve(self) -> Self:
+        """A request is no larger than the file."""
+        if self.access_bytes > self.working_set_bytes:
+            raise UsageError(
+                f"access {format_bytes(self.access_bytes)} of ioping",
+                f"larger than its file, working_set: {format_bytes(self.working_set_bytes)}",
+                "give a smaller access or a larger working_set",
+            )
+        return self
 
 
 def check(params: Mapping[str, Any], tier: Tier) -> None:
     """UsageError where ioping is missing, a parameter is wrong, or the tier has no room for it."""
-    plan = _plan(params)
+    plan = IopingParams.from_mapping(params)
     version()
     external_tools.require_room(tier, plan.working_set_bytes, "ioping", "working_set")
     for key, size in (("access", plan.access_bytes), ("working_set", plan.working_set_bytes)):
@@ -60,7 +74,7 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
 
 def planned(params: Mapping[str, Any], repeats: int) -> Planned:
     """Each case in a file of its own, for the same number of requests."""
-    plan = _plan(params)
+    plan = IopingParams.from_mapping(params)
     return Planned(
         tuple(
             PlannedOne(_configuration(*case), 1, plan.working_set_bytes, operations=plan.requests)
@@ -78,7 +92,7 @@ def version() -> str:
 
 def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     """Random and sequential reads and writes; latencies of all repeats in one histogram."""
-    plan = _plan(params)
+    plan = IopingParams.from_mapping(params)
     found_version = version()
     direct = takes_direct(work.files, work.env.credentials)
     times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in plan.cases}
@@ -109,42 +123,14 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     )
 
 
-def _plan(params: Mapping[str, Any]) -> _Plan:
-    for name in params:
-        if name not in _DEFAULTS:
-            raise unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
-    given = {**_DEFAULTS, **params}
-    only = parse_only(given["only"]) if given["only"] else ()
-    # Of 0 bytes ioping would make sizes of its own.
-    working_set = size_of("working_set", given["working_set"])
-    access = Count(_LARGEST_ACCESS).parse("access", size_of("access", given["access"]))
-    if access > working_set:
-        raise UsageError(
-            f"access {given['access']} of ioping",
-            f"a request larger than its file, working_set: {given['working_set']}",
-            "give a smaller access or a larger working_set",
-        )
-    return _Plan(
-        Count(1_000_000).parse("requests", _number(given["requests"])),
-        access,
-        working_set,
-        chosen(_CASES, only, lambda case: ("ioping", _configuration(*case))),
-    )
-
-
-def _number(given: Any) -> Any:
-    """The command line gives texts."""
-    return int(given) if isinstance(given, str) and given.isdigit() else given
-
-
-def _argv(plan: _Plan, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:
+def _argv(plan: IopingParams, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:
     argv = ["ioping", "-J", "-i", "0", "-c", str(plan.requests + _IGNORED), "-a", str(_IGNORED)]
     argv += ["-s", str(plan.access_bytes), "-S", str(plan.working_set_bytes), "-e", str(seed)]
     argv += ["-D"] * direct + ["-W"] * (operation == "write") + ["-L"] * (pattern == "sequential")
     return [*argv, "."]
 
 
-def _times(printed: str, plan: _Plan) -> list[int]:
+def _times(printed: str, plan: IopingParams) -> list[int]:
     """Nanoseconds of each request; RunFailed where some are missing."""
     try:
         found = [
@@ -166,7 +152,7 @@ def _configuration(operation: str, pattern: str) -> str:
 
 
 def _labels(
-    work: Workplace, plan: _Plan, operation: str, pattern: str, direct: bool
+    work: Workplace, plan: IopingParams, operation: str, pattern: str, direct: bool
 ) -> dict[str, str]:
     facts = work.tier.facts
     return {

@@ -7,7 +7,7 @@ the published program), with its own words for values. Sizes are 1024-based.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,22 +15,9 @@ from harness.errors import UsageError, nearest
 from harness.micro.chains import PERSIST, ChainOperation, chain_text, parse_chain
 from harness.units import GIB, KIB, MIB
 
-OPERATIONS = ("read", "write")
-MODES = ("sequential", "sequential_desc", "random", "custom")
-NUMA_PATTERNS = ("near", "far")
-DISTRIBUTIONS = ("uniform", "zipf")
 _SIZE = re.compile(r"^(\d+)([kKmMgG]?)$")
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
-_YES_NO = {
-    "yes": True,
-    "y": True,
-    "true": True,
-    "on": True,
-    "no": False,
-    "n": False,
-    "false": False,
-    "off": False,
-}
+_YES, _NO = ("yes", "y", "true", "on"), ("no", "n", "false", "off")
 _MOST_THREADS = (1 << 16) - 1
 
 
@@ -67,18 +54,6 @@ class PermaConfig:
     def counted(self) -> bool:
         """Whether ``number_operations`` says how much is done."""
         return self.exec_mode in ("random", "custom")
-
-    @property
-    def reads(self) -> bool:
-        """Whether it reads at all."""
-        return self.custom or self.operation == "read"
-
-    @property
-    def writes(self) -> bool:
-        """Whether it writes at all."""
-        if self.custom:
-            return any(one.kind == "write" for one in self.custom_operations)
-        return self.operation == "write"
 
     @property
     def uses_dram(self) -> bool:
@@ -146,45 +121,25 @@ def _fraction(value: Any) -> float:
 
 
 def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() not in _YES_NO:
+    text = str(value).lower()
+    if text not in (*_YES, *_NO):
         raise _Wrong("true or false")
-    return _YES_NO[str(value).lower()]
+    return text in _YES
 
 
-def _word(known: tuple[str, ...]) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value not in known:
-            raise _Wrong(f"one of {', '.join(known)}{nearest(str(value), known)}")
-        return str(value)
-
-    return read
-
-
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size"), _size
-    ),
-    **dict.fromkeys(
-        (
-            "number_operations",
-            "number_threads",
-            "run_time",
-            "number_partitions",
-            "latency_sample_frequency",
-        ),
-        _whole,
-    ),
-    **dict.fromkeys(("dram_operation_ratio", "zipf_alpha"), _fraction),
-    **dict.fromkeys(("prefault_file", "dram_huge_pages"), _flag),
-    "operation": _word(OPERATIONS),
-    "exec_mode": _word(MODES),
-    "persist_instruction": _word(tuple(PERSIST)),
-    "numa_pattern": _word(NUMA_PATTERNS),
-    "random_distribution": _word(DISTRIBUTIONS),
+#: Words of the keys that have them, and keys that are sizes: 512, 64K, 10G.
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "operation": ("read", "write"),
+    "exec_mode": ("sequential", "sequential_desc", "random", "custom"),
+    "persist_instruction": tuple(PERSIST),
+    "numa_pattern": ("near", "far"),
+    "random_distribution": ("uniform", "zipf"),
 }
-KEYS = tuple(field.name for field in fields(PermaConfig))
+_SIZES = ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size")
+#: Readers of all others, by the type of the default.
+_READERS: Mapping[type, Callable[[Any], Any]] = {int: _whole, float: _fraction, bool: _flag}
+_DEFAULTS = {field.name: field.default for field in fields(PermaConfig)}
+KEYS = tuple(_DEFAULTS)
 
 
 def read_value(key: str, value: Any, source: str) -> Any:
@@ -195,137 +150,77 @@ def read_value(key: str, value: Any, source: str) -> Any:
         )
     if key == "custom_operations":
         return parse_chain(str(value), source)
+    if key in _WORDS:
+        return _word(key, value, source)
     try:
-        return _READ[key](value)
+        return (_size if key in _SIZES else _READERS[type(_DEFAULTS[key])])(value)
     except _Wrong as wrong:
         raise UsageError(source, f"{key}: {value!r}", str(wrong)) from wrong
 
 
+def _word(key: str, value: Any, source: str) -> str:
+    if value in _WORDS[key]:
+        return str(value)
+    known = f"one of {', '.join(_WORDS[key])}{nearest(str(value), _WORDS[key])}"
+    raise UsageError(source, f"{key}: {value!r}", known)
+
+
 def check(config: PermaConfig, source: str) -> None:
     """What PerMA-Bench's own limits refuse, as UsageError naming ``source``."""
-    for right, found, do in _limits(config):
-        if not right:
-            raise UsageError(source, found, do)
+    for limits in (_sizes, _threads, _modes):
+        for kept, keys, hint in limits(config):
+            if not kept:
+                found = ", ".join(f"{key} {getattr(config, key) or 0}" for key in keys.split())
+                raise UsageError(source, found, hint)
 
 
+#: Whether a limit is kept, the keys that it is about, and what they must be.
 _Limit = tuple[bool, str, str]
 
 
-def _limits(c: PermaConfig) -> tuple[_Limit, ...]:
-    return (*_sizes(c), *_threads(c), *_modes(c))
-
-
 def _power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
+    return value >= 64 and value & (value - 1) == 0
 
 
-def _sizes(c: PermaConfig) -> tuple[_Limit, ...]:
-    chunk, access = c.min_io_chunk_size, c.access_size
-    return (
-        (
-            access >= 64 and _power_of_two(access),
-            f"access_size {access}",
-            "a power of two from 64 on (a cache line)",
-        ),
-        (
-            chunk >= 64 and _power_of_two(chunk),
-            f"min_io_chunk_size {chunk}",
-            "a power of two from 64 on",
-        ),
-        (c.memory_range > 0, "memory_range 0", "more than nothing"),
-        (
-            c.memory_range % access == 0,
-            f"memory_range {c.memory_range}",
-            f"a multiple of access_size ({access})",
-        ),
-        (
-            c.dram_memory_range % access == 0,
-            f"dram_memory_range {c.dram_memory_range}",
-            f"a multiple of access_size ({access}), or 0",
-        ),
-        (
-            c.memory_range % chunk == 0,
-            f"memory_range {c.memory_range}",
-            f"a multiple of min_io_chunk_size ({chunk})",
-        ),
-        (
-            0.0 <= c.dram_operation_ratio <= 1.0,
-            f"dram_operation_ratio {c.dram_operation_ratio}",
-            "from 0 to 1",
-        ),
-        (c.zipf_alpha >= 0, f"zipf_alpha {c.zipf_alpha}", "0 or more"),
-    )
+def _sizes(c: PermaConfig) -> Iterator[_Limit]:
+    lines = "a power of two from 64 on (a cache line)"
+    whole = f"a multiple of access_size ({c.access_size})"
+    yield _power_of_two(c.access_size), "access_size", lines
+    yield _power_of_two(c.min_io_chunk_size), "min_io_chunk_size", lines
+    yield c.memory_range > 0, "memory_range", "more than nothing"
+    yield c.memory_range % c.access_size == 0, "memory_range", whole
+    yield c.dram_memory_range % c.access_size == 0, "dram_memory_range", f"{whole}, or 0"
+    chunks = f"a multiple of min_io_chunk_size ({c.min_io_chunk_size})"
+    yield c.memory_range % c.min_io_chunk_size == 0, "memory_range", chunks
+    yield 0.0 <= c.dram_operation_ratio <= 1.0, "dram_operation_ratio", "from 0 to 1"
+    yield c.zipf_alpha >= 0, "zipf_alpha", "0 or more"
 
 
-def _threads(c: PermaConfig) -> tuple[_Limit, ...]:
-    threads = max(1, c.number_threads)
-    parts = c.number_partitions or threads
-    return (
-        (
-            1 <= c.number_threads <= _MOST_THREADS,
-            f"number_threads {c.number_threads}",
-            f"from 1 to {_MOST_THREADS}",
-        ),
-        (
-            c.number_partitions == 0 or threads % c.number_partitions == 0,
-            f"number_threads {threads} with number_partitions {c.number_partitions}",
-            "number_threads must be a multiple of number_partitions",
-        ),
-        (
-            c.memory_range // parts % c.access_size == 0,
-            f"memory_range {c.memory_range} in {parts} partitions",
-            "each must be a multiple of access_size: take 2^x partitions",
-        ),
-        (
-            c.dram_memory_range // parts % c.access_size == 0,
-            f"dram_memory_range {c.dram_memory_range} in {parts} partitions",
-            "each must be a multiple of access_size: take 2^x partitions",
-        ),
-        (
-            c.memory_range // threads >= c.min_io_chunk_size or c.dram_operation_ratio == 1,
-            f"memory_range {c.memory_range} for {threads} threads",
-            f"each thread needs min_io_chunk_size ({c.min_io_chunk_size} bytes) of it",
-        ),
-    )
+def _threads(c: PermaConfig) -> Iterator[_Limit]:
+    threads, parts = c.number_threads, c.number_partitions or c.number_threads
+    yield 1 <= threads <= _MOST_THREADS, "number_threads", f"from 1 to {_MOST_THREADS}"
+    divided = "number_threads must be a multiple of number_partitions"
+    yield threads % parts == 0, "number_threads number_partitions", divided
+    for key in ("memory_range", "dram_memory_range"):
+        whole = "each partition must be a multiple of access_size: take 2^x partitions"
+        yield getattr(c, key) // parts % c.access_size == 0, f"{key} number_partitions", whole
+    enough = c.memory_range // threads >= c.min_io_chunk_size or c.dram_operation_ratio == 1
+    chunk = f"each thread needs min_io_chunk_size ({c.min_io_chunk_size} bytes) of memory_range"
+    yield enough, "memory_range number_threads", chunk
 
 
-def _modes(c: PermaConfig) -> tuple[_Limit, ...]:
+def _modes(c: PermaConfig) -> Iterator[_Limit]:
+    mixed = c.dram_operation_ratio == 0 or c.exec_mode == "random"
+    yield mixed, "dram_operation_ratio exec_mode", "dram_operation_ratio goes with random only"
+    with_dram = not c.uses_dram or c.dram_memory_range > 0
+    yield with_dram, "dram_memory_range", "set dram_memory_range: some operations are on DRAM"
+    once = "a sequential benchmark goes once over its range, or as long as run_time"
+    counted = c.counted or c.number_operations == PermaConfig.number_operations
+    yield counted, "number_operations exec_mode", once
     least = c.min_io_chunk_size // c.access_size * c.number_threads
-    default = PermaConfig.number_operations
-    return (
-        (
-            c.dram_operation_ratio == 0 or c.exec_mode == "random",
-            f"dram_operation_ratio with exec_mode {c.exec_mode}",
-            "it goes with random only",
-        ),
-        (
-            not c.uses_dram or c.dram_memory_range > 0,
-            "operations on DRAM and no dram_memory_range",
-            "set dram_memory_range",
-        ),
-        (
-            c.counted or c.number_operations == default,
-            f"number_operations with exec_mode {c.exec_mode}",
-            "a sequential benchmark goes once over its range, or as long as run_time",
-        ),
-        (
-            not c.counted or c.number_operations > least,
-            f"number_operations {c.number_operations}",
-            f"more than {least}: a chunk of min_io_chunk_size for each thread",
-        ),
-        (
-            not c.custom or bool(c.custom_operations),
-            "exec_mode custom without custom_operations",
-            "name them: r_64,w_64_cache",
-        ),
-        (
-            c.custom or not c.custom_operations,
-            f"custom_operations with exec_mode {c.exec_mode}",
-            "they go with exec_mode custom only",
-        ),
-        (
-            c.custom or c.latency_sample_frequency == 0,
-            f"latency_sample_frequency with exec_mode {c.exec_mode}",
-            "it goes with exec_mode custom only",
-        ),
-    )
+    enough = f"more than {least}: a chunk of min_io_chunk_size for each thread"
+    yield not c.counted or c.number_operations > least, "number_operations", enough
+    named = "name custom_operations: r_64,w_64_cache"
+    yield not c.custom or bool(c.custom_operations), "exec_mode", named
+    for key in ("custom_operations", "latency_sample_frequency"):
+        yield c.custom or not getattr(c, key), "exec_mode", f"{key}: with exec_mode custom only"

@@ -30,7 +30,7 @@ from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, content_hash
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.warnings import unique
-from harness.yamlfile import Document
+from harness.yamlfile import Document, scalar
 
 WORKLOAD = "micro"
 #: Other programs: modules of this package with functions ``check`` (what can be known
@@ -124,7 +124,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     program = other["program"] if other else suite.program
     params = dict(other.get("params", {})) if other else {}
     if program != native.NAME:
-        overlaid = params | dict(request.params)
+        overlaid = params | {name: scalar(text) for name, text in request.params.items()}
         _module(program).check(overlaid, tier)
         return ResolvedSuite(request, suite, tier, program, overlaid, limits, None, None)
     native.check()

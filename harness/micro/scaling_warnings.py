@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.micro.host_capacity import HostCapacity
@@ -29,12 +29,45 @@ NO_PROCESSORS: Mapping[Numa, RunWarning] = {
         hint="measure on a host with several NUMA nodes, and let --cpus name processors of them",
     ),
 }
-_PAGE_CACHE = RunWarning(
-    code="page-cache",
-    problem="DRAM and write-back are measured (page cache), not the device",
-    context="a mapped file on a tier without DAX",
-    hint="measure the device with the suites block-io, file-io and ioping",
-)
+#: Problem and hint of all others, by code.
+_WARNINGS: Mapping[str, tuple[str, str]] = {
+    "isa-not-applicable": (
+        "the requested instruction set does not apply",
+        "read their figures as those without it",
+    ),
+    "operations-not-applicable": (
+        "configurations that end by time have no number of operations",
+        "limit them by -p duration=…",
+    ),
+    "threads-limited": (
+        "more threads requested than processors",
+        "measure on a host with more processors",
+    ),
+    "equal-configurations": (
+        "configurations became equal to others and were measured once with them",
+        "relax the limit on threads, range, count, pages or isa",
+    ),
+    "range-scaled-down": (
+        "ranges were scaled down to the free memory",
+        "free space on the tier, or measure on a larger host",
+    ),
+    "range-cut-to-chunks": (
+        "ranges were cut to whole chunks",
+        "choose a range that is a multiple of the chunk",
+    ),
+    "range-in-cache": (
+        "the last-level cache holds a large part of a range",
+        f"choose ranges of {_CACHES} times its size or more",
+    ),
+    "prefault-ignored": (
+        "prefault_file: false has no effect: all pages are touched beforehand",
+        "remove prefault_file: false",
+    ),
+    "page-cache": (
+        "DRAM and write-back are measured (page cache), not the device",
+        "measure the device with the suites block-io, file-io and ioping",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -55,98 +88,71 @@ class Steps:
 
 def warnings_of(steps: Steps, capacity: HostCapacity, limits: Limits) -> tuple[RunWarning, ...]:
     """All differences from the request, and those that make a result doubtful."""
+    equal = len(steps.sized) - len(steps.kept)
+    halved, cut = _smaller_ranges(steps.threaded, steps.sized)
+    contexts = {
+        "isa-not-applicable": _without_isa(steps.kept, limits),
+        "operations-not-applicable": _without_count(steps.kept, limits),
+        "threads-limited": _fewer_threads(steps.limited, steps.threaded),
+        "equal-configurations": counted(equal, "configuration") if equal else "",
+        "range-scaled-down": "; ".join(halved),
+        "range-cut-to-chunks": "; ".join(cut),
+        "range-in-cache": _in_cache(steps.kept, capacity),
+        "prefault-ignored": _without_prefault(steps.kept),
+        "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
+    }
     return (
-        *_processor_warnings(steps.left_out),
-        *_isa_warnings(steps.kept, limits),
-        *_count_warnings(steps.kept, limits),
-        *_thread_warnings(steps.limited, steps.threaded),
-        *_equal_warnings(len(steps.sized) - len(steps.kept)),
-        *_size_warnings(steps.threaded, steps.sized),
-        *_cache_warnings(steps.kept, capacity),
-        *_prefault_warnings(steps.kept),
-        *([_PAGE_CACHE] if capacity.page_cached else []),
+        *(
+            replace(NO_PROCESSORS[numa], context=f"{counted(count, 'configuration')} left out")
+            for numa, count in steps.left_out.items()
+            if count
+        ),
+        *(
+            RunWarning(code, _WARNINGS[code][0], context, _WARNINGS[code][1])
+            for code, context in contexts.items()
+            if context
+        ),
     )
 
 
-def _processor_warnings(left_out: Mapping[Numa, int]) -> Iterator[RunWarning]:
-    for numa, count in left_out.items():
-        if count:
-            found = f"{counted(count, 'configuration')} left out"
-            yield replace(NO_PROCESSORS[numa], context=found)
+# The context of each warning; empty where there is nothing to warn of --------------
 
 
-def _equal_warnings(equal: int) -> list[RunWarning]:
-    if not equal:
-        return []
-    return [
-        RunWarning(
-            code="equal-configurations",
-            problem="configurations became equal to others and were measured once with them",
-            context=f"{counted(equal, 'configuration')}",
-            hint="relax the limit on threads, range, count, pages or isa",
-        )
-    ]
-
-
-def _thread_warnings(
-    before: Sequence[Measurement], after: Sequence[Measurement]
-) -> list[RunWarning]:
+def _fewer_threads(before: Sequence[Measurement], after: Sequence[Measurement]) -> str:
     fewer = [
-        (a, b)
+        (sum(job.threads for job in a.jobs), sum(job.threads for job in b.jobs))
         for a, b in zip(before, after, strict=True)
         if [job.threads for job in a.jobs] != [job.threads for job in b.jobs]
     ]
     if not fewer:
-        return []
-    most = max(sum(job.threads for job in a.jobs) for a, _ in fewer)
-    has = max(sum(job.threads for job in b.jobs) for _, b in fewer)
-    return [
-        RunWarning(
-            code="threads-limited",
-            problem="more threads requested than processors",
-            context=f"{counted(len(fewer), 'configuration')}: up to {most} threads requested, "
-            f"{has} measured",
-            hint="measure on a host with more processors",
-        )
-    ]
+        return ""
+    requested, measured = (max(counts) for counts in zip(*fewer, strict=True))
+    return (
+        f"{counted(len(fewer), 'configuration')}: up to {requested} threads requested, "
+        f"{measured} measured"
+    )
 
 
-def _isa_warnings(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
-    without = {
-        one.name: None for one in measurements if any(job.kind not in VECTORED for job in one.jobs)
-    }
-    if limits.isa is None or not without:
-        return []
-    return [
-        RunWarning(
-            code="isa-not-applicable",
-            problem="the requested instruction set does not apply",
-            context=f"{limits.isa} for {', '.join(without)}: chases, logs and pages have one "
-            "loop for all instruction sets",
-            hint="read their figures as those without it",
-        )
-    ]
+def _without_isa(measurements: Sequence[Measurement], limits: Limits) -> str:
+    names = _names(measurements, lambda one: any(job.kind not in VECTORED for job in one.jobs))
+    one_loop = "chases, logs and pages have one loop for all instruction sets"
+    return f"{limits.isa} for {names}: {one_loop}" if limits.isa and names else ""
 
 
-def _count_warnings(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
-    timed = {
-        one.name: None
-        for one in measurements
-        if all(job.operations is None for job in one.jobs) and one.duration_ns is not None
-    }
-    if limits.operations is None or not timed:
-        return []
-    return [
-        RunWarning(
-            code="operations-not-applicable",
-            problem="configurations that end by time have no number of operations",
-            context=", ".join(timed),
-            hint="limit them by -p duration=…",
-        )
-    ]
+def _without_count(measurements: Sequence[Measurement], limits: Limits) -> str:
+    def timed(one: Measurement) -> bool:
+        return one.duration_ns is not None and all(job.operations is None for job in one.jobs)
+
+    return _names(measurements, timed) if limits.operations is not None else ""
 
 
-def _size_warnings(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[RunWarning]:
+def _names(measurements: Sequence[Measurement], fits: Callable[[Measurement], bool]) -> str:
+    return ", ".join(dict.fromkeys(one.name for one in measurements if fits(one)))
+
+
+def _smaller_ranges(
+    before: Sequence[Measurement], after: Sequence[Measurement]
+) -> tuple[dict[str, None], dict[str, None]]:
     """Halved where room is wanting; else a chunk that is not whole was cut off, less than half."""
     halved: dict[str, None] = {}
     cut: dict[str, None] = {}
@@ -157,21 +163,9 @@ def _size_warnings(before: Sequence[Measurement], after: Sequence[Measurement]) 
                 (job.dram_range_bytes, smaller.dram_range_bytes, " of DRAM"),
             ):
                 if now < was:
-                    told = halved if now * 2 <= was else cut
-                    told[f"{a.name} {_size(now, was)}{of} instead of {_size(was, now)}"] = None
-    capacity = RunWarning(
-        code="range-scaled-down",
-        problem="ranges were scaled down to the free memory",
-        context="; ".join(halved),
-        hint="free space on the tier, or measure on a larger host",
-    )
-    chunks = RunWarning(
-        code="range-cut-to-chunks",
-        problem="ranges were cut to whole chunks",
-        context="; ".join(cut),
-        hint="choose a range that is a multiple of the chunk",
-    )
-    return [finding for finding, told in ((capacity, halved), (chunks, cut)) if told]
+                    reduced = halved if now * 2 <= was else cut
+                    reduced[f"{a.name} {_size(now, was)}{of} instead of {_size(was, now)}"] = None
+    return halved, cut
 
 
 def _size(size_bytes: int, beside: int) -> str:
@@ -180,9 +174,7 @@ def _size(size_bytes: int, beside: int) -> str:
     return text if text != format_bytes(beside) else f"{size_bytes:,} B"
 
 
-def _cache_warnings(
-    measurements: Sequence[Measurement], capacity: HostCapacity
-) -> list[RunWarning]:
+def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
     """Ranges that the last-level cache holds to a good part, without a request for that.
 
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
@@ -196,33 +188,13 @@ def _cache_warnings(
         and job.keys.get("operation") != "ntstore"
         and job.range_bytes < _CACHES * capacity.llc_bytes
     }
-    if not small:
-        return []
-    return [
-        RunWarning(
-            code="range-in-cache",
-            problem="the last-level cache holds a large part of a range",
-            context=f"the last-level cache of {format_bytes(capacity.llc_bytes)} for "
-            f"{', '.join(small)}",
-            hint=f"choose ranges of {format_bytes(_CACHES * capacity.llc_bytes)} or more",
-        )
-    ]
+    cache = f"the last-level cache of {format_bytes(capacity.llc_bytes)}"
+    return f"{cache} for {', '.join(small)}" if small else ""
 
 
-def _prefault_warnings(measurements: Sequence[Measurement]) -> list[RunWarning]:
+def _without_prefault(measurements: Sequence[Measurement]) -> str:
     """PerMA-Bench can count the first touch of each page as well; here it never is."""
-    untouched = {
-        one.name: None
-        for one in measurements
-        if not all(getattr(config, "prefault_file", True) for config in one.source)
-    }
-    if not untouched:
-        return []
-    return [
-        RunWarning(
-            code="prefault-ignored",
-            problem="prefault_file: false has no effect: all pages are touched beforehand",
-            context=", ".join(untouched),
-            hint="remove prefault_file: false",
-        )
-    ]
+    return _names(
+        measurements,
+        lambda one: not all(getattr(config, "prefault_file", True) for config in one.source),
+    )

@@ -45,12 +45,11 @@ struct chain {
     struct step steps[MOST_STEPS];
     size_t count;
     bool dependent, writes;
-    int64_t sample_every;
     enum mb_isa isa;
     struct mb_pattern pattern;
     struct mb_second second;
     struct mb_counts each; /* what a chain moves */
-    struct mb_timer_overhead overhead; /* of those that are timed alone */
+    struct mb_sampler sampler;
 };
 
 struct thread_chain {
@@ -81,14 +80,13 @@ static bool read_step(const json_t *given, struct step *step,
     step->second = place == 1;
     step->persist = (enum mb_chain_persist)persist;
     if (step->offset_bytes % (int64_t)MB_LINE != 0)
-        tb_fail(error, "offset_bytes: must be a multiple of 64");
-    else if (!step->write && (step->offset_bytes != 0 || step->persist != MB_NONE))
-        tb_fail(error, "persist, offset_bytes: not for a read");
-    else if (!mb_cpu.flush[persist_flush[persist]])
-        tb_fail(error, "persist: this processor has no %s", mb_flush_names[persist_flush[persist]]);
-    else
-        return true;
-    return false;
+        return tb_fail(error, "offset_bytes: must be a multiple of 64");
+    if (!step->write && (step->offset_bytes != 0 || step->persist != MB_NONE))
+        return tb_fail(error, "persist, offset_bytes: not for a read");
+    if (!mb_cpu.flush[persist_flush[persist]])
+        return tb_fail(error, "persist: this processor has no %s",
+                       mb_flush_names[persist_flush[persist]]);
+    return true;
 }
 
 static bool read_steps(const struct mb_job *job, struct chain *chain, struct tb_error *error)
@@ -97,26 +95,21 @@ static bool read_steps(const struct mb_job *job, struct chain *chain, struct tb_
     size_t i;
     struct step *reader = NULL;
     int64_t at = 0;
-    if (json_array_size(steps) == 0 || json_array_size(steps) > MOST_STEPS) {
-        tb_fail(error, "steps: must be a list of 1 to %d", MOST_STEPS);
-        return false;
-    }
+    if (json_array_size(steps) == 0 || json_array_size(steps) > MOST_STEPS)
+        return tb_fail(error, "steps: must be a list of 1 to %d", MOST_STEPS);
     json_array_foreach(steps, i, given) {
         struct step *step = &chain->steps[chain->count++];
         struct tb_error why = {""};
-        if (!read_step(given, step, &why)) {
-            tb_fail(error, "steps[%zu]: %s", i, why.text);
-            return false;
-        }
+        if (!read_step(given, step, &why))
+            return tb_fail(error, "steps[%zu]: %s", i, why.text);
         if (!step->write) {
             reader = step;
             at = 0;
             chain->each.read_bytes += step->bytes;
-        } else if (!reader || reader->second != step->second) {
-            tb_fail(error, "steps[%zu]: a write goes to the memory of the operation before it, and "
-                           "a chain begins with a read", i);
-            return false;
         } else {
+            if (!reader || reader->second != step->second)
+                return tb_fail(error, "steps[%zu]: a write goes to the memory of the operation "
+                                      "before it, and a chain begins with a read", i);
             at += step->offset_bytes;
             int64_t end = at + (int64_t)step->bytes - (int64_t)reader->bytes;
             if (-at > (int64_t)reader->below)
@@ -142,27 +135,22 @@ static void room_of(const struct step *step, uint64_t range, uint64_t *skip, uin
 
 static bool fits(const struct mb_job *job, const struct chain *chain, struct tb_error *error)
 {
-    uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
-    uint64_t second = chain->second.range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t range = mb_part_bytes(job, job->range_bytes);
+    uint64_t second = mb_part_bytes(job, chain->second.range_bytes);
     for (size_t i = 0; i < chain->count; i++) {
         const struct step *step = &chain->steps[i];
         uint64_t skip, room;
-        if (step->second && !chain->second.target) {
-            tb_fail(error, "steps[%zu]: \"target\": \"second\", and the job has no \"second\"", i);
-            return false;
-        }
+        if (step->second && !chain->second.target)
+            return tb_fail(error, "steps[%zu]: \"target\": \"second\", and the job has no "
+                                  "\"second\"", i);
         room_of(step, step->second ? second : range, &skip, &room);
-        if (!step->write && room < step->bytes) {
-            tb_fail(error, "steps[%zu]: with the writes after it, it needs %" PRIu64 " bytes; a "
-                           "partition has %" PRIu64, i, skip + step->bytes + step->above,
-                    step->second ? second : range);
-            return false;
-        }
+        if (!step->write && room < step->bytes)
+            return tb_fail(error, "steps[%zu]: with the writes after it, it needs %" PRIu64 " "
+                                  "bytes; a partition has %" PRIu64, i,
+                           skip + step->bytes + step->above, step->second ? second : range);
         struct tb_error why = {""};
-        if (!step->write && !mb_pattern_fits(job, &chain->pattern, step->bytes, room, &why)) {
-            tb_fail(error, "steps[%zu]: %s", i, why.text);
-            return false;
-        }
+        if (!step->write && !mb_pattern_fits(job, &chain->pattern, step->bytes, room, &why))
+            return tb_fail(error, "steps[%zu]: %s", i, why.text);
     }
     return true;
 }
@@ -179,29 +167,21 @@ static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct chain *chain = job->params = tb_allocate(1, sizeof *chain);
     const json_t *dependent = json_object_get(job->given, "dependent");
-    if (!json_is_boolean(dependent)) {
-        tb_fail(error, "dependent: must be true (chains wait for each other: latency) or false "
-                       "(they overlap: throughput)");
-        return false;
-    }
+    if (!json_is_boolean(dependent))
+        return tb_fail(error, "dependent: must be true (chains wait for each other: latency) or "
+                              "false (they overlap: throughput)");
     chain->dependent = json_is_true(dependent);
     return read_steps(job, chain, error) && mb_isa_read(job, &chain->isa, error) &&
-           tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &chain->sample_every, error) &&
+           mb_sampler_read(job, &chain->sampler, error) &&
            read_pattern(job, &chain->pattern, error) &&
            mb_second_read(job, &chain->second, error) && fits(job, chain, error);
-}
-
-static void release(struct mb_job *job)
-{
-    free(job->params);
 }
 
 static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct chain *chain = job->params;
     (void)error;
-    if (chain->sample_every > 0)
-        mb_timer_overhead_measure(&chain->overhead, chain->isa, job->base);
+    mb_sampler_prepare(&chain->sampler, chain->isa, job->base);
     return true;
 }
 
@@ -213,7 +193,7 @@ static mb_link_do *link_of(const struct chain *chain, const struct step *step)
     return links->write[step->persist];
 }
 
-static bool begin(struct mb_thread *thread)
+static void begin(struct mb_thread *thread)
 {
     const struct chain *chain = thread->job->params;
     struct thread_chain *own = thread->own = tb_allocate(1, sizeof *own);
@@ -231,8 +211,7 @@ static bool begin(struct mb_thread *thread)
         mb_cursor_init(&own->cursors[i], thread, &chain->pattern, step->bytes, base + skip, room,
                        i);
     }
-    own->until_sample = (uint64_t)chain->sample_every;
-    return true;
+    own->until_sample = (uint64_t)chain->sampler.every;
 }
 
 /* Where the reads of the next chains go; how many of them, `wanted` at most. */
@@ -271,9 +250,7 @@ static void run_timed(struct mb_thread *thread, const struct chain *chain,
 {
     uint64_t from = mb_clock_begin();
     mb_used(run_chain(chain, own, n, 0));
-    uint64_t taken = mb_clock_end() - from;
-    if (thread->recording)
-        tb_hdr_record(&thread->latency, mb_ns(taken), 1);
+    mb_sample_end(thread, from);
 }
 
 static void run_batch(struct mb_thread *thread, uint64_t chains)
@@ -282,8 +259,7 @@ static void run_batch(struct mb_thread *thread, uint64_t chains)
     struct thread_chain *own = thread->own;
     uint64_t value = 0;
     for (uint64_t n = 0; n < chains; n++) {
-        if (own->until_sample > 0 && --own->until_sample == 0) {
-            own->until_sample = (uint64_t)chain->sample_every;
+        if (mb_sample_due(&chain->sampler, &own->until_sample)) {
             run_timed(thread, chain, own, n);
             continue;
         }
@@ -296,7 +272,7 @@ static void run_batch(struct mb_thread *thread, uint64_t chains)
         own->used[i] += chains;
 }
 
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct chain *chain = thread->job->params;
     for (uint64_t left = operations, batch; left > 0; left -= batch) {
@@ -307,7 +283,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
     thread->done.read_bytes += operations * chain->each.read_bytes;
     thread->done.written_bytes += operations * chain->each.written_bytes;
     thread->done.second_bytes += operations * chain->each.second_bytes;
-    return true;
 }
 
 static void end(struct mb_thread *thread)
@@ -316,7 +291,6 @@ static void end(struct mb_thread *thread)
     struct thread_chain *own = thread->own;
     for (size_t i = 0; i < chain->count; i++)
         mb_cursor_free(&own->cursors[i]);
-    free(own);
 }
 
 static void report(const struct mb_job *job, json_t *facts)
@@ -326,9 +300,8 @@ static void report(const struct mb_job *job, json_t *facts)
     json_object_set_new(facts, "chains",
                         json_string(chain->dependent ? "dependent: latency"
                                                      : "independent: throughput"));
-    json_object_set_new(facts, "sample_every", json_integer(chain->sample_every));
-    if (chain->sample_every > 0)
-        mb_timer_overhead_report(&chain->overhead, facts);
+    json_object_set_new(facts, "sample_every", json_integer(chain->sampler.every));
+    mb_sampler_report(&chain->sampler, facts);
 }
 
 /* The weakest of its writes decides. */
@@ -362,7 +335,6 @@ const struct mb_kernel mb_chain = {
     .keys = keys,
     .has_latency = true,
     .read = read,
-    .release = release,
     .prepare = prepare,
     .begin = begin,
     .work = work,

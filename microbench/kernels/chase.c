@@ -34,15 +34,10 @@ struct walk {
     char *at[MOST_CHAINS];
 };
 
-static uint64_t partition_bytes(const struct mb_job *job)
-{
-    return job->range_bytes / job->partitions / MB_LINE * MB_LINE;
-}
-
 static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct tb_error *error)
 {
     static const char *const orders[] = {"random", "sequential", "strided", NULL};
-    uint64_t range = partition_bytes(job);
+    uint64_t range = mb_part_bytes(job, job->range_bytes);
     int order;
     if (!tb_read_word(job->given, "order", orders, MB_CHASE_RANDOM, &order, error) ||
         !mb_read_bytes(job->given, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
@@ -52,18 +47,16 @@ static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct 
     cycle->order = (enum mb_chase_order)order;
     cycle->nodes = range / cycle->node_bytes;
     if (cycle->stride_bytes % cycle->node_bytes != 0)
-        tb_fail(error, "stride_bytes: must be a multiple of node_bytes (%" PRIu64 ")",
-                cycle->node_bytes);
-    else if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
-        tb_fail(error, "stride_bytes: only with \"order\": \"strided\"");
-    else if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
-        tb_fail(error, "locality_bytes: only with \"order\": \"random\"");
-    else if (cycle->locality_bytes < cycle->node_bytes)
-        tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
-                cycle->node_bytes);
-    else
-        return true;
-    return false;
+        return tb_fail(error, "stride_bytes: must be a multiple of node_bytes (%" PRIu64 ")",
+                       cycle->node_bytes);
+    if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
+        return tb_fail(error, "stride_bytes: only with \"order\": \"strided\"");
+    if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
+        return tb_fail(error, "locality_bytes: only with \"order\": \"random\"");
+    if (cycle->locality_bytes < cycle->node_bytes)
+        return tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
+                       cycle->node_bytes);
+    return true;
 }
 
 static bool read(struct mb_job *job, struct tb_error *error)
@@ -74,21 +67,14 @@ static bool read(struct mb_job *job, struct tb_error *error)
         return false;
     uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
     if (chase->cycle.nodes < 2 || chase->cycle.nodes < walks)
-        tb_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " bytes; one "
-                       "for each walk is required, at least two",
-                chase->cycle.nodes, chase->cycle.node_bytes);
-    else if (chase->cycle.nodes > UINT32_MAX)
-        tb_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, more than the %" PRIu32
-                       " of a cycle; use larger nodes or more partitions",
-                chase->cycle.nodes, UINT32_MAX);
-    else
-        return true;
-    return false;
-}
-
-static void release(struct mb_job *job)
-{
-    free(job->params);
+        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " "
+                              "bytes; one for each walk is required, at least two",
+                       chase->cycle.nodes, chase->cycle.node_bytes);
+    if (chase->cycle.nodes > UINT32_MAX)
+        return tb_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, more than the %"
+                              PRIu32 " of a cycle; use larger nodes or more partitions",
+                       chase->cycle.nodes, UINT32_MAX);
+    return true;
 }
 
 static bool overlap(const struct mb_job *job, const struct mb_target *target, uint64_t offset,
@@ -111,9 +97,8 @@ static bool undisturbed(const struct mb_job *job, const struct mb_job *other,
     if (!overlap(job, other->target, other->offset_bytes, other->range_bytes) &&
         !overlap(job, second.target, second.offset_bytes, second.range_bytes))
         return true;
-    tb_fail(error, "range_bytes: job %.100s writes where this one has its pointers; set another "
-                   "offset_bytes", other->name);
-    return false;
+    return tb_fail(error, "range_bytes: job %.100s writes where this one has its pointers; set "
+                          "another offset_bytes", other->name);
 }
 
 static bool all_undisturbed(const struct mb_job *job, struct tb_error *error)
@@ -138,13 +123,13 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     for (uint32_t i = 0; i < job->partitions; i++) {
         struct tb_random random;
         tb_random_seed(&random, job->seed, i);
-        mb_cycle_write(job->base + i * partition_bytes(job), &chase->cycle, &random);
+        mb_cycle_write(job->base + i * mb_part_bytes(job, job->range_bytes), &chase->cycle, &random);
     }
     return true;
 }
 
 /* Walks begin anywhere: far from each other along the cycle, as a rule. */
-static bool begin(struct mb_thread *thread)
+static void begin(struct mb_thread *thread)
 {
     const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own = tb_allocate(1, sizeof *walk);
@@ -152,7 +137,6 @@ static bool begin(struct mb_thread *thread)
         int64_t node = tb_random_between(&thread->random, 0, (int64_t)chase->cycle.nodes - 1);
         walk->at[i] = thread->base + (uint64_t)node * chase->cycle.node_bytes;
     }
-    return true;
 }
 
 #if defined(__x86_64__)
@@ -199,7 +183,7 @@ static void (*const many[MOST_CHAINS + 1])(struct walk *, uint64_t) = {
 };
 
 /* An operation is one load; with several chains each of them counts. */
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own;
@@ -221,12 +205,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
     }
     thread->done.operations += operations;
     thread->done.read_bytes += operations * MB_LINE;
-    return true;
-}
-
-static void end(struct mb_thread *thread)
-{
-    free(thread->own);
 }
 
 static void report(const struct mb_job *job, json_t *facts)
@@ -244,10 +222,8 @@ const struct mb_kernel mb_chase = {
     .keys = keys,
     .has_latency = true,
     .read = read,
-    .release = release,
     .prepare = prepare,
     .begin = begin,
     .work = work,
-    .end = end,
     .report = report,
 };

@@ -75,14 +75,13 @@ static bool read_before(const struct mb_job *job, struct latency *latency, struc
     latency->written_by = writer == 0 ? MB_NTSTORE : MB_STORE;
     latency->written_flush = flushes[writer];
     if (!mb_cpu.flush[latency->written_flush])
-        tb_fail(error, "written_by: this processor has no %s (%s)", writers[writer], mb_cpu.model);
-    else if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
-        tb_fail(error, "before: \"written\" is only for load and ntload");
-    else if (before != MB_WRITTEN && (latency->distance > 0 || writer > 0))
-        tb_fail(error, "distance, written_by: only with \"before\": \"written\"");
-    else
-        return true;
-    return false;
+        return tb_fail(error, "written_by: this processor has no %s (%s)", writers[writer],
+                       mb_cpu.model);
+    if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
+        return tb_fail(error, "before: \"written\" is only for load and ntload");
+    if (before != MB_WRITTEN && (latency->distance > 0 || writer > 0))
+        return tb_fail(error, "distance, written_by: only with \"before\": \"written\"");
+    return true;
 }
 
 static bool read(struct mb_job *job, struct tb_error *error)
@@ -95,20 +94,14 @@ static bool read(struct mb_job *job, struct tb_error *error)
         !tb_read_word(job->given, "lane", lanes, 0, &lane, error) || !read_before(job, latency, error))
         return false;
     latency->words = lane == 1;
-    if (latency->operation.fence_every_bytes != latency->operation.bytes) {
-        tb_fail(error, "fence_every_bytes: must be access_bytes: an operation timed alone has one fence");
-        return false;
-    }
+    if (latency->operation.fence_every_bytes != latency->operation.bytes)
+        return tb_fail(error, "fence_every_bytes: must be access_bytes: an operation timed alone "
+                              "has one fence");
     latency->loop = mb_timed_loop_of(&latency->operation, latency->words);
     if (!latency->loop)
         tb_fail(error, "lane: \"words\" is only for load and store (got %s)",
                 mb_access_names[latency->operation.access]);
     return latency->loop != NULL;
-}
-
-static void release(struct mb_job *job)
-{
-    free(job->params);
 }
 
 static bool prepare(struct mb_job *job, struct tb_error *error)
@@ -119,7 +112,7 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-static bool begin(struct mb_thread *thread)
+static void begin(struct mb_thread *thread)
 {
     const struct latency *latency = thread->job->params;
     struct samples *samples = tb_allocate(1, sizeof *samples);
@@ -138,10 +131,9 @@ static bool begin(struct mb_thread *thread)
         for (int64_t i = 0; i < latency->distance; i++)
             samples->timed.written[i] = samples->cursor.base;
     }
-    return true;
 }
 
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct latency *latency = thread->job->params;
     struct samples *samples = thread->own;
@@ -157,7 +149,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
         thread->done.read_bytes += operations * latency->operation.bytes;
     else if (access != MB_EMPTY)
         thread->done.written_bytes += operations * latency->operation.bytes;
-    return true;
 }
 
 static void end(struct mb_thread *thread)
@@ -165,7 +156,6 @@ static void end(struct mb_thread *thread)
     struct samples *samples = thread->own;
     mb_cursor_free(&samples->cursor);
     free(samples->timed.written);
-    free(samples);
 }
 
 static void report(const struct mb_job *job, json_t *facts)
@@ -197,7 +187,6 @@ const struct mb_kernel mb_latency = {
     .keys = keys,
     .has_latency = true,
     .read = read,
-    .release = release,
     .prepare = prepare,
     .begin = begin,
     .work = work,

@@ -17,7 +17,6 @@
 #include "durable_job.h"
 #include "log_writer.h"
 #include "support.h"
-#include "timer_overhead.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -26,14 +25,12 @@
 enum { PAYLOADS = 64 };
 
 struct logged {
+    struct mb_durable durable;
     enum mb_log_kind writer;
     bool padded;
     uint64_t entry_bytes; /* as asked */
     size_t stored_bytes;  /* in whole words */
     size_t log_bytes;     /* of one thread */
-    int flush;
-    int64_t sample_every;
-    struct mb_timer_overhead overhead; /* of what is timed alone */
     _Atomic uint64_t zeroing_ns, laps;
     uint64_t *appended; /* by thread: to the log as it is now */
 };
@@ -49,14 +46,13 @@ static bool read(struct mb_job *job, struct tb_error *error)
     static const char *const writers[] = {"classic", "header", "dancing", "zero", NULL};
     struct logged *logged = job->params = tb_allocate(1, sizeof *logged);
     uint64_t sharers = job->threads / job->partitions;
-    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t part = mb_part_bytes(job, job->range_bytes);
     int64_t entry;
     int writer;
     if (!tb_read_word(job->given, "writer", writers, -1, &writer, error) ||
         !tb_read_flag(job->given, "padded", true, &logged->padded, error) ||
         !tb_read_integer(job->given, "entry_bytes", 1, MB_MIB, TB_REQUIRED, &entry, error) ||
-        !tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &logged->sample_every, error) ||
-        !mb_medium_read(job, MB_MEDIUM_CLWB, &logged->flush, error))
+        !mb_durable_read(job, MB_MEDIUM_CLWB, error))
         return false;
     logged->writer = (enum mb_log_kind)writer;
     logged->entry_bytes = (uint64_t)entry;
@@ -67,26 +63,14 @@ static bool read(struct mb_job *job, struct tb_error *error)
     size_t least = MB_LOG_AREA + stride;
     if (logged->log_bytes >= least)
         return true;
-    tb_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
-            logged->log_bytes, least);
-    return false;
-}
-
-static bool prepare(struct mb_job *job, struct tb_error *error)
-{
-    struct logged *logged = job->params;
-    (void)error;
-    if (logged->sample_every > 0)
-        mb_timer_overhead_measure(&logged->overhead, MB_SSE2, job->base);
-    return true;
+    return tb_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
+                   logged->log_bytes, least);
 }
 
 static void release(struct mb_job *job)
 {
     struct logged *logged = job->params;
-    if (logged)
-        free(logged->appended);
-    free(logged);
+    free(logged->appended);
 }
 
 static void start_log(struct mb_thread *thread)
@@ -98,7 +82,7 @@ static void start_log(struct mb_thread *thread)
     mb_log_open(&writer->log, base, logged->log_bytes, logged->writer, logged->padded);
 }
 
-static bool begin(struct mb_thread *thread)
+static void begin(struct mb_thread *thread)
 {
     struct logged *logged = thread->job->params;
     struct writer *writer = thread->own = tb_allocate(1, sizeof *writer);
@@ -108,11 +92,10 @@ static bool begin(struct mb_thread *thread)
         uint64_t word = tb_random_next(&thread->random);
         memcpy(writer->payloads + at, &word, sizeof word);
     }
-    writer->until_sample = (uint64_t)logged->sample_every;
+    writer->until_sample = (uint64_t)logged->durable.sampler.every;
     atomic_store(&logged->zeroing_ns, 0);
     atomic_store(&logged->laps, 0);
     start_log(thread);
-    return true;
 }
 
 static __attribute__((noinline)) void next_lap(struct mb_thread *thread)
@@ -136,28 +119,23 @@ MB_ALWAYS_INLINE void append_do(struct mb_thread *thread, const struct mb_medium
     const size_t bytes = logged->stored_bytes;
     for (uint64_t i = 0; i < entries; i++) {
         const char *payload = writer->payloads + i % PAYLOADS * bytes;
-        bool timed = writer->until_sample > 0 && --writer->until_sample == 0;
+        bool timed = mb_sample_due(&logged->durable.sampler, &writer->until_sample);
         uint64_t from = timed ? mb_clock_begin() : 0;
         while (!mb_log_append(&writer->log, medium, payload, bytes)) {
             next_lap(thread);
             from = timed ? mb_clock_begin() : 0;
         }
-        if (timed) {
-            uint64_t taken = mb_clock_end() - from;
-            writer->until_sample = (uint64_t)logged->sample_every;
-            if (thread->recording)
-                tb_hdr_record(&thread->latency, mb_ns(taken), 1);
-        }
+        if (timed)
+            mb_sample_end(thread, from);
     }
 }
 
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct logged *logged = thread->job->params;
-    MB_WITH_MEDIUM(logged->flush, append_do, thread, operations);
+    MB_WITH_MEDIUM(logged->durable.flush, append_do, thread, operations);
     thread->done.operations += operations;
     thread->done.written_bytes += operations * logged->entry_bytes;
-    return true;
 }
 
 static void end(struct mb_thread *thread)
@@ -166,23 +144,21 @@ static void end(struct mb_thread *thread)
     struct writer *writer = thread->own;
     logged->appended[thread->index] = writer->log.number;
     free(writer->payloads);
-    free(writer);
 }
 
 static bool check(const struct mb_job *job, struct tb_error *error)
 {
     const struct logged *logged = job->params;
     uint32_t sharers = job->threads / job->partitions;
-    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t part = mb_part_bytes(job, job->range_bytes);
     for (uint32_t i = 0; i < job->threads; i++) {
         const char *base = job->base + i / sharers * part + i % sharers * logged->log_bytes;
         uint64_t found = mb_log_recover(base, logged->log_bytes, logged->writer, logged->padded,
                                         NULL, NULL);
         if (found == logged->appended[i])
             continue;
-        tb_fail(error, "the log of thread %" PRIu32 ": recovery finds %" PRIu64 " entries, %"
-                       PRIu64 " were appended", i, found, logged->appended[i]);
-        return false;
+        return tb_fail(error, "the log of thread %" PRIu32 ": recovery finds %" PRIu64 " entries, %"
+                              PRIu64 " were appended", i, found, logged->appended[i]);
     }
     return true;
 }
@@ -194,23 +170,14 @@ static void report(const struct mb_job *job, json_t *facts)
     uint64_t entries = 0;
     for (uint32_t i = 0; i < job->threads; i++)
         entries += logged->appended[i];
-    json_object_set_new(facts, "flush", json_string(mb_medium_names[logged->flush]));
-    if (logged->sample_every > 0)
-        mb_timer_overhead_report(&logged->overhead, facts);
+    mb_durable_report(job, facts);
     json_object_set_new(facts, "bytes_an_entry", json_integer((json_int_t)stride));
     json_object_set_new(facts, "zeroing_ns", json_integer((json_int_t)logged->zeroing_ns));
     json_object_set_new(facts, "laps", json_integer((json_int_t)logged->laps));
     json_object_set_new(facts, "recovered_entries", json_integer((json_int_t)entries));
 }
 
-static bool persists(const struct mb_job *job, struct mb_persist *persist)
-{
-    mb_medium_persists(((const struct logged *)job->params)->flush, persist);
-    return true;
-}
-
-static const char *const keys[] = {"writer", "padded",       "entry_bytes",
-                                   "flush",  "sample_every", NULL};
+static const char *const keys[] = {"writer", "padded", "entry_bytes", MB_DURABLE_KEYS, NULL};
 
 const struct mb_kernel mb_log = {
     .name = "log",
@@ -218,11 +185,11 @@ const struct mb_kernel mb_log = {
     .has_latency = true,
     .read = read,
     .release = release,
-    .prepare = prepare,
+    .prepare = mb_durable_prepare,
     .begin = begin,
     .work = work,
     .end = end,
     .check = check,
     .report = report,
-    .persists = persists,
+    .persists = mb_durable_persists,
 };

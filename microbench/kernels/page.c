@@ -19,7 +19,6 @@
 #include "durable_job.h"
 #include "page_flush.h"
 #include "support.h"
-#include "timer_overhead.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,10 +26,10 @@
 enum { DRAWS = 64, DRAM_BYTES = 64 * 1024 * 1024, TRIALS = 192, HYBRID = MB_PAGE_ULOG + 1 };
 
 struct paged {
-    int method, flush;
+    struct mb_durable durable;
+    int method;
     uint64_t page_bytes;
-    int64_t dirty_lines, sample_every;
-    struct mb_timer_overhead overhead; /* of flushes that are timed alone */
+    int64_t dirty_lines;
     size_t store_bytes; /* of one thread */
     uint32_t pages;
     struct mb_page_store *stores; /* by thread, from begin to check */
@@ -54,15 +53,14 @@ static bool fits(const struct paged *paged, struct tb_error *error)
 {
     int64_t lines = (int64_t)(paged->page_bytes / MB_LINE);
     if (lines > MB_PAGE_LINES_MOST)
-        tb_fail(error, "page_bytes: must be <= %d", MB_PAGE_LINES_MOST * 64);
-    else if (paged->dirty_lines > lines)
-        tb_fail(error, "dirty_lines: must be <= %" PRId64 ", the lines of a page", lines);
-    else if (paged->pages == 0)
-        tb_fail(error, "range_bytes: each thread has %zu bytes; a page, its log and a spare slot "
-                       "need %zu", paged->store_bytes, mb_pages_bytes(1, paged->page_bytes));
-    else
-        return true;
-    return false;
+        return tb_fail(error, "page_bytes: must be <= %d", MB_PAGE_LINES_MOST * 64);
+    if (paged->dirty_lines > lines)
+        return tb_fail(error, "dirty_lines: must be <= %" PRId64 ", the lines of a page", lines);
+    if (paged->pages == 0)
+        return tb_fail(error, "range_bytes: each thread has %zu bytes; a page, its log and a "
+                              "spare slot need %zu", paged->store_bytes,
+                       mb_pages_bytes(1, paged->page_bytes));
+    return true;
 }
 
 static bool read(struct mb_job *job, struct tb_error *error)
@@ -70,13 +68,12 @@ static bool read(struct mb_job *job, struct tb_error *error)
     static const char *const methods[] = {"cow",   "cow_dirty", "cow_invalidate",
                                           "mulog", "hybrid",    NULL};
     struct paged *paged = job->params = tb_allocate(1, sizeof *paged);
-    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t part = mb_part_bytes(job, job->range_bytes);
     if (!tb_read_word(job->given, "method", methods, -1, &paged->method, error) ||
         !mb_read_bytes(job->given, "page_bytes", TB_REQUIRED, &paged->page_bytes, error) ||
-        !tb_read_integer(job->given, "dirty_lines", 1, MB_PAGE_LINES_MOST, TB_REQUIRED, &paged->dirty_lines,
-                         error) ||
-        !tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &paged->sample_every, error) ||
-        !mb_medium_read(job, MB_MEDIUM_NTSTORE, &paged->flush, error))
+        !tb_read_integer(job->given, "dirty_lines", 1, MB_PAGE_LINES_MOST, TB_REQUIRED,
+                         &paged->dirty_lines, error) ||
+        !mb_durable_read(job, MB_MEDIUM_NTSTORE, error))
         return false;
     paged->store_bytes = part / (job->threads / job->partitions) / MB_LINE * MB_LINE;
     paged->pages = mb_pages_fit(paged->store_bytes, paged->page_bytes);
@@ -85,31 +82,13 @@ static bool read(struct mb_job *job, struct tb_error *error)
     return fits(paged, error);
 }
 
-static bool prepare(struct mb_job *job, struct tb_error *error)
-{
-    struct paged *paged = job->params;
-    (void)error;
-    if (paged->sample_every > 0)
-        mb_timer_overhead_measure(&paged->overhead, MB_SSE2, job->base);
-    return true;
-}
-
-static void close_stores(const struct mb_job *job)
-{
-    const struct paged *paged = job->params;
-    for (uint32_t i = 0; paged->stores && i < job->threads; i++)
-        mb_pages_close(&paged->stores[i]);
-}
-
 static void release(struct mb_job *job)
 {
     struct paged *paged = job->params;
-    if (!paged)
-        return;
-    close_stores(job);
+    for (uint32_t i = 0; paged->stores && i < job->threads; i++)
+        mb_pages_close(&paged->stores[i]);
     free(paged->stores);
     free(paged->crossing);
-    free(paged);
 }
 
 static void draw_dirty(struct mb_dirty *dirty, uint32_t lines, uint32_t count,
@@ -127,7 +106,7 @@ static void draw_dirty(struct mb_dirty *dirty, uint32_t lines, uint32_t count,
     }
 }
 
-static bool begin(struct mb_thread *thread)
+static void begin(struct mb_thread *thread)
 {
     const struct paged *paged = thread->job->params;
     struct flusher *flusher = thread->own = tb_allocate(1, sizeof *flusher);
@@ -150,8 +129,7 @@ static bool begin(struct mb_thread *thread)
     flusher->half = flusher->few + 1;
     draw_dirty(flusher->few, lines, lines > 8 ? 4 : 1, &thread->random);
     draw_dirty(flusher->half, lines, (lines + 1) / 2, &thread->random);
-    flusher->until_sample = (uint64_t)paged->sample_every;
-    return true;
+    flusher->until_sample = (uint64_t)paged->durable.sampler.every;
 }
 
 MB_ALWAYS_INLINE void flush_one(struct mb_thread *thread, const struct mb_medium *medium,
@@ -213,24 +191,19 @@ MB_ALWAYS_INLINE void flush_do(struct mb_thread *thread, const struct mb_medium 
             }
             method = dirty->count < flusher->crossing ? MB_PAGE_ULOG : MB_PAGE_COW;
         }
-        bool timed = flusher->until_sample > 0 && --flusher->until_sample == 0;
+        bool timed = mb_sample_due(&paged->durable.sampler, &flusher->until_sample);
         uint64_t from = timed ? mb_clock_begin() : 0;
         flush_one(thread, medium, method, dirty);
-        if (timed) {
-            uint64_t taken = mb_clock_end() - from;
-            flusher->until_sample = (uint64_t)paged->sample_every;
-            if (thread->recording)
-                tb_hdr_record(&thread->latency, mb_ns(taken), 1);
-        }
+        if (timed)
+            mb_sample_end(thread, from);
     }
 }
 
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct paged *paged = thread->job->params;
-    MB_WITH_MEDIUM(paged->flush, flush_do, thread, operations);
+    MB_WITH_MEDIUM(paged->durable.flush, flush_do, thread, operations);
     thread->done.operations += operations;
-    return true;
 }
 
 static void end(struct mb_thread *thread)
@@ -238,7 +211,6 @@ static void end(struct mb_thread *thread)
     struct flusher *flusher = thread->own;
     free(flusher->dirty);
     free(flusher->dram);
-    free(flusher);
 }
 
 static bool check(const struct mb_job *job, struct tb_error *error)
@@ -254,8 +226,8 @@ static bool check(const struct mb_job *job, struct tb_error *error)
         mb_pages_close(&found);
         if (same)
             continue;
-        tb_fail(error, "recovery does not find the pages that thread %" PRIu32 " flushed last", i);
-        return false;
+        return tb_fail(error, "recovery does not find the pages that thread %" PRIu32 " flushed "
+                              "last", i);
     }
     return true;
 }
@@ -266,22 +238,13 @@ static void report(const struct mb_job *job, json_t *facts)
     double sum = 0;
     for (uint32_t i = 0; i < job->threads; i++)
         sum += paged->crossing[i];
-    json_object_set_new(facts, "flush", json_string(mb_medium_names[paged->flush]));
-    if (paged->sample_every > 0)
-        mb_timer_overhead_report(&paged->overhead, facts);
+    mb_durable_report(job, facts);
     json_object_set_new(facts, "pages_a_thread", json_integer(paged->pages));
     if (paged->method == HYBRID)
         json_object_set_new(facts, "hybrid_below_lines", json_real(sum / job->threads));
 }
 
-static bool persists(const struct mb_job *job, struct mb_persist *persist)
-{
-    mb_medium_persists(((const struct paged *)job->params)->flush, persist);
-    return true;
-}
-
-static const char *const keys[] = {"method", "page_bytes",   "dirty_lines",
-                                   "flush",  "sample_every", NULL};
+static const char *const keys[] = {"method", "page_bytes", "dirty_lines", MB_DURABLE_KEYS, NULL};
 
 const struct mb_kernel mb_page = {
     .name = "page",
@@ -289,11 +252,11 @@ const struct mb_kernel mb_page = {
     .has_latency = true,
     .read = read,
     .release = release,
-    .prepare = prepare,
+    .prepare = mb_durable_prepare,
     .begin = begin,
     .work = work,
     .end = end,
     .check = check,
     .report = report,
-    .persists = persists,
+    .persists = mb_durable_persists,
 };

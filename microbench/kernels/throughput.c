@@ -81,11 +81,9 @@ static bool read_mix(const struct mb_job *job, struct params *params, struct tb_
 static bool choose_loops(struct params *params, struct tb_error *error)
 {
     const struct mb_operation *op = &params->operation;
-    if (op->access == MB_EMPTY || (params->mixed && is_load(op->access))) {
-        tb_fail(error, "%s: \"%s\" moves no bytes",
-                params->mixed ? "store" : "operation", mb_access_names[op->access]);
-        return false;
-    }
+    if (op->access == MB_EMPTY || (params->mixed && is_load(op->access)))
+        return tb_fail(error, "%s: \"%s\" moves no bytes",
+                       params->mixed ? "store" : "operation", mb_access_names[op->access]);
     struct mb_operation load = *op;
     if (params->mixed)
         load = (struct mb_operation){.isa = op->isa, .access = MB_LOAD, .bytes = op->bytes};
@@ -104,22 +102,15 @@ static bool read(struct mb_job *job, struct tb_error *error)
         !mb_second_read(job, &params->second, error) || !read_mix(job, params, error) ||
         !choose_loops(params, error))
         return false;
-    uint64_t part = params->second.range_bytes / job->partitions / MB_LINE * MB_LINE;
+    uint64_t part = mb_part_bytes(job, params->second.range_bytes);
     struct tb_error why = {""};
     if (params->second.target &&
-        !mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, &why)) {
-        tb_fail(error, "second: %s", why.text);
-        return false;
-    }
+        !mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, &why))
+        return tb_fail(error, "second: %s", why.text);
     return true;
 }
 
-static void release(struct mb_job *job)
-{
-    free(job->params);
-}
-
-static bool begin(struct mb_thread *thread)
+static void begin(struct mb_thread *thread)
 {
     const struct params *params = thread->job->params;
     struct own *own = thread->own = tb_allocate(1, sizeof *own);
@@ -130,7 +121,6 @@ static bool begin(struct mb_thread *thread)
         char *base = mb_second_part(thread, &params->second, &part);
         mb_cursor_init(&own->cursors[1], thread, &params->pattern, bytes, base, part, 1);
     }
-    return true;
 }
 
 static void end(struct mb_thread *thread)
@@ -138,7 +128,6 @@ static void end(struct mb_thread *thread)
     struct own *own = thread->own;
     mb_cursor_free(&own->cursors[0]);
     mb_cursor_free(&own->cursors[1]);
-    free(own);
 }
 
 /* `count` operations of one sort. */
@@ -178,14 +167,14 @@ static void begin_round(struct own *own, const struct params *params)
     own->left[largest] += ROUND - spread;
 }
 
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct params *params = thread->job->params;
     struct own *own = thread->own;
     for (int sort = 0; sort < SORTS; sort++) {
         if (params->share[sort] == 1) { /* the usual case: one sort of operation */
             access_some(thread, sort, operations);
-            return true;
+            return;
         }
     }
     for (uint64_t left = operations; left > 0;) {
@@ -202,7 +191,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
         if (in_round == 0)
             begin_round(own, params);
     }
-    return true;
 }
 
 static struct mb_ceiling ceiling(const struct mb_job *job)
@@ -247,7 +235,6 @@ const struct mb_kernel mb_throughput = {
     .name = "throughput",
     .keys = keys,
     .read = read,
-    .release = release,
     .begin = begin,
     .work = work,
     .end = end,

@@ -429,13 +429,3 @@ def percentile_count_text(histogram: hdr.Histogram, percents: Sequence[float]) -
     missing = [f"p{percent:g}" for percent in percents if percentile(histogram, percent) is None]
     few = f" (too few for {', '.join(missing)})" if missing else ""
     return f"{histogram.total:,}{few}"
-
-
-def why_dashes(histograms: Sequence[hdr.Histogram], percents: Sequence[float]) -> str:
-    """``—: too few operations, p99.99 takes 10,000``; empty where all is told."""
-    missing = [
-        f"p{percent:g} takes {hdr.fewest(percent):,}"
-        for percent in percents
-        if any(percentile(histogram, percent) is None for histogram in histograms)
-    ]
-    return f"{NOTHING}: too few operations, {', '.join(missing)}" if missing else ""

@@ -231,7 +231,7 @@ def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
 
 
 def test_ioping_tells_every_request(work: Workplace) -> None:
-    measured = ioping.measure(work, {"requests": "8", "working_set": "4MiB"})
+    measured = ioping.measure(work, {"requests": 8, "working_set": "4MiB"})
     durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
     cases = {(m.labels["operation"], m.labels["pattern"]) for m in durations}
     assert cases == {(o, p) for o in ("read", "write") for p in ("random", "sequential")}
@@ -243,11 +243,11 @@ def test_ioping_tells_every_request(work: Workplace) -> None:
 @pytest.mark.parametrize(
     ("params", "named", "found"),
     [
-        ({"access": "32MiB", "working_set": "16MiB"}, "access 32MiB", "larger than its file"),
-        ({"access": "0"}, "access '0'", "nothing"),
-        ({"working_set": "0"}, "working_set '0'", "nothing"),
+        ({"access": "32MiB", "working_set": "16MiB"}, "access 32 MiB", "larger than its file"),
+        ({"access": "0"}, "access '0'", "out of range"),
+        ({"working_set": "0"}, "working_set '0'", "out of range"),
         ({"working_set": "much"}, "working_set 'much'", "not a size"),
-        ({"access": "3GiB", "working_set": "4GiB"}, "access 3221225472", "out of range"),
+        ({"access": "3GiB", "working_set": "4GiB"}, "access '3GiB'", "out of range"),
     ],
 )
 def test_what_ioping_would_not_ask_for_is_refused(

@@ -5,31 +5,22 @@
  */
 #include "kernel.h"
 
-#include <stdlib.h>
-
 struct increment {
     uint64_t step_bytes;
 };
 
 static bool read(struct mb_job *job, struct tb_error *error)
 {
-    struct increment *increment = job->params = calloc(1, sizeof *increment);
-    return increment && mb_read_bytes(job->given, "step_bytes", MB_LINE, &increment->step_bytes,
-                                      error);
+    struct increment *increment = job->params = tb_allocate(1, sizeof *increment);
+    return mb_read_bytes(job->given, "step_bytes", MB_LINE, &increment->step_bytes, error);
 }
 
-static void release(struct mb_job *job)
+static void begin(struct mb_thread *thread)
 {
-    free(job->params);
+    thread->own = tb_allocate(1, sizeof(uint64_t)); /* offset of the next line */
 }
 
-static bool begin(struct mb_thread *thread)
-{
-    thread->own = calloc(1, sizeof(uint64_t)); /* offset of the next line */
-    return thread->own != NULL;
-}
-
-static bool work(struct mb_thread *thread, uint64_t operations)
+static void work(struct mb_thread *thread, uint64_t operations)
 {
     const struct increment *increment = thread->job->params;
     uint64_t *offset = thread->own;
@@ -43,12 +34,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
     thread->done.operations += operations;
     thread->done.read_bytes += operations * MB_LINE;
     thread->done.written_bytes += operations * MB_LINE;
-    return true;
-}
-
-static void end(struct mb_thread *thread)
-{
-    free(thread->own);
 }
 
 static bool persists(const struct mb_job *job, struct mb_persist *persist)
@@ -64,9 +49,7 @@ const struct mb_kernel mb_increment = {
     .name = "increment",
     .keys = keys,
     .read = read,
-    .release = release,
     .begin = begin,
     .work = work,
-    .end = end,
     .persists = persists,
 };
