@@ -41,7 +41,7 @@ class Program:
     kind: str = "managed"
     settings: Mapping[str, str] = field(default_factory=dict)
     effective_config: Mapping[str, str] = field(default_factory=dict)
-    durability_settings: Sequence[str] = ()
+    durability_settings: Sequence[str] = field(default_factory=list)
 
 
 def _stamps() -> dict[str, int]:
