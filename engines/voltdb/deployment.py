@@ -80,7 +80,9 @@ def settled(settings: Mapping[str, str], threads: int) -> dict[str, str]:
         value = _TRUTHS.get(given, given)
         form = SETTINGS[name].form
         if not re.fullmatch(form, value):
-            raise UsageError(f"setting {name}={given} of VoltDB", f"not {_FORMS[form]}", "")
+            raise UsageError(
+                f"setting {name}={given} of VoltDB", "not a valid value", f"write {_FORMS[form]}"
+            )
         found[name] = value
     return found
 

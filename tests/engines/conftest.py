@@ -23,6 +23,16 @@ from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if _concerned(item)]
+
+
+def _concerned(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("only")
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return marker is None or any(value in marker.args for value in parameters.values())
+
+
 @dataclass
 class Lab:
     root: Path

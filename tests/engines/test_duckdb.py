@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from harness.engine import BulkLoads, Explains, QueryTimeout, RunsSql
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_values import decode, encode
-from harness.supervise.process import alive
 
 SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) order by m) x"
 
@@ -166,49 +165,6 @@ def test_a_load_has_of_the_profile_only_what_the_golden_key_has(lab: Any) -> Non
     engine.stop()
 
 
-def test_golden_data_come_back_in_other_places(lab: Any, started: Any) -> None:
-    started.connect().execute("create table t as select range as i from range(1000)")
-    started.stop()
-    golden = lab.directory("golden")
-    started.snapshot(golden)
-    for _ in range(2):
-        engine = lab.engine("duckdb")
-        engine.restore(golden, lab.places())
-        engine.start()
-        assert engine.connect().execute("select sum(i) from t").rows == [(499500,)]
-        engine.stop()
-
-
-def test_stop_leaves_no_wal_and_may_be_repeated(started: Any) -> None:
-    started.connect().execute("create table t as select 1 as i")
-    started.connect().execute("insert into t values (2)")
-    started.stop()
-    started.stop()
-    assert list(started.places["data"].rglob("*.wal")) == []
-    assert started.processes() == []
-    started.start()
-    assert started.connect().execute("select sum(i) from t").rows == [(3,)]
-
-
-def test_kill_is_a_crash_that_the_wal_survives(started: Any) -> None:
-    connection = started.connect()
-    connection.execute("create table t (i integer)")
-    connection.execute("insert into t values (1)")
-    (process,) = started.processes()
-    started.kill()
-    assert not alive(process)
-    assert list(started.places["data"].rglob("*.wal"))
-    started.start()
-    assert started.connect().execute("select i from t").rows == [(1,)]
-
-
-def test_a_worker_that_dies_is_told(started: Any) -> None:
-    connection = started.connect()
-    started._worker.process.kill()
-    with pytest.raises(RunFailed, match="status -9"):
-        connection.execute("select 1")
-
-
 def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
     connection = started.connect()
     with pytest.raises(QueryTimeout):
@@ -285,21 +241,6 @@ def test_two_connections_work_at_the_same_time(started: Any) -> None:
 
     # A machine may stand still for longer than the first limit.
     assert any(ends_within(limit_s) == ["quick", "slow"] for limit_s in (5, 30))
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"memory_limt": "1GiB"}, "memory_limt.*did you mean 'memory_limit'"),
-        ({"memory_limit": "lots"}, "Memory must have a number"),
-        ({"temp_directory": "/tmp"}, "temp_directory"),
-    ],
-)
-def test_settings_are_judged_before_anything_is_made(
-    lab: Any, setting: dict[str, str], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        lab.engine("duckdb", setting)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +11,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from patience import eventually
 
 from engines._innodb.cluster import Cluster
 from engines._innodb.connection import open_connection
@@ -23,7 +19,6 @@ from engines._innodb.verify import open_files, verify_locations, verify_variable
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
 from harness.execution.runner import data_bytes
-from harness.supervise.process import all_processes
 from harness.supervise.user_files import regular_bytes
 
 FLAVOURS = ("mysql", "mariadb")
@@ -212,150 +207,7 @@ def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running: Any
         connection.close()
 
 
-def test_the_password_is_in_memory_only(running: Any) -> None:
-    password = running._password
-    (process,) = running.processes()
-    assert password not in Path(f"/proc/{process.pid}/cmdline").read_text()
-    assert password not in Path(f"/proc/{process.pid}/environ").read_text()
-    for path in running._context.scratch.iterdir():
-        if path.is_file():
-            assert password not in path.read_text(errors="replace"), path
-    assert password not in "".join(running.effective_config().values())
-
-
-def test_the_server_runs_unprivileged(running: Any) -> None:
-    (process,) = running.processes()
-    assert Path(f"/proc/{process.pid}").stat().st_uid == (
-        running._context.credentials.uid if running._context.credentials else os.getuid()
-    )
-
-
-# Life and death -------------------------------------------------------------------
-
-
-def test_golden_data_run_elsewhere_with_another_password(
-    lab: Any, golden: tuple[str, Path]
-) -> None:
-    name, folder = golden
-    engines = [lab.engine(name), lab.engine(name)]
-    for engine in engines:
-        engine.restore(folder, lab.places())
-        engine.start()
-        assert engine.connect().execute("select count(*) from n").rows == [(10,)]
-    assert len({variables(engine).get("server_uuid") for engine in engines}) == (
-        2 if name == "mysql" else 1  # MariaDB has none
-    )
-    engines[0]._password = engines[1]._password
-    with pytest.raises(RunFailed, match="Access denied"):
-        engines[0].connect()
-    for engine in engines:
-        engine.stop()
-        assert "ecovery" not in engine._server.log.read_text()
-    with pytest.raises(RunFailed, match="Access denied"):
-        engines[0].start()
-    assert engines[0].processes() == []
-
-
-def test_a_stop_loses_nothing_and_a_kill_nothing_committed(
-    lab: Any, golden: tuple[str, Path]
-) -> None:
-    name, folder = golden
-    engine = lab.engine(name)
-    engine.restore(folder, lab.places())
-    engine.start()
-    engine.connect().execute("insert into n values (10)")
-    engine.stop()
-    engine.stop()
-    assert engine.processes() == []
-    engine.start()
-    engine.connect().execute("insert into n values (11)")
-    (process,) = engine.processes()
-    engine.kill()
-    assert process not in [stat.id for stat in all_processes() if not stat.dead]
-    with pytest.raises(RunFailed, match="shut down cleanly"):
-        engine.snapshot(lab.directory("golden"))
-    engine.start()
-    assert engine.connect().execute("select count(*) from n").rows == [(12,)]
-    engine.stop()
-
-
-def test_a_server_that_died_is_told_with_its_log(lab: Any, golden: tuple[str, Path]) -> None:
-    name, folder = golden
-    engine = lab.engine(name)
-    engine.restore(folder, lab.places())
-    engine.start()
-    (process,) = engine.processes()
-    os.kill(process.pid, signal.SIGKILL)
-    engine._server._process.wait()
-    with pytest.raises(RunFailed, match=r"(?s)status.*ready for connections"):
-        engine.stop()
-    engine.kill()
-
-
-def test_a_start_that_takes_too_long_is_ended(lab: Any, golden: tuple[str, Path]) -> None:
-    name, folder = golden
-    engine = lab.engine(name, options={"start_timeout_s": "0.001"})
-    engine.restore(folder, lab.places())
-    with pytest.raises(RunFailed, match=r"not ready after 0\.001 s") as caught:
-        engine.start()
-    assert "raise the engine option start_timeout_s" in caught.value.hint
-    assert engine.processes() == []
-
-
-def test_a_server_that_cannot_start_says_why(lab: Any, golden: tuple[str, Path]) -> None:
-    name, folder = golden
-    engine = lab.engine(name)
-    places = lab.places()
-    engine.restore(folder, places)
-    (places["data"] / "data/ibdata1").write_bytes(b"not a tablespace")
-    with pytest.raises(RunFailed, match=r"(?s)exit status .*ibdata1"):
-        engine.start()
-    assert engine.processes() == []
-
-
-def test_no_server_outlives_a_killed_harness(lab: Any, golden: tuple[str, Path]) -> None:
-    name, folder = golden
-    program = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); import conftest\n"
-        "from pathlib import Path\n"
-        "with conftest.open_lab() as lab:\n"
-        "    engine = lab.engine(sys.argv[2]); engine.restore(Path(sys.argv[3]), lab.places())\n"
-        "    engine.start(); print(engine.processes()[0].pid, flush=True); time.sleep(600)\n"
-    )
-    harness = subprocess.Popen(
-        [sys.executable, "-c", program, str(Path(__file__).parent), name, str(folder)],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert harness.stdout is not None
-    pid = int(harness.stdout.readline())
-    harness.kill()
-    harness.wait()
-    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
-
-
 # Settings -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", FLAVOURS)
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"innodb_bufer_pool_size": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
-        ({"innodb-io-capacity": "1000"}, "did you mean 'innodb_io_capacity'"),
-        ({"innodb_buffer_pool_siz": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
-        ({"datadir": "/tmp"}, "setting datadir"),
-        ({"loose_datadir": "/tmp"}, "setting loose_datadir"),
-        ({"innodb_buffer_pool_load_at_startup": "ON"}, "setting innodb_buffer_pool_load"),
-        ({"sort_buffer_size": "lots"}, "Unknown suffix 'l'"),
-        ({"innodb_io_capacity": "5"}, "innodb_io_capacity=5 would be 100"),
-        ({"innodb_flush_method": "nonsense"}, "innodb.flush.method"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_refused(
-    lab: Any, name: str, settings: dict[str, str], told: str
-) -> None:
-    with pytest.raises(UsageError, match=told):
-        lab.engine(name, settings)
 
 
 @pytest.mark.parametrize("name", FLAVOURS)

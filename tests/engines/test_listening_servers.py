@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
+from native_client import operation
 
+from engines._innodb.dsn import dsn_of
 from harness import paths, registry
 from harness.drivers.loadgen import processes
 from harness.engine import EngineContext, Listens
@@ -49,11 +51,15 @@ class Listening:
         return dict(found)
 
     def ask(self, **other: Any) -> dict[str, Any]:
-        """The native client from elsewhere: a short run whose every answer tells of TLS."""
+        """A short run of the native client from another host."""
+        return self.run(self.connection | other)
+
+    def run(self, connection: dict[str, Any]) -> dict[str, Any]:
+        """A short run of the native client, which fails if a session is not encrypted."""
         names = ("new_order", "payment", "order_status", "delivery", "stock_level")
         spec = {
             "schema": 1, "task": "run", "backend": self.engine.native_backend(),
-            "connection": self.connection | other,
+            "connection": connection,
             "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1, "home": "all",
                                                     "mix": {"stock_level": 100}}},
             "statements": dict.fromkeys(names, ENCRYPTED[self.name]), "threads": 1,
@@ -168,7 +174,7 @@ def _ports(engine: Any) -> set[tuple[str, int]]:
 
 def test_every_statement_of_the_client_is_encrypted(server: Listening) -> None:
     result = server.ask()
-    assert {one["type"]: one["count"] for one in result["operations"]}["stock_level"] > 0
+    assert operation(result, "stock_level")["count"] > 0
 
 
 def test_on_that_address_alone(server: Listening) -> None:
@@ -191,14 +197,47 @@ def test_a_wrong_password_is_refused(server: Listening) -> None:
         server.ask(password="not-it")
 
 
-def test_a_server_of_another_authority_is_not_believed(server: Listening, tmp_path: Path) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=B",
-         "-keyout", tmp_path / "other.key", "-out", tmp_path / "other.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The certificate of an authority that did not sign the server's."""
+    folder = tmp_path_factory.mktemp("ca")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=B -keyout k -out c"
+    subprocess.run(command.split(), check=True, capture_output=True, cwd=folder)
+    return (folder / "c").read_text()
+
+
+def test_a_server_of_another_authority_is_refused(server: Listening, other_authority: str) -> None:
     with pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"):
-        server.ask(ca_certificate=(tmp_path / "other.pem").read_text())
+        server.ask(ca_certificate=other_authority)
+
+
+@pytest.mark.only("mysql", "mariadb")
+def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_names(
+    server: Listening, other_authority: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = {"mysql": "with caching_sha2_password ", "mariadb": ""}[server.name]
+    with closing(server.engine.connect()) as connection:
+        connection.execute(
+            f"create user owner@'{ADDRESS}' identified {plugin}by \"p@ss/'word\" require ssl"
+        )
+        connection.execute(f"grant all on harness.* to owner@'{ADDRESS}'")
+
+    def run(authority: str | None) -> dict[str, Any]:
+        dsn = (
+            f"{server.name}://owner:p%40ss%2F%27word@{ADDRESS}:{server.connection['port']}/harness"
+        )
+        if authority is not None:
+            file = server.lab.directory("ca") / "authority.pem"
+            file.write_text(authority)
+            file.chmod(0o644)
+            dsn += f"?ssl-ca={file}"
+        monkeypatch.setenv("HARNESS_DSN", dsn)
+        return server.run(dsn_of(server.name, {"dsn": "env"}).native())  # type: ignore[arg-type]
+
+    for authority in (None, server.connection["ca_certificate"]):
+        assert operation(run(authority), "stock_level")["count"] > 0
+    with pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"):
+        run(other_authority)
 
 
 def test_at_another_address_it_is_not_believed(server: Listening) -> None:

@@ -1,52 +1,58 @@
-"""The native client on PostgreSQL: it loads, runs, retries, and says what went wrong."""
+"""TPC-C by the native client on PostgreSQL: types, plans and sessions."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from native_client import COUNTS, Native, loaded, operation
+from patience import PATIENCE_S
 
 from engines.postgres.external import _may_set_logging
 from harness.drivers.loadgen import processes
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from native_client import (  # noqa: F401
-    COUNTS,
-    Native,
-    ends_when_the_server_dies,
-    is_refused,
-    loaded,
-    operation,
-    restored,
-    retried_while_locked,
-    test_secrets_are_nobody_elses,
-    test_sixteen_connections_on_one_warehouse,
-    test_what_the_client_told_of_its_load_is_there,
-)
-from patience import PATIENCE_S
-
-SETTINGS = {"max_connections": "60"}
-
 
 @pytest.fixture(scope="module")
 def native(module_lab: Any, empty_cluster: Path) -> Iterator[Native]:
     """One warehouse, loaded by the client."""
-    native = loaded(module_lab, empty_cluster, "postgres", SETTINGS)
+    native = loaded(module_lab, empty_cluster, "postgres", {"max_connections": "60"})
     yield native
     native.engine.kill()
 
 
-def _with_options(native: Native, options: str) -> dict[str, Any]:
-    return {**native.engine.native_connection(), "options": options}
+CALLS = (
+    "tpcc_new_order(1, 1, 1, 3, 1, '{1,2,3}', '{1,1,1}', '{1,1,1}')",
+    "tpcc_payment(1, 1, 1, 1, null, 'BARBARBAR', 1.00)",
+    "tpcc_order_status(1, 1, 1, null)",
+    "tpcc_delivery(1, 1)",
+    "tpcc_stock_level(1, 1, 15)",
+)
+
+
+def test_a_schema_of_its_own_in_a_server_of_the_user(module_lab: Any, native: Native) -> None:
+    """Data and procedures lie in a schema of ours, where the client finds them."""
+    given = native.engine.native_connection()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", given["password"])
+        dsn = "host={host} port={port} user={user} dbname={database}".format(**given)
+        engine = module_lab.engine("postgres", options={"dsn": dsn})
+        engine.prepare("tpcc-w1")
+        users = Native(module_lab, engine)
+        engine.native_load("tpcc", users.load, COUNTS, SilentProgress())
+        before = native.rows("select count(*) from public.orders")
+        result = users.run(operations=200)
+        users.holds()
+        found = users.rows("select count(*) from orders")[0][0]
+        assert found == 30_000 + operation(result, "new_order")["count"]
+        assert native.rows("select count(*) from public.orders") == before
+        engine.stop()
 
 
 def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
@@ -58,20 +64,7 @@ def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
     native.holds()
 
 
-def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None:
-    count = "select count(*) from orders"
-    before = native.rows(count)[0][0]
-    result = native.run(operations=2000, mix={"new_order": 100})
-    new_order = operation(result, "new_order")
-    assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
-    log = native.engine._server.log.read_text()
-    assert "is ready" in log or "ready to accept" in log
-    assert "is not in use" not in log, "what is wanted is no error to be written down"
-    assert native.rows(count)[0][0] == before + new_order["count"]
-    native.holds()
-
-
-def test_who_may_keep_errors_out_of_the_log_is_asked(native: Native) -> None:
+def test_the_right_to_keep_errors_out_of_the_log_is_queried(native: Native) -> None:
     with closing(native.engine._open()) as connection:
         assert _may_set_logging(connection)
         connection.execute("create role plain")
@@ -81,13 +74,7 @@ def test_who_may_keep_errors_out_of_the_log_is_asked(native: Native) -> None:
         connection.execute("drop role plain")
 
 
-def test_a_lock_that_is_waited_for_too_long_is_retried(native: Native) -> None:
-    """Counted by its SQLSTATE."""
-    given = _with_options(native, "-c lock_timeout=50ms")
-    retried_while_locked(native, 1.0, "55P03", connection=given)
-
-
-def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
+def test_a_serialization_failure_is_retried(native: Native) -> None:
     result = native.run(
         operations=2000,
         connections=8,
@@ -99,7 +86,7 @@ def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
     native.holds()
 
 
-def test_values_arrive_as_they_are_whatever_type_is_wanted(native: Native) -> None:
+def test_values_arrive_as_they_are_for_every_type(native: Native) -> None:
     """Integers of every size, decimals, texts, arrays, NULLs, a name that stands twice."""
     with closing(native.engine.connect()) as connection:
         connection.execute(
@@ -137,33 +124,6 @@ def test_values_arrive_as_they_are_whatever_type_is_wanted(native: Native) -> No
     assert names[0][0] == names[0][1] > 0
 
 
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    [
-        ("select * from no_such_function(:w_id)", "no_such_function.* does not exist"),
-        ("select 1 where", "syntax error"),
-        ("select 1, 2, 1 / (:w_id - 1)", "22012: division by zero"),
-        ("select 3000000 as o_id", "3000000"),
-    ],
-)
-def test_what_the_server_refuses_ends_the_run(native: Native, statement: str, words: str) -> None:
-    is_refused(native, statement, words)
-
-
-@pytest.mark.parametrize(
-    ("member", "value", "words"),
-    [
-        ("password", "wrong", "password authentication failed"),
-        ("database", "nowhere", 'database "nowhere" does not exist'),
-        ("no_such_keyword", "x", 'invalid connection option "no_such_keyword"'),
-        ("port", [1], r"connection\.port"),
-    ],
-)
-def test_a_connection_that_cannot_be(native: Native, member: str, value: Any, words: str) -> None:
-    with pytest.raises(RunFailed, match=words):
-        native.run(connection={**native.engine.native_connection(), member: value})
-
-
 def test_a_connection_that_the_server_ends_is_lost(native: Native) -> None:
     def end() -> None:
         ended = (
@@ -180,73 +140,6 @@ def test_a_connection_that_the_server_ends_is_lost(native: Native) -> None:
         native.run(seconds=2 * PATIENCE_S, watch=watch)
     assert time.monotonic() - began < PATIENCE_S
     native.holds()
-
-
-@pytest.fixture
-def empty(lab: Any, empty_cluster: Path) -> Iterator[Native]:
-    """Another server, with nothing in it."""
-    other = restored(lab, empty_cluster, "postgres", SETTINGS)
-    yield other
-    other.engine.kill()
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("alter table item alter i_name type varchar(3)", "item.*too long"),
-        ("alter table item drop i_name", "item.*i_name.* does not exist"),
-        ("alter table item alter i_id type smallint", "item.*out of range"),
-    ],
-)
-def test_rows_that_do_not_fit_are_an_error(empty: Native, change: str, words: str) -> None:
-    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-        with closing(empty.engine.connect()) as changing:
-            changing.execute(change)
-        return empty.load(connection)
-
-    with pytest.raises(RunFailed, match=words):
-        empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
-
-
-def test_rows_that_are_missing_are_an_error(empty: Native) -> None:
-    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-        return {**COUNTS, "stock": 99_999}
-
-    with pytest.raises(RunFailed, match="99999 were loaded"):
-        empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
-
-
-def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
-    words = r"(?i)closed the connection|terminating connection|57P0"
-    ends_when_the_server_dies(empty, "select coalesce(:c_id, 1), 1, pg_sleep(0.01)", words)
-
-
-def test_a_schema_in_a_server_of_the_users(module_lab: Any, native: Native) -> None:
-    """Data and procedures lie in a schema of ours, where the client finds them."""
-    given = native.engine.native_connection()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PGPASSWORD", given["password"])
-        dsn = "host={host} port={port} user={user} dbname={database}".format(**given)
-        engine = module_lab.engine("postgres", options={"dsn": dsn})
-        engine.prepare("tpcc-w1")
-        users = Native(module_lab, engine)
-        engine.native_load("tpcc", users.load, COUNTS, SilentProgress())
-        before = native.rows("select count(*) from public.orders")
-        result = users.run(operations=200)
-        users.holds()
-        found = users.rows("select count(*) from orders")[0][0]
-        assert found == 30_000 + operation(result, "new_order")["count"]
-        assert native.rows("select count(*) from public.orders") == before
-        engine.stop()
-
-
-CALLS = (
-    "tpcc_new_order(1, 1, 1, 3, 1, '{1,2,3}', '{1,1,1}', '{1,1,1}')",
-    "tpcc_payment(1, 1, 1, 1, null, 'BARBARBAR', 1.00)",
-    "tpcc_order_status(1, 1, 1, null)",
-    "tpcc_delivery(1, 1)",
-    "tpcc_stock_level(1, 1, 15)",
-)
 
 
 def test_every_statement_reaches_its_rows_by_an_index(native: Native) -> None:

@@ -11,13 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psycopg
 import pytest
-from patience import PATIENCE_S
 
 from engines.postgres import counters
 from harness.engine import QueryTimeout
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.execution.session import RunSession
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
@@ -85,70 +83,6 @@ def test_every_part_lies_where_it_was_placed(lab: Any, release: str) -> None:
     engine.stop()
 
 
-def test_server_runs_as_the_unprivileged_user(module_lab: Any, running: Any) -> None:
-    wanted = module_lab.credentials.uid if module_lab.credentials else os.geteuid()
-    owners = set()
-    for process in running.processes():
-        with suppress(FileNotFoundError):  # an autovacuum worker comes and goes
-            owners.add(Path(f"/proc/{process.pid}").stat().st_uid)
-    assert owners == {wanted}
-    assert wanted != 0
-
-
-def test_password_is_in_no_file_and_no_command_line(module_lab: Any, running: Any) -> None:
-    password = running._password.encode()
-    running.connect().execute("select 1")
-    read = {}
-    for folder, _, names in os.walk(module_lab.root):
-        for path in (Path(folder, name) for name in names):
-            with suppress(FileNotFoundError):  # removed meanwhile
-                if path.is_file() and not path.is_symlink():
-                    read[path] = password in path.read_bytes()
-    assert len(read) > 100
-    assert [path for path, has in read.items() if has] == []
-    told = []
-    for process in running.processes():
-        for name in ("cmdline", "environ"):
-            with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile
-                told.append(Path(f"/proc/{process.pid}/{name}").read_bytes())
-    assert told and not any(password in text for text in told)
-
-
-def test_a_wrong_password_is_refused(module_lab: Any, running: Any) -> None:
-    socket = next(module_lab.root.rglob(".s.PGSQL.5432")).parent
-    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(host=str(socket), user="harness", dbname="harness", password="x")
-
-
-def test_golden_data_come_back_in_other_places(lab: Any, started: Any) -> None:
-    started.connect().execute("create table t as select generate_series(1, 1000) as i")
-    started.connect().execute("create index t_i on t (i) tablespace harness_index")
-    started.stop()
-    golden = lab.directory("golden")
-    started.snapshot(golden)
-
-    for _ in range(2):  # golden data survive being restored
-        engine = lab.engine("postgres")
-        places = lab.places()
-        engine.restore(golden, places)
-        engine.start()
-        connection = engine.connect()
-        assert connection.execute("select sum(i) from t").rows == [(500500,)]
-        index = connection.execute("select pg_relation_filepath('t_i')").rows[0][0]
-        assert (places["data"] / "pgdata" / index).resolve().is_relative_to(places["index"])
-        engine.stop()
-
-
-def test_stop_is_clean_and_may_be_repeated(lab: Any, started: Any) -> None:
-    assert started._cluster.state() == "in production"
-    started.stop()
-    started.stop()
-    assert started._cluster.state() == "shut down"
-    assert started.processes() == []
-    started.start()
-    assert started.connect().execute("select 1").rows == [(1,)]
-
-
 def test_kill_leaves_no_process_and_no_shared_memory(lab: Any, started: Any) -> None:
     processes = list(started.processes())
     maps = Path(f"/proc/{processes[0].pid}/maps").read_text()
@@ -164,49 +98,6 @@ def test_kill_leaves_no_process_and_no_shared_memory(lab: Any, started: Any) -> 
 
 def _segments() -> list[str]:
     return Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-
-
-def test_a_server_that_died_is_reported_with_its_log(started: Any) -> None:
-    os.kill(started.processes()[0].pid, 3)  # SIGQUIT: an immediate shutdown
-    started._server._process.wait(PATIENCE_S)
-    with pytest.raises(RunFailed, match="immediate shutdown"):
-        started.stop()
-
-
-def test_a_server_that_does_not_start_shows_its_log(lab: Any, empty_cluster: Path) -> None:
-    engine = lab.engine("postgres", {"shared_buffers": "4TB", "huge_pages": "off"})
-    engine.restore(empty_cluster, lab.places())
-    with pytest.raises(RunFailed, match="could not map anonymous shared memory"):
-        engine.start()
-    assert engine.processes() == []
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"shared_bufers": "1GB"}, r'parameter "shared_bufers".*did you mean .shared_buffers.'),
-        ({"work_mem": "12xx"}, 'invalid value for parameter "work_mem"'),
-        ({"listen_addresses": "*"}, "listen_addresses"),
-    ],
-)
-def test_settings_are_judged_before_anything_is_made(
-    lab: Any, setting: dict[str, str], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        lab.engine("postgres", setting)
-
-
-def test_judging_settings_needs_no_temporary_file(
-    lab: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
-    engine = lab.engine("postgres", {"work_mem": "64kB"})
-    assert engine.stored_settings() == {"default_statistics_target": "100"}
-
-
-def test_unknown_release_names_those_found(lab: Any) -> None:
-    with pytest.raises(UsageError, match=r"installations found: .*18\.4"):
-        lab.engine("postgres", options={"version": "7.4"})
 
 
 def test_values_come_back_as_python_values(running: Any) -> None:

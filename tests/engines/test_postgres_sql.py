@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +13,8 @@ from engines._loading import FileLoad
 from engines._workers import Job, Schedule
 from engines.postgres.load import copy_jobs
 from engines.postgres.server import Server
-from harness import registry
-from harness.engine import BulkLoads, EngineContext, Explains, KeepsOwnData, RunsSql
-from harness.errors import RunFailed, UsageError
-from harness.paths import engines_prefix
+from harness.engine import BulkLoads, Explains, KeepsOwnData, RunsSql
+from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
 
@@ -205,107 +201,6 @@ def test_an_initplan_is_not_counted_twice(loaded: Any) -> None:
         lineitem = next(o for o in plan.root.walk() if o.relation == "lineitem")
         shares.append(nation.time_ns / lineitem.time_ns)
     assert min(shares) < 1 / 3
-
-
-class TestExternal:
-    """A server of the user's, here one that the test has started."""
-
-    @pytest.fixture
-    def external(self, loaded: Any, module_lab: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-        socket = loaded._context.scratch
-        dsn = f"host={socket} port=5432 user=harness dbname=harness password={loaded._password}"
-        monkeypatch.setenv("HARNESS_DSN", dsn)
-        context = EngineContext({}, {"dsn": "env"}, socket, engines_prefix(), module_lab.supervisor,
-                                None, 2, None)  # fmt: skip
-        return registry.engine("postgres").create(context)
-
-    def test_data_live_in_a_marked_schema(self, external: Any, tpch_csv: Any) -> None:
-        assert isinstance(external, KeepsOwnData) and external.kind == "external"
-        key = "tpch-0123456789abcdef"
-        assert external.prepared(key) is None
-        external.prepare(key)
-        external.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
-        assert external.prepared(key) is None, "a half-loaded schema counts as missing"
-        external.mark_prepared(key, {"scale": 0.005})
-        assert external.prepared(key) == {"scale": 0.005}
-        assert external.data_bytes() > 1_000_000
-        rows = external.connect().execute("select current_schema(), count(*) from nation").rows
-        assert rows == [("tierbench_tpch_0123456789abcdef", 25)]
-
-    def test_a_schema_of_somebody_else_is_refused(self, external: Any, loaded: Any) -> None:
-        loaded.connect().execute("create schema tierbench_theirs")
-        with pytest.raises(RunFailed, match="was not made by tierbench"):
-            external.prepare("theirs")
-
-    @pytest.mark.parametrize("schema", ["tierbench_tpch_mine", "public"])
-    def test_views_of_its_owner_are_not_dropped(
-        self, external: Any, loaded: Any, schema: str
-    ) -> None:
-        external.prepare("tpch-mine")
-        owner = loaded.connect()
-        owner.execute("create table tierbench_tpch_mine.region (i int)")
-        owner.execute(f"create view {schema}.mine as select i from tierbench_tpch_mine.region")
-        with pytest.raises(RunFailed) as refused:
-            external.prepare("tpch-mine")
-        assert "view " in refused.value.context and "mine depends on" in refused.value.context
-        assert owner.execute(f"select * from {schema}.mine").rows == []
-        owner.execute(f"drop view {schema}.mine")
-        external.prepare("tpch-mine")
-        assert owner.execute("select to_regclass('tierbench_tpch_mine.region')").rows == [(None,)]
-
-    def test_a_table_of_its_owner_is_not_dropped(self, external: Any, loaded: Any) -> None:
-        external.prepare("tpch-table")
-        owner = loaded.connect()
-        owner.execute("create table tierbench_tpch_table.mine (i int)")
-        with pytest.raises(RunFailed, match=r"table tierbench_tpch_table\.mine depends on schema"):
-            external.prepare("tpch-table")
-        assert owner.execute("select * from tierbench_tpch_table.mine").rows == []
-
-    def test_two_harnesses_do_not_use_one_server(self, external: Any, loaded: Any) -> None:
-        """By sessions of any of its databases, whose own locks do not meet."""
-        external.start()
-        owner = loaded.connect()
-        owner.execute("create database another")
-        context = external._options
-        os.environ["HARNESS_DSN"] += " dbname=another"
-        another = type(external)(SimpleNamespace(options=context, threads=1))
-        external.stop()  # as for a cold start
-        with pytest.raises(RunFailed) as refused:
-            another.start()
-        assert f"process {os.getpid()} (user harness, database harness" in refused.value.context
-        external.kill()
-        another.start()
-        another.kill()
-        owner.execute("drop database another")
-
-    def test_it_cannot_be_placed(self, external: Any) -> None:
-        assert external.supported_parts == frozenset()
-        assert registry.engine("postgres").supported_parts({"dsn": "env"}) == frozenset()
-
-    def test_its_version_is_the_server_s(self, external: Any, loaded: Any) -> None:
-        assert external.version().version == loaded.version().version
-        socket = loaded._context.scratch
-        assert external.version().source == f"DSN host={socket} port=5432 dbname=harness"
-        assert loaded._password not in str(external.version())
-
-
-@pytest.mark.parametrize(
-    ("dsn", "message"),
-    [
-        ("host=/nonexistent dbname=x", "No such file"),
-        ("postgresql://u:secret@h/db", "contains password,"),
-        ("host=h sslpassword=secret", "contains sslpassword,"),
-        ("nonsense", "not a libpq connection string"),
-        ("env", "HARNESS_DSN is not set"),
-    ],
-)
-def test_a_dsn_that_cannot_work_is_told_before_the_run(
-    dsn: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HARNESS_DSN", raising=False)
-    with pytest.raises(UsageError, match=message) as caught:
-        registry.engine("postgres").available({"dsn": dsn}, engines_prefix())
-    assert "secret" not in f"{caught.value}{caught.value.hint}"
 
 
 def test_a_window_is_compared_with_the_server_s_own_checkpoint_interval(loaded: Any) -> None:

@@ -226,39 +226,6 @@ def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path)
         read({"options_file": str(tmp_path / "none")})
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"write_bufer_size": "1M"}, "did you mean 'write_buffer_size'"),
-        ({"write_buffer_size": "much"}, "Error parsing"),
-        ({"compression": "kNoSuchCompression"}, "compression"),
-        ({"allow_mmap_reads": "true", "use_direct_reads": "true"}, "must be disabled"),
-        ({"num_levels": "1"}, "num_levels=1 would be"),
-        ({"wal_dir": "/tmp"}, "option wal_dir"),
-        ({"block_based_table_factory": "{block_size=4096}"}, "block_based_table_factory"),
-        ({"block_size": "4096;no_block_cache=true"}, "block_size=4096;no_block_cache=true"),
-        ({"block_cache": "0.5G"}, "block_cache=0.5G"),
-        ({"block_cache": "1e9"}, "block_cache=1e9"),
-        ({"block_cache": "64x"}, "block_cache=64x"),
-        ({"block_cache": "-1"}, "block_cache=-1"),
-        ({"block_cache": "{capacity=64M}"}, "block_cache={capacity=64M}"),
-        ({"block_cache": "18446744073709551616"}, "block_cache"),
-        ({"no_block_cache": "true"}, "write block_cache=0"),
-        ({"write_buffer_size": "0.5G"}, "write_buffer_size=0.5G would be"),
-        ({"write_buffer_size": "1e9"}, "write_buffer_size=1e9 would be"),
-        ({"compression_per_level": "kNoSuch"}, "compression_per_level"),
-        ({"sync": "perhaps"}, "sync=perhaps"),
-        ({"sync": "true", "disable_wal": "true"}, "sync with disable_wal"),
-    ],
-)
-def test_options_that_rocksdb_does_not_take_are_refused_beforehand(
-    lab: Any, settings: dict[str, str], words: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        lab.engine("rocksdb", settings)
-    assert words in f"{caught.value} {caught.value.hint}" and caught.value.hint
-
-
 def test_only_what_decides_the_files_is_in_the_golden_key(lab: Any) -> None:
     def key(**settings: str) -> Mapping[str, str]:
         found: Mapping[str, str] = lab.engine("rocksdb", settings).format_options()

@@ -107,13 +107,6 @@ def test_data_are_loaded_without_it_and_are_the_same(lab: Any) -> None:
     assert engine.native_connection()["row_cache_bytes"] == 0
 
 
-def test_without_the_log_that_tells_of_it_it_is_refused(lab: Any) -> None:
-    assert lab.engine("rocksdb", {"info_log_level": "WARN_LEVEL"})
-    with pytest.raises(UsageError, match="row_cache") as caught:
-        lab.engine("rocksdb", {"row_cache": "16M", "info_log_level": "WARN_LEVEL"})
-    assert "info_log_level" in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -133,23 +126,6 @@ def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: 
     log.write_text(text.replace(f"Options.row_cache: {SIZE}", line))
     with pytest.raises(RunFailed, match=words):
         store.engine.stop()
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"row_cache": "0.5G"}, "row_cache=0.5G"),
-        ({"row_cache": "-1"}, "row_cache=-1"),
-        ({"row_cache": ""}, "row_cache="),
-        ({"row_cache": "{capacity=64M}"}, "row_cache={capacity=64M}"),
-        ({"row_cache": "9223372036854775808"}, "row_cache=9223372036854775808"),
-        ({"row_cash": "64M"}, "did you mean 'row_cache'"),
-    ],
-)
-def test_a_size_that_is_none_is_refused(lab: Any, settings: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        lab.engine("rocksdb", settings)
-    assert words in f"{caught.value} {caught.value.hint}" and caught.value.hint
 
 
 def test_an_options_file_that_names_it_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""VoltDB: its places and settings, what a kill leaves, and TPC-C by the native client."""
+"""VoltDB: its settings, its snapshots, and its procedures of TPC-C by the letter."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -18,24 +17,14 @@ import pytest
 from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS
 from engines.voltdb.deployment import deployment, settled
 from engines.voltdb.window import warnings as window_warnings
-from harness.drivers.loadgen import processes
 from harness.engine import LosesCommits, RunsSql, TellsDurability
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter
 from conftest import open_lab
-from native_client import (  # noqa: F401
-    Native,
-    loaded,
-    operation,
-    test_secrets_are_nobody_elses,
-    test_sixteen_connections_on_one_warehouse,
-    test_what_the_client_told_of_its_load_is_there,
-)
-from patience import PATIENCE_S
 from test_tpcc_procedures import (  # noqa: F401
     Served,
     Shown,
@@ -56,14 +45,6 @@ _CALL = re.compile(r"(\w+)(?: when :(\w+)(?: = :(\w+))? else (\w+))? \((.*)\)", 
 _LOADED_MICROSECONDS = 1_577_836_800_000_000
 
 
-@pytest.fixture(scope="module")
-def native(module_lab: Any, empty_engines: Any) -> Iterator[Native]:
-    """One warehouse, loaded by the client."""
-    native = loaded(module_lab, empty_engines.data("voltdb"), "voltdb", SETTINGS)
-    yield native
-    native.engine.kill()
-
-
 # Settings -----------------------------------------------------------------------
 
 
@@ -74,21 +55,6 @@ def test_it_is_what_its_protocols_say(lab: Any) -> None:
     assert engine.version().version == "10.0"
     assert "Java" in engine.version().build
     assert engine.supported_parts == {"data", "memory"}
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"sitesperhosts": "2"},
-        {"sitesperhost": "two"},
-        {"snapshot_frequency": "1"},
-        {"snapshot_enabled": "maybe"},
-        {"java_heap": "512"},
-    ],
-)
-def test_settings_that_it_does_not_take_are_refused(lab: Any, settings: dict[str, str]) -> None:
-    with pytest.raises(UsageError):
-        lab.engine("voltdb", settings)
 
 
 def test_passwords_are_hashed_in_the_deployment_file() -> None:
@@ -117,87 +83,30 @@ def test_a_window_without_a_snapshot_is_told(
 # The server ---------------------------------------------------------------------
 
 
-def test_it_listens_on_the_loopback_alone(native: Native) -> None:
-    (server, *_) = native.engine.processes()
-    told = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
-    mine = [line.split()[3] for line in told.splitlines() if f"pid={server.pid}," in line]
-    assert len(mine) >= 3
-    assert all(address.startswith(("127.0.0.1:", "[::ffff:127.0.0.1]:")) for address in mine)
+def test_it_listens_on_the_loopback_alone(server: Any) -> None:
+    process = server.processes()[0]
+    table = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    found = [line.split()[3] for line in table.splitlines() if f"pid={process.pid}," in line]
+    assert len(found) >= 3
+    assert all(address.startswith(("127.0.0.1:", "[::ffff:127.0.0.1]:")) for address in found)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_it_runs_as_the_servers_user(native: Native, module_lab: Any) -> None:
-    for process in native.engine.processes():
-        assert Path(f"/proc/{process.pid}").stat().st_uid == module_lab.credentials.uid
-
-
-def test_nobody_gets_in_without_the_password(native: Native) -> None:
-    connection = {**native.engine.native_connection(), "password": "0" * 64}
-    with pytest.raises(RunFailed, match="refuses user"):
-        native.run(connection=connection)
-
-
-def test_the_recorded_configuration_has_settings_and_no_secret(native: Native) -> None:
-    config = native.engine.effective_config()
+def test_the_recorded_configuration_has_settings_and_no_secret(server: Any) -> None:
+    config = server.effective_config()
     assert config["sitesperhost"] == "2"
     assert config["snapshotenabled"] == "false"
     assert config["java_heap"] == "1024M"
-    assert native.engine.native_connection()["password"] not in str(config)
+    assert server.native_connection()["password"] not in str(config)
 
 
-def test_counters_grow(native: Native) -> None:
-    before = native.engine.counters()
-    native.run(operations=200)
-    after = native.engine.counters()
-    assert after["voltdb_calls_count"] - before["voltdb_calls_count"] >= 200
-
-
-def test_what_sql_cannot_do_is_told(native: Native) -> None:
-    with closing(native.engine.connect()) as connection:
+def test_calls_are_counted_and_errors_are_the_server_s(server: Any) -> None:
+    before = server.counters()["voltdb_calls_count"]
+    with closing(server.connect()) as connection:
+        for _ in range(20):
+            assert connection.execute("select count(*) from warehouse").rows == [(2,)]
         with pytest.raises(RunFailed, match="NO_SUCH_TABLE"):
             connection.execute("select * from no_such_table")
-        assert connection.execute("select count(*) from warehouse").rows == [(1,)]
-
-
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    [
-        ("NoSuchProcedure (:w_id)", "NoSuchProcedure"),
-        ("OrderStatus (:w_id)", "EXPECTS 4"),
-        ("OrderStatus :w_id", "must be PROCEDURE"),
-        ("OrderStatus when :w_id (:w_id)", "must be PROCEDURE"),
-    ],
-)
-def test_what_the_server_refuses_ends_the_run(native: Native, statement: str, words: str) -> None:
-    with pytest.raises(RunFailed, match=words):
-        native.run(operations=10, statements={"order_status": statement}, mix={"order_status": 1})
-
-
-def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None:
-    count = "select count(*) from orders"
-    before = native.rows(count)[0][0]
-    result = native.run(operations=2000, mix={"new_order": 100})
-    new_order = operation(result, "new_order")
-    assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
-    assert native.rows(count)[0][0] == before + new_order["count"]
-    native.holds()
-
-
-@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
-def test_it_has_one_isolation_level(native: Native, isolation: str) -> None:
-    connection = {**native.engine.native_connection(), "isolation": isolation}
-    with pytest.raises(RunFailed, match="always serializable"):
-        native.run(connection=connection)
-
-
-def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) -> None:
-    began = time.monotonic()
-    with pytest.raises(RunFailed, match="connection was lost"):
-        native.run(seconds=2 * PATIENCE_S, watch=processes.Watch(on_measuring=native.engine.kill))
-    assert time.monotonic() - began < PATIENCE_S
-    native.engine.start()
-    assert native.rows("select count(*) from orders") == [(30_000,)]
-    native.holds()
+    assert server.counters()["voltdb_calls_count"] - before >= 20
 
 
 # Snapshots ----------------------------------------------------------------------
@@ -220,40 +129,6 @@ def found(engine: Any) -> list[int]:
         return sorted(row[0] for row in connection.execute("select a from t").rows)
 
 
-def test_a_stop_keeps_all_and_a_kill_what_the_newest_snapshot_has(
-    lab: Any, empty_engines: Any
-) -> None:
-    engine = lab.engine("voltdb", SETTINGS)
-    places = lab.places()
-    engine.restore(empty_engines.data("voltdb"), places)
-    engine.start()
-    make_table(engine)
-    insert(engine, 1, 2)
-    engine.stop()
-    assert engine.processes() == []
-    engine.stop()
-    engine.start()
-    assert found(engine) == [1, 2]
-    insert(engine, 3)
-    engine.kill()
-    assert engine.processes() == []
-    engine.start()
-    assert found(engine) == [1, 2]
-    insert(engine, 4)
-    engine.stop()
-
-    golden = lab.directory("golden")
-    engine.snapshot(golden)
-    assert engine.files() and not any((places["data"] / "snapshots").glob("*"))
-    other = lab.engine("voltdb", {**SETTINGS, "sitesperhost": "3"})
-    other.restore(golden, lab.places())
-    other.start()
-    assert found(other) == [1, 2, 4]
-    other.kill()
-    with pytest.raises(RunFailed):
-        other.snapshot(lab.directory("golden"))
-
-
 def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engines: Any) -> None:
     settings = {"sitesperhost": "1", "snapshot_frequency": "1s", "snapshot_retain": "1"}
     engine = lab.engine("voltdb", settings)
@@ -267,6 +142,12 @@ def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engi
         while engine.counters()[SNAPSHOTS] < begun + 2:
             time.sleep(0.1)
         engine.kill()
+        engine.start()
+        assert found(engine) == [1]
+        engine.stop()
+        engine.snapshot(dataset := lab.directory("dataset"))
+        engine = lab.engine("voltdb", {**SETTINGS, "sitesperhost": "3"})
+        engine.restore(dataset, lab.places())
         engine.start()
         assert found(engine) == [1]
     finally:

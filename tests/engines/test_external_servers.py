@@ -1,0 +1,263 @@
+"""Servers of the user, here ones that the tests start: PostgreSQL, MySQL and MariaDB by DSN."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE_S, eventually
+
+from harness import paths, registry
+from harness.engine import BulkLoads, KeepsOwnData
+from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.throughput import _Streams
+
+KEY, SCHEMA = "tpch-abc123", "tierbench_tpch_abc123"
+INNODB = ("mysql", "mariadb")
+OF_OWNER = (
+    "create user 'owner'@'localhost' identified by 'p@ss/word'",
+    "set global local_infile = on",  # as load.py requires
+    r"grant all on `tierbench\_%`.* to 'owner'@'localhost'",
+)
+ENV = {"dsn": "env"}
+
+
+def execute(engine: Any, *statements: str) -> list[Any]:
+    """The rows of the last statement."""
+    with closing(engine.connect()) as connection:
+        return [connection.execute(statement) for statement in statements][-1].rows  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module", params=("postgres", *INNODB))
+def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
+    engine = module_lab.engine(request.param)
+    engine.restore(empty_engines.data(request.param), module_lab.places())
+    engine.start()
+    execute(engine, *(OF_OWNER if engine.name in INNODB else ("create database another",)))
+    yield engine
+    engine.kill()
+
+
+def address_of(server: Any) -> str:
+    if server.name == "postgres":
+        return f"host={server._context.scratch} port=5432 dbname=harness"
+    return f"socket={server._server.socket}"
+
+
+@pytest.fixture
+def dsn(server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The DSN of that server, in the environment."""
+    text = f"{server.name}://owner:p%40ss%2Fword@/?{address_of(server)}"
+    if server.name == "postgres":
+        text = f"{address_of(server)} user=harness password={server._password}"
+    monkeypatch.setenv("HARNESS_DSN", text)
+    return text
+
+
+@pytest.fixture
+def external(server: Any, dsn: str, lab: Any) -> Iterator[Any]:
+    engine = lab.engine(server.name, options=ENV)
+    engine.start()
+    yield engine
+    engine.kill()
+    cascade = "cascade" if server.name == "postgres" else ""
+    execute(server, f"drop schema if exists {SCHEMA} {cascade}")
+
+
+def test_the_server_is_recorded_without_the_password(server: Any, dsn: str) -> None:
+    factory = registry.engine(server.name)
+    found = factory.available(ENV, paths.engines_prefix())
+    assert found.version == server.version().version
+    assert found.source == f"DSN {address_of(server)}"
+    assert "p@ss" not in repr(found) and server._password not in repr(found)
+    assert factory.supported_parts(ENV) == frozenset()
+
+
+def test_data_are_loaded_once_and_found_by_their_mark(
+    external: Any, server: Any, lab: Any, tpch_csv: Any
+) -> None:
+    assert isinstance(external, KeepsOwnData) and isinstance(external, BulkLoads)
+    assert not isinstance(server, KeepsOwnData)
+    assert external.prepared(KEY) is None
+    external.prepare(KEY)
+    external.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    assert external.prepared(KEY) is None, "incomplete data count as missing"
+    external.mark_prepared(KEY, {"rows": tpch_csv.row_counts})
+    again = lab.engine(server.name, options=ENV)
+    assert again.prepared(KEY) == {"rows": tpch_csv.row_counts}
+    rows = tpch_csv.row_counts["lineitem"]
+    assert execute(again, "select count(*) from lineitem") == [(rows,)]
+    assert again.data_bytes() > rows * 50
+    assert again.effective_config() and again.counters()
+    again.stop()
+    assert execute(server, f"select count(*) from {SCHEMA}.nation") == [(25,)]
+    if server.name in INNODB:
+        assert "latin1_bin" in execute(server, f"show create database {SCHEMA}")[0][1]
+
+
+def test_incomplete_data_are_replaced(external: Any) -> None:
+    external.prepare(KEY)
+    execute(external, "create table region (i int)")
+    external.prepare(KEY)
+    with pytest.raises(RunFailed, match="region"):
+        execute(external, "select * from region")
+
+
+@pytest.mark.parametrize("mark", [None, "no json", '{"made_by": "me"}'])
+def test_a_schema_that_the_harness_did_not_make_is_refused(
+    external: Any, server: Any, mark: str | None
+) -> None:
+    table = f"{SCHEMA}.tierbench_mark"
+    comments = [f"create table {table} (mark text)", f"insert into {table} values ('{mark}')"]
+    if server.name == "postgres":
+        comments = [f"comment on schema {SCHEMA} is '{mark}'"]
+    execute(server, f"create schema {SCHEMA}", f"create table {SCHEMA}.mine (i int)")
+    execute(server, *(comments if mark else ["select 1"]))
+    for verb in (external.prepared, external.prepare):
+        with pytest.raises(RunFailed, match="was not made by tierbench"):
+            verb(KEY)
+    assert execute(server, f"select * from {SCHEMA}.mine") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("table", "create table mine (i int)"),
+        ("view", "create view mine as select * from region"),
+        ("view", f"create view public.mine as select * from {SCHEMA}.region"),
+        ("procedure", "create procedure mine() select 1"),
+    ],
+)
+def test_objects_of_its_owner_in_our_schema_are_not_dropped(
+    external: Any, kind: str, statement: str
+) -> None:
+    if ("public" in statement) > (external.name == "postgres"):
+        return  # other servers have no schema of that name
+    if (kind == "procedure") > (external.name in INNODB):
+        return
+    external.prepare(KEY)
+    execute(external, "create table region (i int)", statement)
+    with pytest.raises(RunFailed) as refused:
+        external.prepare(KEY)
+    assert "mine" in refused.value.context
+    assert execute(external, "select * from region") == []
+    execute(external, f"drop {kind} {'public.' if 'public.' in statement else ''}mine")
+    external.prepare(KEY)
+
+
+def test_two_harnesses_do_not_use_one_server(
+    external: Any, server: Any, lab: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In PostgreSQL, an advisory lock is visible in its own database only."""
+    holder = f"process {os.getpid()} (user harness, database harness"
+    if server.name == "postgres":
+        monkeypatch.setenv("HARNESS_DSN", f"{dsn} dbname=another")
+    else:
+        ((number,),) = execute(server, "select is_used_lock('tierbench')")
+        holder = f"user owner from localhost, connection {number}"
+    another = lab.engine(server.name, options=ENV)
+    external.stop()  # as for a cold start
+    with pytest.raises(RunFailed) as refused:
+        another.start()
+    assert holder in refused.value.context
+    external.kill()
+    another.start()
+    another.kill()
+
+
+def test_its_files_and_placement_are_the_user_s(external: Any, lab: Any, tmp_path: Path) -> None:
+    for verb in (
+        lambda: external.initialise(lab.places()),
+        lambda: external.snapshot(tmp_path),
+        lambda: external.restore(tmp_path, lab.places()),
+    ):
+        with pytest.raises(UsageError):
+            verb()
+    assert external.files() == [] and external.processes() == []
+    assert (external.kind, external.supported_parts) == ("external", frozenset())
+
+
+@pytest.mark.only(*INNODB)
+def test_a_server_of_the_other_engine_is_refused(server: Any, dsn: str) -> None:
+    other = {"mysql": "mariadb", "mariadb": "mysql"}[server.name]
+    with pytest.raises(UsageError) as caught:
+        registry.engine(other).available(ENV, paths.engines_prefix())
+    assert caught.value.hint == f"use --engine {server.name}"
+
+
+@pytest.mark.only(*INNODB)
+def test_a_user_without_rights_is_reported_with_the_grant(
+    server: Any, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(server, "create user 'poor'@'localhost' identified by 'x'")
+    monkeypatch.setenv("HARNESS_DSN", f"mysql://poor:x@/?{address_of(server)}")
+    with pytest.raises(RunFailed, match="Access denied") as caught:
+        lab.engine(server.name, options=ENV).prepare(KEY)
+    assert "GRANT ALL" in caught.value.hint
+
+
+@pytest.mark.only(*INNODB)
+def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(
+    external: Any, server: Any
+) -> None:
+    streams = [[Statement(1, {}, "select no_such", 1)], [Statement(2, {}, "select sleep(3600)", 2)]]
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with SilentProgress().task("streams", 2) as task:
+                _Streams(external, external, None, task).run(streams, None, [])
+        except RunFailed as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), "it waits for the other stream's statement"
+    assert "no_such" in str(failures[0])
+    running = "select info from information_schema.processlist where info = 'select sleep(3600)'"
+    # The server reports the end before it clears its list.
+    assert eventually(lambda: not execute(server, running))
+
+
+INNODB_DSNS = (
+    ("mysql://me:secret@db/x", "password"),
+    ("mysql://db/x", "mysql:// or mariadb://"),
+    ("postgresql://me@db/x", "mysql:// or mariadb://"),
+    ("mysql://me@db:port/x", "not a URL"),
+    ("mysql://me@/x", "a host or a socket"),
+    ("mysql://me@db/x?socket=/run/s", "a host or a socket"),
+    ("mysql://me@db/x?ssl_ca=/ca.pem", "did you mean 'ssl-ca'"),
+    ("env", "HARNESS_DSN is not set"),
+    ("mysql://me@127.0.0.1:1/x", "Can't connect"),
+)
+DSNS = {
+    "postgres": (
+        ("host=/nonexistent dbname=x", "No such file"),
+        ("postgresql://u:secret@h/db", "contains password,"),
+        ("host=h sslpassword=secret", "contains sslpassword,"),
+        ("nonsense", "not a libpq connection string"),
+        ("env", "HARNESS_DSN is not set"),
+    ),
+    "mysql": INNODB_DSNS,
+    "mariadb": INNODB_DSNS,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"), [(name, *row) for name, rows in DSNS.items() for row in rows]
+)
+def test_a_dsn_that_cannot_work_is_refused(
+    name: str, given: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_DSN", raising=False)
+    with pytest.raises(UsageError, match=words) as caught:
+        registry.engine(name).available({"dsn": given}, paths.engines_prefix())
+    assert "secret" not in f"{caught.value}{caught.value.hint}"
