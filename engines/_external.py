@@ -16,16 +16,12 @@ import socket
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from harness.engine import (
     DataDirectories,
-    Engine,
-    EngineContext,
     EngineKind,
-    EngineVersion,
     ProcessId,
     SqlConnection,
 )
@@ -42,42 +38,29 @@ def mark_text(*, complete: bool, facts: Mapping[str, Any] | None = None) -> str:
     return json.dumps(mark if facts is None else {**mark, "facts": dict(facts)}, sort_keys=True)
 
 
+def dsn_text(problem: str, options: Mapping[str, Any], secrets: Callable[[str], str]) -> str:
+    """The option ``dsn``, or ``$HARNESS_DSN`` if it is "env"; UsageError if that is unset.
+
+    ``secrets``: names the secrets in a DSN. UsageError if the option has one: it is stored.
+    """
+    text = str(options["dsn"])
+    if text == "env":
+        text = os.environ.get("HARNESS_DSN", "")
+        if not text:
+            raise UsageError(problem, "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
+        secrets(text)  # it must be valid, too
+    elif found := secrets(text):
+        raise UsageError(
+            problem,
+            f"the DSN contains {found}, which would be stored with the run",
+            "export it as HARNESS_DSN and use dsn=env",
+        )
+    return text
+
+
 def session_name() -> str:
     """Name of a lock's session, for the error in another harness."""
     return f"harness on {socket.gethostname()}, process {os.getpid()}"
-
-
-@dataclass
-class ServerFactory:
-    """Makes an engine that is managed unless the engine option ``dsn`` names an external server.
-
-    ``installed_version``: UsageError if there is no installation. ``external_version``:
-    UsageError if the server does not answer. ``not_placeable``: why a part cannot be placed.
-    """
-
-    name: str
-    title: str
-    options: Mapping[str, str]
-    placeable: frozenset[Part]
-    managed: Callable[[EngineContext], Engine]
-    external: Callable[[EngineContext], Engine]
-    installed_version: Callable[[Mapping[str, Any], Path], EngineVersion]
-    external_version: Callable[[Mapping[str, Any]], EngineVersion]
-    not_placeable: Mapping[Part, str] = field(default_factory=dict)
-    kinds: tuple[EngineKind, ...] = ("managed", "external")
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """An external server cannot be placed."""
-        return frozenset() if "dsn" in options else self.placeable
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The version of the installation or of the external server."""
-        if "dsn" in options:
-            return self.external_version(options)
-        return self.installed_version(options, engines_prefix)
-
-    def create(self, context: EngineContext) -> Engine:
-        return self.external(context) if "dsn" in context.options else self.managed(context)
 
 
 class ExternalServer(ABC, Generic[_Connection]):

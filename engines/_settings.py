@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
 from harness.yamlfile import load_yaml
+
+_RESERVED = "reserved for the harness (directories, sockets, access, data format)"
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class SettingTable:
     dataset's key; each with the value of a profile that does not have it, None for no entry.
     ``not_stored``: exceptions, where an engine's options of one kind are stored by default.
     ``recorded``: settings that are recorded even at their defaults. ``secret``: parts of the
-    names of settings that are never recorded.
+    names of settings that are never recorded. ``units``: of sizes in tuning profiles.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +33,7 @@ class SettingTable:
     not_stored: Iterable[str] = ()
     recorded: Iterable[str] = ()
     secret: Iterable[str] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> SettingTable:
@@ -41,6 +45,11 @@ class SettingTable:
     def fixed(self) -> frozenset[str]:
         """The settings that only the harness decides."""
         return frozenset({*self.values, *self.values_where_known, *self.reserved})
+
+    def refuse_fixed(self, title: str, names: Mapping[str, str], hint: str = "remove it") -> None:
+        """UsageError for a setting that only the harness decides; ``names``: given → plain name."""
+        if reserved := sorted(given for given, plain in names.items() if plain in self.fixed):
+            raise UsageError(f"{title}: setting {', '.join(reserved)}", _RESERVED, hint)
 
     def stored_of(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Those of a tuning profile that decide what a load leaves on disk."""

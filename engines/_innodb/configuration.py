@@ -119,16 +119,12 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
     by its own rules; nothing is started. A value that the server would adjust is an error too:
     the run would not be the requested one.
     """
-    fixed = SETTINGS.fixed
-    if reserved := sorted(n for n in settings if _plain(n).removeprefix(_LOOSE) in fixed):
-        options = [_BY_OPTION[plain] for n in reserved if (plain := _plain(n)) in _BY_OPTION]
-        raise UsageError(
-            f"{installation.title}: setting {', '.join(reserved)}",
-            "reserved for the harness (sockets, directories, access, data format)",
-            f"use the engine option {', '.join(options)}"
-            if options
-            else "remove it; --placement decides where the parts are",
-        )
+    names = {given: _plain(given).removeprefix(_LOOSE) for given in settings}
+    options = [_BY_OPTION[plain] for plain in names.values() if plain in _BY_OPTION]
+    hint = "remove it; --placement decides where the parts are"
+    if options:
+        hint = f"use the engine option {', '.join(options)}"
+    SETTINGS.refuse_fixed(installation.title, names, hint)
     known = known_settings(installation)
     _check_redo_size(installation.title, settings, known)
     settings = applied(installation, settings)

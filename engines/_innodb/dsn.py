@@ -7,12 +7,12 @@ every run, so it must not contain a password.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from engines._external import dsn_text
 from engines._innodb.connection import open_connection
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.wire import LazyConnection
@@ -71,19 +71,11 @@ class Dsn:
 def dsn_of(flavour: Flavour, options: Mapping[str, Any]) -> Dsn:
     """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
     problem = f"external {TITLES[flavour]} by DSN"
-    text = str(options["dsn"])
-    if text != "env":
-        dsn = _parsed(text, problem)
-        if dsn.password:
-            raise UsageError(
-                problem,
-                "the DSN contains a password, which would be stored with the run",
-                "export it as HARNESS_DSN and use dsn=env",
-            )
-        return dsn
-    if not (text := os.environ.get("HARNESS_DSN", "")):
-        raise UsageError(f"{problem}, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
-    return _parsed(text, problem)
+
+    def secrets(text: str) -> str:
+        return "a password" if _parsed(text, problem).password else ""
+
+    return _parsed(dsn_text(problem, options, secrets), problem)
 
 
 def _parsed(text: str, problem: str) -> Dsn:

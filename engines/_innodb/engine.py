@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engines._external import ServerFactory
+from engines._factory import Factory
 from engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
@@ -238,9 +238,10 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
 
 def factory(flavour: Flavour) -> EngineFactory:
     """``ENGINE`` of MySQL or MariaDB."""
-    return ServerFactory(
+    return Factory(
         name=flavour,
         title=TITLES[flavour],
+        kinds=("managed", "external"),
         options={
             "dsn": "use this external server: mysql://user@host/, or 'env' for $HARNESS_DSN",
             "prefix": "folder of the installation to run (bin/mysqld or sbin/mariadbd)",
@@ -251,7 +252,7 @@ def factory(flavour: Flavour) -> EngineFactory:
         },
         placeable=ManagedInnoDB.supported_parts,
         not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
-        managed=lambda context: ManagedInnoDB(context, flavour),
+        make=lambda context: ManagedInnoDB(context, flavour),
         external=lambda context: ExternalInnoDB(context, flavour),
         installed_version=lambda options, prefix: choose(flavour, options, prefix).engine_version(),
         external_version=partial(server_version, flavour),

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engines._factory import Factory
 from engines._settings import SettingTable
 from engines.duckdb import explain
 from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
@@ -26,7 +27,6 @@ from engines.duckdb.load import load
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
-    Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
@@ -298,10 +298,7 @@ def _settings(context: EngineContext) -> dict[str, str]:
     import duckdb
 
     settings = dict(context.settings)
-    if reserved := sorted(set(settings) & _SETTINGS.fixed):
-        raise UsageError(
-            f"DuckDB setting {', '.join(reserved)}", "reserved for the harness", "remove it"
-        )
+    _SETTINGS.refuse_fixed("DuckDB", {name: name for name in settings})
     resources = _resources(context)
     if "max_memory" in settings:
         del resources["memory_limit"]
@@ -328,25 +325,18 @@ def _resources(context: EngineContext) -> dict[str, str]:
     return {"threads": str(context.threads), "memory_limit": limit}
 
 
-class DuckDBFactory:
-    """DuckDB as a Python package."""
-
-    name = "duckdb"
-    title = "DuckDB"
-    kinds: tuple[EngineKind, ...] = ("embedded",)
-    options: Mapping[str, str] = {}
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """All but ``index``: indexes are inside the database file."""
-        return DuckDB.supported_parts
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        if importlib.util.find_spec("duckdb") is None:
-            raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
-        return _version()
-
-    def create(self, context: EngineContext) -> Engine:
-        return DuckDB(context)
+def _available(options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+    if importlib.util.find_spec("duckdb") is None:
+        raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
+    return _version()
 
 
-ENGINE: EngineFactory = DuckDBFactory()
+ENGINE: EngineFactory = Factory(
+    name="duckdb",
+    title="DuckDB",
+    kinds=("embedded",),
+    options={},
+    placeable=DuckDB.supported_parts,
+    make=DuckDB,
+    installed_version=_available,
+)

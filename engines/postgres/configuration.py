@@ -88,12 +88,8 @@ def check_settings(
     is checked by its own rules; nothing is started. ``segment_mb``: size of a WAL segment in
     MiB, which the server checks only when it starts.
     """
-    if reserved := sorted(set(settings) & SETTINGS.fixed):
-        raise UsageError(
-            f"PostgreSQL setting {', '.join(reserved)}",
-            "reserved for the harness (sockets, directories, access)",
-            "remove it; --placement decides where the parts are",
-        )
+    hint = "remove it; --placement decides where the parts are"
+    SETTINGS.refuse_fixed("PostgreSQL", {name: name for name in settings}, hint)
     done = _read(installation, settings, "shared_buffers")
     if done.returncode == 0:
         _check_wal_sizes(installation, settings, segment_mb)

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from engines._external import ServerFactory
+from engines._factory import Factory
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines.postgres import external
@@ -220,9 +220,10 @@ def _initdb_options(options: Mapping[str, Any]) -> list[str]:
     return chosen
 
 
-ENGINE: EngineFactory = ServerFactory(
+ENGINE: EngineFactory = Factory(
     name="postgres",
     title="PostgreSQL",
+    kinds=("managed", "external"),
     options={
         "dsn": "use this external server: a libpq DSN, or 'env' for $HARNESS_DSN",
         "prefix": "folder of the installation to run (it contains bin/postgres)",
@@ -232,7 +233,7 @@ ENGINE: EngineFactory = ServerFactory(
         **TIMEOUTS,
     },
     placeable=ManagedPostgres.supported_parts,
-    managed=ManagedPostgres,
+    make=ManagedPostgres,
     external=external.ExternalPostgres,
     installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
     external_version=external.server_version,

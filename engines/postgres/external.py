@@ -7,7 +7,6 @@ whole DSN from ``$HARNESS_DSN``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from engines._external import ExternalServer, mark_text, session_name
+from engines._external import ExternalServer, dsn_text, mark_text, session_name
 from engines.postgres.cluster import MAINTENANCE_DATABASE
 from engines.postgres.connection import PostgresConnection
 from engines.postgres.load import Loader
@@ -46,26 +45,12 @@ _SECRET = frozenset(
 
 def dsn_of(options: Mapping[str, Any]) -> str:
     """The DSN; UsageError if it is invalid or contains a secret, or $HARNESS_DSN is unset."""
-    dsn = str(options["dsn"])
-    if dsn == "env":
-        dsn = os.environ.get("HARNESS_DSN", "")
-        if not dsn:
-            raise UsageError(
-                "external PostgreSQL, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…"
-            )
-        return _valid(dsn)
-    if secret := sorted(_SECRET & set(conninfo_to_dict(_valid(dsn)))):
-        raise UsageError(
-            "external PostgreSQL by DSN",
-            f"the DSN contains {', '.join(secret)}, which would be stored with the run",
-            "export it as HARNESS_DSN and use dsn=env, or use a ~/.pgpass file",
-        )
-    return dsn
+    return dsn_text("external PostgreSQL by DSN", options, _secrets)
 
 
-def _valid(dsn: str) -> str:
+def _secrets(dsn: str) -> str:
     try:
-        conninfo_to_dict(dsn)
+        return ", ".join(sorted(_SECRET & set(conninfo_to_dict(dsn))))
     except psycopg.ProgrammingError as error:
         # libpq's message may repeat parts of the DSN.
         raise UsageError(
@@ -73,7 +58,6 @@ def _valid(dsn: str) -> str:
             "not a libpq connection string",
             "write host=… dbname=… user=…, or postgresql://user@host/dbname",
         ) from error
-    return dsn
 
 
 def server_version(options: Mapping[str, Any]) -> EngineVersion:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engines._factory import Factory
 from engines._installation import check_reachable
 from engines._loading import verify_counts
 from engines._server import make_folder
@@ -36,7 +37,6 @@ from harness.copytree import copy_tree, make_durable, move_tree
 from harness.drivers.loadgen.protocols import Fill
 from harness.engine import (
     DataDirectories,
-    Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
@@ -339,28 +339,8 @@ def _text(truth: bool) -> str:
     return str(truth).lower()
 
 
-class RocksDbFactory:
-    """The pinned library, the machine's own, or that of a prefix."""
-
-    name = "rocksdb"
-    title = "RocksDB"
-    kinds: tuple[EngineKind, ...] = ("embedded",)
-    options: Mapping[str, str] = {
-        "options_file": "a RocksDB OPTIONS file: overrides the tuning profile; --set overrides it",
-        "prefix": "folder of the RocksDB to use (it contains lib/librocksdb.so)",
-        "version": "release to use, such as 11 or 7.8.3 (default: the pinned one)",
-        "statistics": "off: no tickers, which cost a little per operation [on]",
-    }
-    not_placeable: Mapping[Part, str] = {
-        "index": "its indexes are inside its tables",
-        "temp": "it has no temporary files: compactions write new tables next to the old ones",
-    }
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        return RocksDb.supported_parts
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        return choose(options, engines_prefix).engine_version()
+class RocksDbFactory(Factory):
+    """Implements TakesOptionFile."""
 
     def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         """The settings of the OPTIONS file that the engine option names."""
@@ -369,8 +349,22 @@ class RocksDbFactory:
         path = Path(str(named))
         return settings_of_file(read_options_file(path), path)
 
-    def create(self, context: EngineContext) -> Engine:
-        return RocksDb(context)
 
-
-ENGINE: EngineFactory = RocksDbFactory()
+ENGINE: EngineFactory = RocksDbFactory(
+    name="rocksdb",
+    title="RocksDB",
+    kinds=("embedded",),
+    options={
+        "options_file": "a RocksDB OPTIONS file: overrides the tuning profile; --set overrides it",
+        "prefix": "folder of the RocksDB to use (it contains lib/librocksdb.so)",
+        "version": "release to use, such as 11 or 7.8.3 (default: the pinned one)",
+        "statistics": "off: no tickers, which cost a little per operation [on]",
+    },
+    placeable=RocksDb.supported_parts,
+    not_placeable={
+        "index": "its indexes are inside its tables",
+        "temp": "it has no temporary files: compactions write new tables next to the old ones",
+    },
+    make=RocksDb,
+    installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
+)

@@ -209,12 +209,8 @@ def _truth(title: str, name: str, value: str | None) -> bool:
 
 
 def _check_name(title: str, name: str, value: str, sections: Mapping[str, str]) -> None:
-    if name in _SETTINGS.fixed:
-        raise UsageError(
-            f"{title}: option {name}",
-            "reserved for the harness (directories, records, opening)",
-            "remove it; --placement decides where the parts are",
-        )
+    hint = "remove it; --placement decides where the parts are"
+    _SETTINGS.refuse_fixed(title, {name: name}, hint)
     if name == _TABLE_OPTION:
         raise UsageError(
             f"{title}: option {name}",

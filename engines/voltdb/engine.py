@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engines._factory import Factory
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines.voltdb.cluster import Cluster
@@ -34,7 +35,6 @@ from engines.voltdb.wire import password_digest
 from harness.drivers.loadgen.protocols import Fill
 from harness.engine import (
     DataDirectories,
-    Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
@@ -222,37 +222,23 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
             monitor.close()
 
 
-class VoltDbFactory:
-    """The pinned server of the private prefix, or another by its folder."""
-
-    name = "voltdb"
-    title = "VoltDB"
-    kinds: tuple[EngineKind, ...] = ("managed",)
-    options: Mapping[str, str] = {
+ENGINE: EngineFactory = Factory(
+    name="voltdb",
+    title="VoltDB",
+    kinds=("managed",),
+    options={
         "prefix": "folder of the VoltDB to run, as `harness engines install voltdb` makes it",
         "version": "release to run of those found, such as 10",
         "java": "folder of the Java to run it with: it has bin/java [the one on the PATH]",
         **TIMEOUTS,
-    }
-    #: Why a part cannot be placed, for the message that refuses it.
-    not_placeable: Mapping[Part, str] = {
+    },
+    placeable=ManagedVoltDb.supported_parts,
+    not_placeable={
         "wal": "the community edition has no command log; what is durable are its snapshots, "
         "which are data",
         "temp": "queries work in memory alone",
         "index": "its indexes are in memory",
-    }
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """Snapshots, and memory."""
-        return ManagedVoltDb.supported_parts
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """The installation found."""
-        return choose(options, engines_prefix).engine_version()
-
-    def create(self, context: EngineContext) -> Engine:
-        """UsageError for a setting that this server does not take."""
-        return ManagedVoltDb(context)
-
-
-ENGINE: EngineFactory = VoltDbFactory()
+    },
+    make=ManagedVoltDb,
+    installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
+)

@@ -27,7 +27,7 @@ settings replace those::
     memory: "= memory / 4"
 
 Which settings take a size, and in which form, the engine's folder says in
-``setting_units.yml``; everything else is rendered as a plain number.
+``settings.yml``; everything else is rendered as a plain number.
 """
 
 from __future__ import annotations
@@ -180,23 +180,19 @@ def _check_engines(document: Document) -> None:
 
 
 def _units(engine: str) -> Mapping[str, str]:
-    path = registry.engine_files("setting_units.yml").get(engine)
+    path = registry.engine_files("settings.yml").get(engine)
     if path is None:
         return {}
     document = load_yaml(path)
-    _check_units(document)
-    units: Mapping[str, str] = document.value["units"]
-    return units
-
-
-def _check_units(document: Document) -> None:
-    for key, unit in document.value["units"].items():
+    units: Mapping[str, str] = document.value.get("units", {})
+    for key, unit in units.items():
         if unit not in _UNIT_BYTES:
             raise UsageError(
                 document.at(("units", key)),
                 f"unknown unit {unit!r}",
                 f"known: {', '.join(_UNIT_BYTES)}",
             )
+    return units
 
 
 def _render(value: Any, unit: str | None, variables: Mapping[str, float], source: str) -> str:

@@ -7,20 +7,17 @@ only it lists DRAM modules and the use of an Optane module's capacity.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.host.prefetchers import UNREADABLE
+from harness.host.tools import run_as_root
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DMI = "/sys/firmware/dmi/tables/DMI"
 _MEMORY_DEVICE = 17
-_NDCTL_TIMEOUT_S = 30
 _TECHNOLOGIES = {3: "DRAM", 4: "NVDIMM-N", 5: "NVDIMM-F", 6: "NVDIMM-P", 7: "Optane"}
 _TYPES = {
     0x07: "RAM",
@@ -72,24 +69,10 @@ def dimms(kernel: Kernel) -> list[dict[str, Any]]:
     modules = memory_devices(kernel)
     result = nvdimms(kernel)
     if kernel is LIVE and result:
-        reported = parse_ndctl_dimms(_run_ndctl())
+        done = run_as_root("ndctl", "list", "--dimms", "--health", "--firmware", "--idle")
+        reported = parse_ndctl_dimms(done.stdout if done else "")
         result = [reported.get(dimm["dev"], {}) | dimm for dimm in result]
     return result + [{"source": "smbios"} | asdict(module) for module in modules or []]
-
-
-def _run_ndctl() -> str:
-    """Health and firmware of every NVDIMM, which only root may ask; empty without ndctl."""
-    program = shutil.which("ndctl")
-    if program is None or os.geteuid() != 0:
-        return ""
-    argv = [program, "list", "--dimms", "--health", "--firmware", "--idle"]
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=_NDCTL_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
 
 
 def parse_ndctl_dimms(text: str) -> dict[str, dict[str, Any]]:

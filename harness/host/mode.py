@@ -7,22 +7,19 @@ mode changes only by a provisioning goal and a reboot.)
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from typing import Literal
 
 from harness.host.cpu import OPTANE_MODELS, cpu
 from harness.host.dimms import memory_devices
+from harness.host.tools import run_as_root
 from harness.tiers.linux.ipmctl import capacity, resource_table
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.pmem import is_memmap_dram, regions
 from harness.units import format_bytes
 
 Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
-_IPMCTL_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,9 @@ class MemoryResources:
 
 def host_mode(kernel: Kernel = LIVE) -> HostMode:
     """The mode, from the best source that can be read: ipmctl, firmware table, kernel."""
-    if kernel is LIVE and (answer := _run_ipmctl()) is not None:
-        resources = parse_memory_resources(answer)
+    show = ("show", "-u", "B", "-memoryresources")
+    if kernel is LIVE and (done := run_as_root("ipmctl", *show)) is not None:
+        resources = parse_memory_resources(done.stdout + done.stderr)
         if resources is not None:
             return _from_resources(resources, "ipmctl")
     modules = memory_devices(kernel)
@@ -112,24 +110,6 @@ def _could_have_optane(kernel: Kernel) -> bool:
     processor = cpu(kernel)
     intel = processor.vendor == "GenuineIntel" and processor.family == 6
     return intel and processor.model_number in OPTANE_MODELS and not processor.hypervisor
-
-
-# ipmctl ----------------------------------------------------------------------------
-
-
-def _run_ipmctl() -> str | None:
-    """Output of ``ipmctl show -memoryresources``; None if it is absent or needs root."""
-    program = shutil.which("ipmctl")
-    if program is None or os.geteuid() != 0:
-        return None
-    argv = [program, "show", "-u", "B", "-memoryresources"]
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=_IPMCTL_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout + done.stderr
 
 
 def parse_memory_resources(text: str) -> MemoryResources | None:

@@ -49,10 +49,8 @@ class Reading(NamedTuple):
         what was guessed for one span into another.
         """
         value = self.value - earlier.value
-        enabled, running = (
-            self.enabled_ns - earlier.enabled_ns,
-            self.running_ns - earlier.running_ns,
-        )
+        enabled = self.enabled_ns - earlier.enabled_ns
+        running = self.running_ns - earlier.running_ns
         if running <= 0:
             return None
         return float(value) if running >= enabled else value * (enabled / running)
@@ -85,27 +83,8 @@ class PerfCounter:
         number = _SYSCALL.get(platform.machine())
         if number is None:
             raise OSError(f"perf_event_open's number on {platform.machine()} is not known here")
-        attributes = _ATTR.pack(
-            event.type,
-            _ATTR.size,
-            event.config,
-            0,
-            0,
-            _TIME_ENABLED_AND_RUNNING,
-            0,
-            0,
-            0,
-            event.config1,
-            event.config2,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        )
+        head = (event.type, _ATTR.size, event.config, 0, 0, _TIME_ENABLED_AND_RUNNING)
+        attributes = _ATTR.pack(*head, *[0] * 3, event.config1, event.config2, *[0] * 8)
         call = ctypes.CDLL(None, use_errno=True).syscall
         call.restype = ctypes.c_long
         result = call(

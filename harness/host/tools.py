@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 #: Program → arguments that make it print its version.
 _TOOLS = {
@@ -25,6 +27,8 @@ _TOOLS = {
     "mvn": ["--version"],
 }
 _TIMEOUT_S = 10
+#: For programs that query devices.
+_DEVICES_TIMEOUT_S = 30
 _VERSION = re.compile(r"\b\d+\.\d[\w.\-+]*|\b\d+\b")
 
 
@@ -38,16 +42,27 @@ def _version(program: str) -> str | None:
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
     if path is None:
         return None
-    try:
-        done = subprocess.run(
-            [path, *_TOOLS[program]],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    if (done := run_tool(path, *_TOOLS[program])) is None:
         return "?"
     match = _VERSION.search(done.stdout) or _VERSION.search(done.stderr)
     return match.group(0) if match else "?"
+
+
+def run_tool(
+    path: str, *arguments: str, timeout_s: float = _TIMEOUT_S
+) -> subprocess.CompletedProcess[str] | None:
+    """Run a program to its end; None if it cannot run or does not end."""
+    command = [path, *arguments]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
+    try:
+        return subprocess.run(command, timeout=timeout_s, check=False, **options)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def run_as_root(program: str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Run a program that only root may use; None if it is absent, cannot run or needs root."""
+    path = shutil.which(program)
+    if path is None or os.geteuid() != 0:
+        return None
+    return run_tool(path, *arguments, timeout_s=_DEVICES_TIMEOUT_S)

@@ -33,8 +33,6 @@ _NAME_MEANS_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")
 #: Names that fit a tmpfs; under any other, it is emulated.
 _NAME_MEANS_TMPFS = re.compile(r"^(tmpfs|tmp|ram|ramdisk|dram|shm|memory|mem)(_|\d|$)")
 
-_NO_DOMAIN = "the platform reports no persistence domain: flushed data may not be durable"
-
 
 def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) -> Tier:
     """Return the tier with its facts; UsageError where claim and kernel disagree.
@@ -139,11 +137,13 @@ def directory_warnings(facts: TierFacts) -> list[str]:
         warnings.append(f"{facts.filesystem} has no block device: its results mean little")
     if facts.kind == "fsdax" and facts.namespace_alignment_bytes not in (None, 1 << 21, 1 << 30):
         warnings.append("namespace aligned to less than 2 MiB: no huge page faults")
-    if facts.persistence_domain == "unknown":
-        warnings.append(
-            "the platform reports no persistence domain: flushed data may not be durable"
-        )
-    return warnings
+    return [*warnings, *_domain_warnings(facts)]
+
+
+def _domain_warnings(facts: TierFacts) -> list[str]:
+    if facts.persistence_domain != "unknown":
+        return []
+    return ["the platform reports no persistence domain: flushed data may not be durable"]
 
 
 # Devices and nodes ---------------------------------------------------------------
@@ -165,11 +165,7 @@ def _verify_devdax(claim: TierClaim, kernel: Kernel) -> Tier:
             f"the kernel reports: {describe(facts)}: no character device to map",
             f"daxctl reconfigure-device --mode=devdax {Path(claim.device).name}",
         )
-    warnings = []
-    if facts.persistence_domain == "unknown":
-        warnings.append(
-            "the platform reports no persistence domain: flushed data may not be durable"
-        )
+    warnings = _domain_warnings(facts)
     if not os.access(claim.device, os.R_OK | os.W_OK) and kernel is LIVE:
         warnings.append(f"{claim.device} may not be opened by this user")
     return Tier(claim, facts, tuple(warnings))

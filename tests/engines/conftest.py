@@ -69,6 +69,19 @@ class Lab:
         )
         return registry.engine(name).create(context)
 
+    def started(
+        self,
+        name: str,
+        dataset: Path,
+        settings: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """An engine that runs on a copy of the dataset."""
+        engine = self.engine(name, settings, options)
+        engine.restore(dataset, self.places())
+        engine.start()
+        return engine
+
 
 @contextmanager
 def open_lab() -> Iterator[Lab]:
@@ -174,9 +187,8 @@ def _rows(form: str, files: list[Path]) -> int:
 def innodb(request: pytest.FixtureRequest, tpch_csv: Source, empty_engines: Empty) -> Iterator[Any]:
     """A started MySQL, then MariaDB, that has loaded TPC-H at scale 0.01."""
     with open_lab() as lab:
-        engine = lab.engine(request.param, {"innodb_buffer_pool_size": "134217728"})
-        engine.restore(empty_engines.data(request.param), lab.places())
-        engine.start()
+        settings = {"innodb_buffer_pool_size": "134217728"}
+        engine = lab.started(request.param, empty_engines.data(request.param), settings)
         engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
         yield engine
         engine.kill()

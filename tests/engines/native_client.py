@@ -77,9 +77,7 @@ class Native:
 
 def restored(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Native:
     """A started engine with nothing in it."""
-    engine = lab.engine(name, settings)
-    engine.restore(golden, lab.places())
-    engine.start()
+    engine = lab.started(name, golden, settings)
     return Native(lab, engine)
 
 

@@ -31,9 +31,7 @@ RISKY = {
 
 def told(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str]:
     """Names of the settings that a server of the engine tells on restored data."""
-    engine = lab.engine(name, settings)
-    engine.restore(golden, lab.places())
-    engine.start()
+    engine = lab.started(name, golden, settings)
     found = engine.lost_without_power()
     assert set(engine.effective_config()) >= set(engine.durability_settings)
     engine.kill()

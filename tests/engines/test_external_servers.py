@@ -37,9 +37,7 @@ def execute(engine: Any, *statements: str) -> list[Any]:
 
 @pytest.fixture(scope="module", params=("postgres", *INNODB))
 def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
-    engine = module_lab.engine(request.param)
-    engine.restore(empty_engines.data(request.param), module_lab.places())
-    engine.start()
+    engine = module_lab.started(request.param, empty_engines.data(request.param))
     execute(engine, *(OF_OWNER if engine.name in INNODB else ("create database another",)))
     yield engine
     engine.kill()

@@ -19,9 +19,7 @@ def test_what_stands_before_the_stack_trace_is_told(
     lab: Any, empty_engines: Any, name: str
 ) -> None:
     """The server's own handler writes the trace; the error before it is one that we put there."""
-    engine = lab.engine(name)
-    engine.restore(empty_engines.data(name), lab.places())
-    engine.start()
+    engine = lab.started(name, empty_engines.data(name))
     server = engine._server
     with server.log.open("a") as log:
         log.write("2026-01-01T00:00:00.0Z 0 [ERROR] [InnoDB] No space left on device\n")

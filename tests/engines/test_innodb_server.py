@@ -32,9 +32,7 @@ SPILL = (
 @pytest.fixture(scope="module", params=FLAVOURS)
 def golden(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> tuple[str, Path]:
     """The engine's name, and golden data of it with one table of ten rows."""
-    engine = module_lab.engine(request.param)
-    engine.restore(empty_engines.data(request.param), module_lab.places())
-    engine.start()
+    engine = module_lab.started(request.param, empty_engines.data(request.param))
     connection = engine.connect()
     connection.execute("create table n (i int primary key) engine = innodb")
     connection.execute("insert into n values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")

@@ -27,18 +27,14 @@ SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 20000
 
 @pytest.fixture
 def started(lab: Any, empty_cluster: Path) -> Any:
-    engine = lab.engine("postgres", {"work_mem": "64kB"})
-    engine.restore(empty_cluster, lab.places())
-    engine.start()
+    engine = lab.started("postgres", empty_cluster, {"work_mem": "64kB"})
     return engine
 
 
 @pytest.fixture(scope="module")
 def running(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
     """One server for the tests that do it no harm."""
-    engine = module_lab.engine("postgres", {"work_mem": "64kB"})
-    engine.restore(empty_cluster, module_lab.places())
-    engine.start()
+    engine = module_lab.started("postgres", empty_cluster, {"work_mem": "64kB"})
     yield engine
     engine.stop()
 
@@ -129,9 +125,7 @@ def test_settings_counters_and_secrets(running: Any) -> None:
 
 
 def test_reading_the_counters_is_not_counted(lab: Any, empty_cluster: Path) -> None:
-    engine = lab.engine("postgres", {"autovacuum": "off"})
-    engine.restore(empty_cluster, lab.places())
-    engine.start()
+    engine = lab.started("postgres", empty_cluster, {"autovacuum": "off"})
     connection = engine.connect()
     monitors = [ProcessMonitor(MonitorContext(engine.processes))]
     session = RunSession(engine, SilentProgress(), None, drop_caches=False, monitors=monitors)
@@ -173,9 +167,7 @@ def test_counters_come_after_a_restart_too(started: Any) -> None:
 
 def test_what_the_server_does_not_know_is_left_out(lab: Any, empty_cluster: Path) -> None:
     for timing in ("off", "on"):
-        engine = lab.engine("postgres", {"track_io_timing": timing})
-        engine.restore(empty_cluster, lab.places())
-        engine.start()
+        engine = lab.started("postgres", empty_cluster, {"track_io_timing": timing})
         found = engine.counters()
         assert ("postgres_block_read_ns" in found) == (timing == "on")
         assert "postgres_blocks_read_bytes" in found

@@ -20,9 +20,7 @@ from harness.progress import SilentProgress
 
 @pytest.fixture(scope="module")
 def loaded(module_lab: Any, tpch_csv: Any, empty_cluster: Path) -> Iterator[Any]:
-    engine = module_lab.engine("postgres", {"min_parallel_table_scan_size": "0"})
-    engine.restore(empty_cluster, module_lab.places())
-    engine.start()
+    engine = module_lab.started("postgres", empty_cluster, {"min_parallel_table_scan_size": "0"})
     engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     yield engine
     engine.kill()
@@ -102,9 +100,7 @@ def test_profiles_that_store_other_statistics_have_other_golden_data(lab: Any) -
 
 
 def test_wrong_row_count_is_a_failure(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:
-    engine = lab.engine("postgres")
-    engine.restore(empty_cluster, lab.places())
-    engine.start()
+    engine = lab.started("postgres", empty_cluster)
     counts = tpch_csv.row_counts | {"nation": 26}
     with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
         engine.bulk_load("tpch", tpch_csv.files, counts, SilentProgress())
@@ -114,9 +110,7 @@ def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: 
     bad = lab.directory("bad") / "nation.csv"
     bad.write_text("n_nationkey,n_name,n_regionkey,n_comment\n0,ALGERIA,zero,x\n")
     bad.parent.chmod(0o755)
-    engine = lab.engine("postgres")
-    engine.restore(empty_cluster, lab.places())
-    engine.start()
+    engine = lab.started("postgres", empty_cluster)
     with pytest.raises(RunFailed, match="load table nation: invalid input syntax") as caught:
         engine.bulk_load("tpch", tpch_csv.files | {"nation": [bad]}, {}, SilentProgress())
     assert "line 2" in caught.value.hint

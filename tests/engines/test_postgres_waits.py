@@ -20,9 +20,7 @@ from harness.waits import SampledWaits, WaitTotals
 
 @pytest.fixture(scope="module")
 def server(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
-    engine = module_lab.engine("postgres")
-    engine.restore(empty_cluster, module_lab.places())
-    engine.start()
+    engine = module_lab.started("postgres", empty_cluster)
     engine.connect().raw.execute("create table t as select 1 as n")
     yield engine
     engine.kill()

@@ -40,7 +40,7 @@ REFUSED = {
         ({"compression": "kNoSuchCompression"}, "compression"),
         ({"allow_mmap_reads": "true", "use_direct_reads": "true"}, "must be disabled"),
         ({"num_levels": "1"}, "num_levels=1 would be"),
-        ({"wal_dir": "/tmp"}, "option wal_dir"),
+        ({"wal_dir": "/tmp"}, "setting wal_dir"),
         ({"block_based_table_factory": "{block_size=4096}"}, "block_based_table_factory"),
         ({"block_size": "4096;no_block_cache=true"}, "block_size=4096;no_block_cache=true"),
         ({"block_cache": "0.5G"}, "block_cache=0.5G"),

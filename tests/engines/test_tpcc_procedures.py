@@ -203,10 +203,9 @@ def _literal(column: str, value: Any) -> str:
 @pytest.fixture(scope="module", params=("postgres", "mysql", "mariadb"))
 def server(request: pytest.FixtureRequest, empty_engines: Any) -> Iterator[Any]:
     with open_lab() as lab:
-        innodb = {"innodb_buffer_pool_size": "134217728"}
-        engine = lab.engine(request.param, {} if request.param == "postgres" else innodb)
-        engine.restore(empty_engines.data(request.param), lab.places())
-        engine.start()
+        name = request.param
+        settings = {} if name == "postgres" else {"innodb_buffer_pool_size": "134217728"}
+        engine = lab.started(name, empty_engines.data(name), settings)
 
         def fill(given: Mapping[str, Any]) -> Mapping[str, int]:
             assert given["database"] and Path(given.get("socket") or given["host"]).exists()

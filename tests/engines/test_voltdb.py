@@ -131,9 +131,7 @@ def found(engine: Any) -> list[int]:
 
 def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engines: Any) -> None:
     settings = {"sitesperhost": "1", "snapshot_frequency": "1s", "snapshot_retain": "1"}
-    engine = lab.engine("voltdb", settings)
-    engine.restore(empty_engines.data("voltdb"), lab.places())
-    engine.start()
+    engine = lab.started("voltdb", empty_engines.data("voltdb"), settings)
     try:
         assert "snapshot_frequency=1s" in engine.lost_without_power()
         make_table(engine)
@@ -146,9 +144,7 @@ def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engi
         assert found(engine) == [1]
         engine.stop()
         engine.snapshot(dataset := lab.directory("dataset"))
-        engine = lab.engine("voltdb", {**SETTINGS, "sitesperhost": "3"})
-        engine.restore(dataset, lab.places())
-        engine.start()
+        engine = lab.started("voltdb", dataset, {**SETTINGS, "sitesperhost": "3"})
         assert found(engine) == [1]
     finally:
         engine.kill()
@@ -242,9 +238,7 @@ def _store(connection: Any, columns: Mapping[str, Sequence[str]]) -> dict[str, i
 @pytest.fixture(scope="module")
 def server(empty_engines: Any) -> Iterator[Any]:
     with open_lab() as lab:
-        engine = lab.engine("voltdb", SETTINGS)
-        engine.restore(empty_engines.data("voltdb"), lab.places())
-        engine.start()
+        engine = lab.started("voltdb", empty_engines.data("voltdb"), SETTINGS)
 
         def fill(given: Mapping[str, Any]) -> Mapping[str, int]:
             engine.columns = {

@@ -101,9 +101,7 @@ class Ycsb:
 @pytest.fixture(scope="module", params=sorted(SETTINGS))
 def golden(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
     name = request.param
-    engine = module_lab.engine(name, SETTINGS[name])
-    engine.restore(empty_engines.data(name), module_lab.places())
-    engine.start()
+    engine = module_lab.started(name, empty_engines.data(name), SETTINGS[name])
     yield Ycsb(module_lab, engine)
     engine.kill()
 

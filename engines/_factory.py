@@ -1,0 +1,48 @@
+"""The factory of an engine: what it is and can do, without an installation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.engine import Engine, EngineContext, EngineKind, EngineVersion
+from harness.experiment.placement import Part
+
+
+@dataclass
+class Factory:
+    """``ENGINE`` of an engine's folder (see EngineFactory).
+
+    ``placeable``: parts of an engine that the harness starts; ``not_placeable``: why others
+    cannot be placed. ``installed_version``: UsageError if there is no installation.
+    ``external`` and ``external_version``: of an engine with the option ``dsn``, which names an
+    external server; UsageError if the server does not answer.
+    """
+
+    name: str
+    title: str
+    kinds: tuple[EngineKind, ...]
+    options: Mapping[str, str]
+    placeable: frozenset[Part]
+    make: Callable[[EngineContext], Engine]
+    installed_version: Callable[[Mapping[str, Any], Path], EngineVersion]
+    not_placeable: Mapping[Part, str] = field(default_factory=dict)
+    external: Callable[[EngineContext], Engine] | None = None
+    external_version: Callable[[Mapping[str, Any]], EngineVersion] | None = None
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """An external server cannot be placed."""
+        return frozenset() if "dsn" in options else self.placeable
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """The version of the installation or of the external server."""
+        if self.external_version is not None and "dsn" in options:
+            return self.external_version(options)
+        return self.installed_version(options, engines_prefix)
+
+    def create(self, context: EngineContext) -> Engine:
+        if self.external is not None and "dsn" in context.options:
+            return self.external(context)
+        return self.make(context)
