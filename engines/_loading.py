@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Generic, Protocol
+from typing import Generic
 
+from engines._managed import AnyServer
 from engines._workers import Connection, Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
@@ -19,24 +20,7 @@ from harness.store.spec import JsonObject
 _ROW_BYTES = 400
 
 
-class LoadingServer(Protocol):
-    """What a loader needs of a managed server."""
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The memory cap, if there is one."""
-
-    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """Restart with these and with those of the profile that decide what is stored."""
-
-    def restart_for_use(self) -> None:
-        """Make all data durable and restart with the profile's settings."""
-
-    def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's user may read every one of ``paths``."""
-
-
-def readable_by(server: LoadingServer | None, files: Mapping[str, Sequence[Path]]) -> bool:
+def readable_by(server: AnyServer | None, files: Mapping[str, Sequence[Path]]) -> bool:
     """Whether the server's own user may read all of ``files``; False for an external server."""
     return server is not None and server.can_read([p for paths in files.values() for p in paths])
 

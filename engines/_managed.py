@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from engines._server import ServerProcess, Timeouts, readable_by_server
 from engines._tls import Listening, listening
@@ -30,7 +30,7 @@ _Server = TypeVar("_Server", bound=ServerProcess)
 
 
 class ManagedServer(ABC, Generic[_Cluster, _Server]):
-    """An engine of one cluster and its server; implements LoadingServer for loaders.
+    """An engine of one cluster and its server.
 
     List it after the class that has the SQL abilities. ``initialise`` and ``restore`` set the
     cluster, its server, and whether the server is to be loaded.
@@ -132,3 +132,6 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
         if self._server is None:
             raise RuntimeError("initialise or restore comes first")
         return self._server
+
+
+AnyServer = ManagedServer[Any, Any]

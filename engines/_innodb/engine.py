@@ -71,10 +71,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         self._tunnel_password = secrets.token_hex(16)
         self._first_start = True
         self.threads = context.threads
-
-    @property
-    def version_tuple(self) -> tuple[int, ...]:
-        return self._installation.version_tuple
+        self.version_tuple = self._installation.version_tuple
 
     def version(self) -> EngineVersion:
         return self._installation.engine_version()

@@ -27,13 +27,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from engines import _loading
 from engines._innodb.connection import MySqlConnection, server_error
 from engines._innodb.installation import Flavour
 from engines._innodb.wire import LazyResult
 from engines._loading import FileLoad, has_header, readable_by
+from engines._managed import AnyServer
 from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
@@ -57,15 +58,6 @@ _ALTER_TABLE = re.compile(r"alter table (?P<table>\w+) (?P<rest>.*)", re.IGNOREC
 _FIRST_WITHOUT_REDO = (8, 0, 21)
 _FIRST_WITH_DDL_THREADS = (8, 0, 27)
 _FIRST_WITH_REDO_CAPACITY = (8, 0, 30)
-
-
-@runtime_checkable
-class LoadingServer(_loading.LoadingServer, Protocol):
-    """What a loader needs of a managed server."""
-
-    @property
-    def version_tuple(self) -> tuple[int, ...]:
-        """(9, 7, 4) of "9.7.4"."""
 
 
 def loading_settings(
@@ -162,7 +154,7 @@ class Loader(_loading.Loader[MySqlConnection]):
     """LOAD DATA over several connections.
 
     ``server``: the managed server to restart for the load. None for an external one, to which
-    the client sends the files.
+    the client sends the files. ``version``: (9, 7, 4) of "9.7.4", of a managed server.
     """
 
     def __init__(
@@ -170,9 +162,11 @@ class Loader(_loading.Loader[MySqlConnection]):
         connect: Callable[[], MySqlConnection],
         flavour: Flavour,
         threads: int,
-        server: LoadingServer | None = None,
+        server: AnyServer | None = None,
+        version: tuple[int, ...] = (),
     ) -> None:
         super().__init__(connect, threads)
+        self._version = version
         self._flavour: Flavour = flavour
         self._server = server
         self.retries = Retries()
@@ -248,12 +242,11 @@ class Loader(_loading.Loader[MySqlConnection]):
         server = self._server
         if server is None:
             return False
-        version = server.version_tuple
         settings = loading_settings(
-            self._flavour, version, self._connections, server.memory_bytes, source_bytes
+            self._flavour, self._version, self._connections, server.memory_bytes, source_bytes
         )
         server.restart_for_loading(settings)
-        return self._flavour == "mysql" and version >= _FIRST_WITHOUT_REDO
+        return self._flavour == "mysql" and self._version >= _FIRST_WITHOUT_REDO
 
 
 def load_file(

@@ -12,10 +12,11 @@ from engines._innodb import counters, durability, explain
 from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import MySqlConnection, connecting
 from engines._innodb.installation import Flavour
-from engines._innodb.load import Loader, LoadingServer, Retries
+from engines._innodb.load import Loader, Retries
 from engines._innodb.window import warnings as window_warnings
 from engines._innodb.wire import LazyConnection
 from engines._jdbc import ThroughJdbc, innodb_properties
+from engines._managed import ManagedServer
 from engines._sql_engine import SqlEngine
 from harness.engine import SqlConnection
 from harness.errors import RunFailed
@@ -36,6 +37,8 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
 
     sql_folder: Path = Path(__file__).parent / "sql"
     flavour: Flavour
+    #: (9, 7, 4) of "9.7.4", of a managed server.
+    version_tuple: tuple[int, ...] = ()
     jdbc_properties = staticmethod(innodb_properties)
     durability_settings: ClassVar[Sequence[str]] = durability.SETTINGS
 
@@ -91,7 +94,8 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
             connect=partial(self._new_connection, local_infile=True),
             flavour=self.flavour,
             threads=self.threads,
-            server=self if isinstance(self, LoadingServer) else None,
+            server=self if isinstance(self, ManagedServer) else None,
+            version=self.version_tuple,
         )
         self._retries = loader.retries
         return loader

@@ -23,7 +23,8 @@ import psycopg
 from psycopg import sql
 
 from engines import _loading
-from engines._loading import FileLoad, LoadingServer, has_header, readable_by
+from engines._loading import FileLoad, has_header, readable_by
+from engines._managed import AnyServer
 from engines._workers import Job, Workers
 from engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
@@ -73,7 +74,7 @@ class Loader(_loading.Loader[PostgresConnection]):
         connect: Callable[[], PostgresConnection],
         threads: int,
         index_tablespace: str | None = None,
-        server: LoadingServer | None = None,
+        server: AnyServer | None = None,
     ) -> None:
         super().__init__(connect, threads)
         self._index_tablespace = index_tablespace

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.supervise.supervisor import Confinement, Supervisor
-from harness.supervise.undo import Mount, mounts
+from harness.tiers.linux.mounts import Mount, parse_mountinfo
 
 CapMethod = Literal["none", "cgroup-v1", "cgroup-v2", "systemd-run"]
 _COMMAND_TIMEOUT_S = 10
@@ -108,10 +108,10 @@ class MemoryCap:
 
 def available(proc: Path = Path("/proc/self")) -> CapSite:
     """The best way to cap memory here. ``proc``: whose mountinfo and cgroup files to read."""
-    seen = mounts(str(proc / "mountinfo"))
+    seen = parse_mountinfo((proc / "mountinfo").read_text())
     groups = _own_groups(proc / "cgroup")
-    v1 = next((m for m in seen if m.fstype == "cgroup" and "memory" in m.options), None)
-    v2 = next((m for m in seen if m.fstype == "cgroup2"), None)
+    v1 = next((m for m in seen if m.filesystem == "cgroup" and "memory" in m.options), None)
+    v2 = next((m for m in seen if m.filesystem == "cgroup2"), None)
     reasons = []
     if v1 is not None:
         site = _v1_site(v1, groups)
@@ -123,7 +123,7 @@ def available(proc: Path = Path("/proc/self")) -> CapSite:
         if site.method != "none":
             return site
         reasons.append(site.reason)
-        site = _systemd_site(Path(v2.target))
+        site = _systemd_site(Path(v2.point))
         if site.method != "none":
             return site
         reasons.append(site.reason)
@@ -137,17 +137,17 @@ def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
 
     In a container or a systemd slice the host's memory is not what may be used.
     """
-    seen = mounts(str(proc / "mountinfo"))
+    seen = parse_mountinfo((proc / "mountinfo").read_text())
     groups = _own_groups(proc / "cgroup")
     result: list[int] = []
     for mount in seen:
-        if mount.fstype == "cgroup" and "memory" in mount.options:
+        if mount.filesystem == "cgroup" and "memory" in mount.options:
             group, name = _v1_group(groups), "memory.limit_in_bytes"
-        elif mount.fstype == "cgroup2":
+        elif mount.filesystem == "cgroup2":
             group, name = groups.get("", "/"), "memory.max"
         else:
             continue
-        top, folder = Path(mount.target), _own_directory(mount, group)
+        top, folder = Path(mount.point), _own_directory(mount, group)
         for directory in (folder, *folder.parents):
             if directory.is_relative_to(top) and (limit := _number(directory / name)) is not None:
                 result.append(limit)
@@ -164,8 +164,8 @@ def _own_groups(path: Path) -> dict[str, str]:
 def _own_directory(mount: Mount, group: str) -> Path:
     """Our group's directory below a mount that may show only a part of the hierarchy."""
     inside = group.removeprefix(mount.root.rstrip("/"))
-    directory = Path(mount.target) / inside.lstrip("/")
-    return directory if directory.is_dir() else Path(mount.target)
+    directory = Path(mount.point) / inside.lstrip("/")
+    return directory if directory.is_dir() else Path(mount.point)
 
 
 def _v1_group(groups: dict[str, str]) -> str:
@@ -186,7 +186,7 @@ def _v2_site(mount: Mount, groups: dict[str, str]) -> CapSite:
     is then the common ancestor, cgroups(7) "delegation containment").
     """
     own = _own_directory(mount, groups.get("", "/"))
-    top = Path(mount.target)
+    top = Path(mount.point)
     for candidate in (own, *own.parents):
         if "memory" in _words(candidate / "cgroup.subtree_control"):
             procs = candidate / "cgroup.procs"

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from harness.supervise.process import all_processes
-from harness.supervise.undo import Mount, mounts
 from harness.supervise.user_files import User, acting_as, open_regular, walk
+from harness.tiers.linux.kernel import LIVE
+from harness.tiers.linux.mounts import Mount, longest_match, mounts
 
 _CHUNK_BYTES = 1 << 30
 #: Files that are open at one time.
@@ -114,7 +115,7 @@ def residency(
     ]
     notes = _filesystem_notes(files, user)
     resident, unevictable, unknown = 0, 0, 0
-    table = mounts()
+    table = mounts(LIVE)
     in_memory: dict[Path, bool] = {}
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
     for (path, _), result in zip(files, sizes, strict=True):
@@ -125,7 +126,7 @@ def residency(
         folder = path.parent
         if folder not in in_memory:
             mount = _mount_of(folder, table, user)
-            in_memory[folder] = mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
+            in_memory[folder] = mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
         unevictable += result if in_memory[folder] else 0
     if unknown:
         notes.append(f"residency of {unknown} files not known: they are another user's")
@@ -218,16 +219,16 @@ def _chunk(descriptor: int, offset: int, length: int) -> int:
 
 def _filesystem_notes(files: list[tuple[Path, os.stat_result]], user: User | None) -> list[str]:
     """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
-    table = mounts()
+    table = mounts(LIVE)
     folders = {path.parent for path, _ in files}
     result = {mount for folder in folders if (mount := _mount_of(folder, table, user))}
     notes = [
-        f"{m.target} is a tmpfs: its pages are the data and cannot be evicted"
+        f"{m.point} is a tmpfs: its pages are the data and cannot be evicted"
         for m in result
-        if m.fstype in _MEMORY_FILESYSTEMS
+        if m.filesystem in _MEMORY_FILESYSTEMS
     ]
     notes += [
-        f"{m.target} is mounted with {option}: where DAX holds, the page cache is bypassed"
+        f"{m.point} is mounted with {option}: where DAX holds, the page cache is bypassed"
         for m in result
         for option in m.options
         if option in ("dax", "dax=always")
@@ -237,15 +238,13 @@ def _filesystem_notes(files: list[tuple[Path, os.stat_result]], user: User | Non
 
 def in_memory(folder: Path) -> bool:
     """Whether the folder's file system keeps its data in the page cache itself (tmpfs)."""
-    mount = _mount_of(folder, mounts(), None)
-    return mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
+    mount = _mount_of(folder, mounts(LIVE), None)
+    return mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
 
 
 def _mount_of(folder: Path, table: list[Mount], user: User | None) -> Mount | None:
     with acting_as(user):
-        real = f"{folder.resolve()}/".replace("//", "/")
-    holding = [m for m in table if real.startswith(f"{m.target}/".replace("//", "/"))]
-    return max(reversed(holding), key=lambda m: len(m.target), default=None)
+        return longest_match(str(folder.resolve()), table)
 
 
 def _mapping_processes(paths: Iterable[Path], user: User | None) -> str:

@@ -14,7 +14,9 @@ from harness.supervise.user_files import User, acting_as, open_regular
 _FRAME_BYTES = 4
 
 
-def send(connection: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+def send(
+    connection: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()
+) -> None:
     """Length, JSON; the descriptors travel with the length."""
     body = json.dumps(message).encode()
     head = len(body).to_bytes(_FRAME_BYTES, "big")
@@ -27,7 +29,16 @@ def send(connection: socket.socket, message: Mapping[str, Any], descriptors: Seq
 
 def receive(connection: socket.socket) -> Any:
     """One message; EOFError where the other end is gone."""
-    return json.loads(_exactly(connection, int.from_bytes(_exactly(connection, 4), "big")))
+    return receive_with_descriptors(connection, 0)[0]
+
+
+def receive_with_descriptors(connection: socket.socket, most: int) -> tuple[Any, list[int]]:
+    """One message and its descriptors, not inheritable; EOFError where the other end is gone."""
+    head, descriptors, _, _ = socket.recv_fds(connection, _FRAME_BYTES, most)
+    for descriptor in descriptors:  # recv_fds takes MSG_CMSG_CLOEXEC and ignores it
+        os.set_inheritable(descriptor, False)
+    length = int.from_bytes(head + _exactly(connection, _FRAME_BYTES - len(head)), "big")
+    return json.loads(_exactly(connection, length)), descriptors
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:

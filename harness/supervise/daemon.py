@@ -33,7 +33,7 @@ if __name__ == "__main__":  # -I leaves our package off the path
     _HERE = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from harness.supervise import linux, process, undo
+from harness.supervise import channel, linux, process, undo
 from harness.supervise.child import run_child
 from harness.supervise.segments import Segments
 
@@ -41,7 +41,6 @@ GRACE_S = 2.0
 #: Giving back gigabytes of memory takes a killed server its time on a busy host.
 _KILL_S = 15.0
 _POLL_S = 0.01
-_FRAME_BYTES = 4
 #: stdin, stdout, stderr of the child, the pipe its exit status is written to, and, where
 #: it reports its progress, its descriptor 3.
 _DESCRIPTORS = 5
@@ -123,27 +122,13 @@ class Daemon:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
         try:
-            head, descriptors, _, _ = socket.recv_fds(self._connection, _FRAME_BYTES, _DESCRIPTORS)
-            for descriptor in descriptors:  # recv_fds takes MSG_CMSG_CLOEXEC and ignores it
-                os.set_inheritable(descriptor, False)
-            length = int.from_bytes(head + self._exactly(_FRAME_BYTES - len(head)), "big")
-            return json.loads(self._exactly(length)), descriptors
+            return channel.receive_with_descriptors(self._connection, _DESCRIPTORS)
         except (EOFError, ConnectionError):
             return None
 
-    def _exactly(self, length: int) -> bytes:
-        data = b""
-        while len(data) < length:
-            piece = self._connection.recv(length - len(data))
-            if not piece:
-                raise EOFError
-            data += piece
-        return data
-
     def _reply(self, answer: dict[str, Any]) -> None:
-        body = json.dumps(answer).encode()
         try:
-            self._connection.sendall(len(body).to_bytes(_FRAME_BYTES, "big") + body)
+            channel.send(self._connection, answer)
         except ConnectionError:
             self._ended = True
 

@@ -34,6 +34,7 @@ from typing import Any
 
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
 from harness.supervise.user_files import remove_tree
+from harness.tiers.linux.mounts import parse_mountinfo
 
 MARKER_SUFFIX = ".tierbench"
 JOURNAL_SUFFIX = ".journal"
@@ -170,46 +171,6 @@ def undo_entry(entry: Entry, entries: list[Entry], owner: str, rebooted: bool = 
         )
 
 
-# Mounts ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Mount:
-    """One line of /proc/self/mountinfo (proc(5)); options of mount and superblock together."""
-
-    target: str
-    device: str
-    root: str
-    fstype: str
-    source: str
-    options: tuple[str, ...]
-
-
-def mounts(mountinfo: str = "/proc/self/mountinfo") -> list[Mount]:
-    """Every mount of this mount namespace, in the order they were made."""
-    result = []
-    with open(mountinfo) as file:
-        for line in file:
-            left, _, right = line.partition(" - ")
-            _, _, device, root, target, options = left.split()[:6]
-            fstype, source, more = right.split()[:3]
-            result.append(
-                Mount(
-                    _unescape(target),
-                    device,
-                    _unescape(root),
-                    fstype,
-                    _unescape(source),
-                    (*options.split(","), *more.split(",")),
-                )
-            )
-    return result
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
-
-
 # Directories -------------------------------------------------------------------
 
 
@@ -261,7 +222,9 @@ def _refuse_special(path: str) -> None:
     plain = stat.S_ISDIR(os.lstat(path).st_mode) and os.path.realpath(path) == path
     if path == "/" or not plain:
         raise UndoFailed(f"directory {path}: not removed, it is not a plain directory")
-    inside = [m.target for m in mounts() if f"{m.target}/".startswith(f"{path}/")]
+    with open("/proc/self/mountinfo", errors="replace") as file:
+        points = [mount.point for mount in parse_mountinfo(file.read())]
+    inside = [point for point in points if f"{point}/".startswith(f"{path}/")]
     if inside:
         raise UndoFailed(f"directory {path}: not removed, {inside[0]} is a mount point")
 

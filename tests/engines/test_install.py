@@ -91,10 +91,29 @@ def test_a_second_install_changes_nothing(versions: Path, tmp_path: Path) -> Non
     assert (folder / "mark").exists()
 
 
-def test_another_checksum_is_refused_and_nothing_left(versions: Path, tmp_path: Path) -> None:
-    wrong = re.sub(r"sha256: \w+", f"sha256: '{'0' * 64}'", versions.read_text())
-    versions.write_text(wrong)
-    with pytest.raises(RunFailed, match=r"SHA-256 .* pinned is 0000"):
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (r"sha256: \w+", f"sha256: '{'0' * 64}'", r"SHA-256 .* pinned is 0000"),
+        ("package: tinyserver", "package: absent", r"download PyPI absent 1\.0"),
+        (
+            r"keep: \[tiny/\]",
+            "keep: [other/]",
+            r"tiny/bin/server of PyPI tinyserver .* does not run",
+        ),
+        (
+            "program: tiny/bin/server",
+            f"program: {{{platform.machine()}: tiny/lib/libtiny.so, vax: none}}",
+            r"libtiny\.so of PyPI .* does not run here: OSError: .*file too short",
+        ),
+    ],
+    ids=["checksum", "download", "program", "library"],
+)
+def test_a_build_that_fails_leaves_nothing(
+    versions: Path, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    versions.write_text(re.sub(old, new, versions.read_text()))
+    with pytest.raises(RunFailed, match=words):
         install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
@@ -115,24 +134,10 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
     assert sorted(p.name for p in prefix.iterdir()) == [busy.name, "tiny-9.9"]
 
 
-def test_a_failed_download_is_told_and_nothing_left(versions: Path, tmp_path: Path) -> None:
-    versions.write_text(versions.read_text().replace("package: tinyserver", "package: absent"))
-    with pytest.raises(RunFailed, match=r"download PyPI absent 1\.0"):
-        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert list((tmp_path / "engines").iterdir()) == []
-
-
 def test_no_archive_for_this_machine(versions: Path) -> None:
     versions.write_text(versions.read_text().replace(f" {platform.machine()}:", " vax:"))
     with pytest.raises(UsageError, match="no build is pinned"):
         install.pinned("tiny", versions)
-
-
-def test_a_program_that_does_not_run_is_not_installed(versions: Path, tmp_path: Path) -> None:
-    versions.write_text(versions.read_text().replace("keep: [tiny/]", "keep: [other/]"))
-    with pytest.raises(RunFailed, match=r"tiny/bin/server of PyPI tinyserver .* does not run"):
-        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert list((tmp_path / "engines").iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -158,17 +163,6 @@ def test_a_prefix_that_another_user_can_write_is_refused(versions: Path, tmp_pat
         install.install("tiny", prefix, SilentProgress(), versions)
     with pytest.raises(UsageError):
         install.installed("tiny", prefix)
-
-
-def test_a_library_that_does_not_load_is_not_installed(versions: Path, tmp_path: Path) -> None:
-    library = f"program: {{{platform.machine()}: tiny/lib/libtiny.so, vax: none}}"
-    text = versions.read_text().replace("program: tiny/bin/server", library)
-    versions.write_text(text)
-    with pytest.raises(
-        RunFailed, match=r"libtiny\.so of PyPI .* does not run here: OSError: .*file too short"
-    ):
-        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert list((tmp_path / "engines").iterdir()) == []
 
 
 @pytest.mark.parametrize(
