@@ -279,9 +279,12 @@ def test_the_supervisor_process_is_small(supervisor):
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
-    inside = ("daemon", "child", "undo", "process", "linux", "segments", "user_files")
+    inside = ("daemon", "channel", "child", "undo", "process", "linux", "segments", "user_files")
     assert set(done.stdout.split()) == {
         "harness",
+        "harness.tiers",
+        "harness.tiers.linux",
+        "harness.tiers.linux.mounts",
         "harness.supervise",
         *(f"harness.supervise.{name}" for name in inside),
     }

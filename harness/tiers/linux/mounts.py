@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .kernel import Kernel
+if TYPE_CHECKING:  # the supervisor process reads mounts too, and nothing else of this package
+    from .kernel import Kernel
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
