@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import JsonOption, ResultsOption, print_json, store
+from harness.cli.common import JsonOption, ResultsOption, chosen_runs, print_json, store
 from harness.errors import UsageError
-from harness.store.runs import Store, StoredRun
 
 
 def card(
@@ -32,27 +31,19 @@ def card(
     json_: JsonOption = False,
 ) -> None:
     """Write a page per device: preferences, FAST'20 practices, prices, servers side by side."""
+    from reports.micro.points import is_micro
     from reports.micro.report import write_cards
 
-    files = write_cards(_chosen(store(results), runs or []), out, title, prices)
-    if json_:
-        print_json({"card": files.to_json()})
-    else:
-        print(f"card of {', '.join(files.devices)}: {files.html.absolute()}")
-
-
-def _chosen(where: Store, names: list[str]) -> list[StoredRun]:
-    from reports.micro.points import is_micro
-    from reports.select import select
-
-    if names:
-        chosen = {run.run_id: run for name in names for run in select(where, name)}
-    else:
-        chosen = {run.run_id: run for run in where.runs() if is_micro(run)}
+    where = store(results)
+    chosen = chosen_runs(where, runs or []) or [run for run in where.runs() if is_micro(run)]
     if not chosen:
         raise UsageError(
             "a card",
             f"no finished run of microbenchmarks in {where.root}",
             "`harness run micro --suite device-card --tier TIER` makes one",
         )
-    return [chosen[run_id] for run_id in sorted(chosen)]
+    files = write_cards(chosen, out, title, prices)
+    if json_:
+        print_json({"card": files.to_json()})
+    else:
+        print(f"card of {', '.join(files.devices)}: {files.html.absolute()}")

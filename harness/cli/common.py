@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from harness import paths
 from harness.errors import UsageError
-from harness.store.runs import Store
+from harness.store.runs import Store, StoredRun
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
@@ -99,6 +99,17 @@ def confirm(what: str, yes: bool) -> None:
         raise typer.Abort()
 
 
+T = TypeVar("T")
+
+
+def available(find: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What ``find`` returns, or why there is none."""
+    try:
+        return find(), None
+    except UsageError as error:
+        return None, f"{error.context}; {error.hint}"
+
+
 def metric_value(run: Mapping[str, Any], name: str, **labels: str) -> float | None:
     """The value of one metric of a run.json, None where it is not there."""
     for metric in run["metrics"]:
@@ -106,3 +117,11 @@ def metric_value(run: Mapping[str, Any], name: str, **labels: str) -> float | No
             value: float | None = metric.get("value")
             return value
     return None
+
+
+def chosen_runs(where: Store, selectors: Sequence[str]) -> list[StoredRun]:
+    """The runs that any of the selectors names, each once, by run id."""
+    from reports.select import select
+
+    found = {run.run_id: run for text in selectors for run in select(where, text)}
+    return [found[run_id] for run_id in sorted(found)]

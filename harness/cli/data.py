@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from harness.cli.common import (
     HostOption,
     JsonOption,
     QuietOption,
+    available,
     confirm,
     print_json,
     print_table,
@@ -104,11 +106,10 @@ def rm(
 
 
 def _problems(directory: Path, progress: Progress) -> list[str]:
-    try:
-        dataset = Dataset.read(directory)
-    except UsageError as error:
-        return [f"{error.context}; {error.hint}"]
-    return dataset.verify(progress) if dataset is not None else []
+    dataset, unreadable = available(partial(Dataset.read, directory))
+    if unreadable:
+        return [unreadable]
+    return dataset.verify(progress) if dataset else []
 
 
 @app.command("verify")

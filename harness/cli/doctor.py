@@ -5,11 +5,18 @@ from __future__ import annotations
 import getpass
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness import native_programs, registry
-from harness.cli.common import EmulateOption, HostOption, JsonOption, print_json, print_table
+from harness.cli.common import (
+    EmulateOption,
+    HostOption,
+    JsonOption,
+    available,
+    print_json,
+    print_table,
+)
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
 from harness.host.doctor import examine
@@ -134,29 +141,18 @@ def _official_ycsb() -> dict[str, Any]:
     """Whether the official client was built, for which bindings, and whether it can be."""
     from harness.drivers import ycsb
 
-    missing = []
-    for find in (ycsb.find_java, ycsb.find_maven):
-        try:
-            find()
-        except UsageError as error:
-            missing.append(f"{error.context}; {error.hint}")
+    found = (available(find)[1] for find in (ycsb.find_java, ycsb.find_maven))
+    missing = [reason for reason in found if reason]
     return {"version": ycsb.VERSION, "built": ycsb.builds(), "missing": missing}
 
 
 def _microbenchmarks() -> dict[str, Any]:
     """Each program that measures suites: its version, or what is missing."""
-    return {
-        "microbench": _microbench(),
-        "fio": _version(fio.version),
-        "ioping": _version(ioping.version),
+    others = {"fio": available(fio.version), "ioping": available(ioping.version)}
+    return {"microbench": _microbench()} | {
+        name: {"version": version, "missing": missing}
+        for name, (version, missing) in others.items()
     }
-
-
-def _version(find: Callable[[], str]) -> dict[str, Any]:
-    try:
-        return {"version": find(), "missing": None}
-    except UsageError as error:
-        return {"version": None, "missing": f"{error.context}; {error.hint}"}
 
 
 def _microbench() -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from harness import paths, registry
-from harness.cli.common import JsonOption, QuietOption, print_json, print_table
-from harness.errors import RunFailed, UsageError
+from harness.cli.common import JsonOption, QuietOption, available, print_json, print_table
+from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
 
 app = typer.Typer(help="List engines; install pinned versions.")
@@ -18,15 +19,19 @@ def engine_rows() -> list[dict[str, Any]]:
     """Return each engine's name, title, kinds, parts, options and version, or what is missing."""
     rows: list[dict[str, Any]] = []
     for name, factory in sorted(registry.engines().items()):
-        row: dict[str, Any] = {"name": name, "title": factory.title, "kinds": list(factory.kinds)}
-        row["parts"] = sorted(factory.supported_parts({}))
-        row["options"] = dict(factory.options)
-        try:
-            version = factory.available({}, paths.engines_prefix())
-            row |= {"version": version.version, "source": version.source, "missing": None}
-        except UsageError as error:
-            row |= {"version": None, "source": None, "missing": f"{error.context}; {error.hint}"}
-        rows.append(row)
+        found, missing = available(partial(factory.available, {}, paths.engines_prefix()))
+        rows.append(
+            {
+                "name": name,
+                "title": factory.title,
+                "kinds": list(factory.kinds),
+                "parts": sorted(factory.supported_parts({})),
+                "options": dict(factory.options),
+                "version": found.version if found else None,
+                "source": found.source if found else None,
+                "missing": missing,
+            }
+        )
     return rows
 
 

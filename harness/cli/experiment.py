@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import show
 from harness.cli.common import (
     EmulateOption,
     HostOption,
@@ -14,13 +13,10 @@ from harness.cli.common import (
     QuietOption,
     ResultsOption,
     key_values,
-    store,
 )
-from harness.cli.run_list import print_run_list, say_repeats
-from harness.execution.environment import open_environment
-from harness.execution.run_list import plan_steps, run_plan
+from harness.cli.options import CommonOptions
+from harness.cli.run_list import run_or_list
 from harness.experiment.profile import find_profile, load_profile
-from harness.progress import progress_on_stderr
 from harness.yamlfile import scalar
 
 app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.")
@@ -64,17 +60,6 @@ def run(
         size,
         {name: scalar(value) for name, value in key_values(param, "--param").items()},
     )
-    into = store(results)
-    with (
-        progress_on_stderr(quiet) as progress,
-        open_environment(host, plan.emulate, progress) as env,
-    ):
-        with plan.blaming():
-            steps = plan_steps(plan, env, into, again and not resume)
-        if dry_run:
-            print_run_list(steps, env, into, json_)
-            return
-        say_repeats(steps, env)
-        finished = run_plan(plan, steps, env, into, restart=again and not resume)
-    show.runs(finished, json_)
-    show.exit_for(finished)
+    options = CommonOptions(dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet)
+    from_scratch = again and not resume
+    run_or_list(plan, options, again=from_scratch, restart=from_scratch)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -16,8 +16,10 @@ from harness.cli.options import CommonOptions
 from harness.errors import UsageError
 from harness.execution.environment import open_environment
 from harness.micro.host_capacity import variables_here
+from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
+from harness.micro.protocol import PlannedOne
 from harness.micro.runner import ResolvedSuite, SuiteRequest, planned_by, prepare, run
 from harness.micro.suite import (
     find_suite,
@@ -43,12 +45,10 @@ def suites(json_: JsonOption = False) -> None:
     found = []
     for name, path in known_suites().items():
         suite = load_suite(path, variables_here())
-        planned = planned_by(suite.program, suite.params, suite.repeats)
-        every = planned.configurations if planned else suite.measurements
         found.append(
             {
                 "name": name,
-                "configurations": len({one.configuration for one in every}),
+                "configurations": len({row[0] for row in _rows(suite)}),
                 "program": suite.program,
                 "description": suite.description,
             }
@@ -56,53 +56,53 @@ def suites(json_: JsonOption = False) -> None:
     if json_:
         print_json({"suites": found})
         return
+    by = {one["name"]: "" if one["program"] == NAME else f" by {one['program']}" for one in found}
     print_table(
         ("suite", "configurations", "description"),
         [
-            (one["name"], f"{one['configurations']}{_by(one['program'])}", one["description"])
+            (one["name"], f"{one['configurations']}{by[one['name']]}", one["description"])
             for one in found
         ],
     )
-
-
-def _by(program: object) -> str:
-    return "" if program == NAME else f" by {program}"
 
 
 @app.command("show")
 def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
     """What a suite measures: every configuration, before it is fitted to a tier."""
     loaded = load_suite(find_suite(suite), variables_here())
-    rows = [
-        (
-            one.configuration,
-            _bound(one.duration_ns, one.jobs[0].operations),
-            ", ".join(format_bytes(job.range_bytes) for job in one.jobs),
-        )
-        for one in loaded.measurements
-    ]
-    if planned := planned_by(loaded.program, loaded.params, loaded.repeats):
-        rows = [
-            (it.configuration, _bound(it.duration_ns, it.operations), format_bytes(it.range_bytes))
-            for it in planned.configurations
-        ]
+    rows = _rows(loaded)
     if json_:
-        print_json(
-            {
-                "suite": {
-                    "name": loaded.name,
-                    "description": loaded.description,
-                    "configurations": [row[0] for row in rows],
-                }
-            }
-        )
+        named = {"name": loaded.name, "description": loaded.description}
+        print_json({"suite": named | {"configurations": [row[0] for row in rows]}})
         return
     print(f"{loaded.name}: {loaded.description}")
-    print_table(("configuration", "for", "range"), rows)
+    print_table(_COLUMNS, rows)
 
 
-def _bound(duration_ns: int | None, operations: int | None) -> str:
-    return format_ns(duration_ns) if duration_ns else f"{operations or 0:,} operations"
+_COLUMNS = ("configuration", "threads", "range", "for")
+
+
+def _rows(suite: Suite) -> list[tuple[str, ...]]:
+    """Each configuration of a suite as requested."""
+    planned = planned_by(suite.program, suite.params, suite.repeats)
+    return _rows_of(planned.configurations if planned else suite.measurements)
+
+
+def _rows_of(configurations: Sequence[Measurement | PlannedOne]) -> list[tuple[str, ...]]:
+    """Name, threads, range and duration; several jobs at a time are joined by a plus sign."""
+    rows: list[tuple[str, ...]] = []
+    for one in configurations:
+        jobs = one.jobs if isinstance(one, Measurement) else (one,)
+        count = f"{jobs[0].operations or 0:,} operations"
+        rows.append(
+            (
+                one.configuration,
+                " + ".join(str(job.threads) for job in jobs),
+                " + ".join(format_bytes(job.range_bytes) for job in jobs),
+                format_ns(one.duration_ns) if one.duration_ns else count,
+            )
+        )
+    return rows
 
 
 # harness run micro ---------------------------------------------------------------
@@ -156,7 +156,7 @@ def _parameters(options: MicroOptions) -> dict[str, str]:
 
 def run_micro(options: MicroOptions) -> None:
     """Run a suite on each tier, or say what would be run."""
-    request = _asked(options)
+    request = _requests(options)
     with (
         progress_on_stderr(options.quiet) as progress,
         open_environment(options.host, options.emulate or [], progress) as env,
@@ -173,7 +173,7 @@ def run_micro(options: MicroOptions) -> None:
     show.exit_for(finished)
 
 
-def _asked(options: MicroOptions) -> list[SuiteRequest]:
+def _requests(options: MicroOptions) -> list[SuiteRequest]:
     if options.format_ not in _FORMATS:
         raise UsageError(
             f"--format {options.format_}",
@@ -193,22 +193,17 @@ def _asked(options: MicroOptions) -> list[SuiteRequest]:
             "run micro", "no tier is named", "add --tier dram, say (harness doctor lists the tiers)"
         )
     path = find_suite(options.suite)
-    params = _parameters(options)
-    documents = load_documents(path)
-    emulated = tuple(dict.fromkeys(request.partition("=")[0] for request in options.emulate or ()))
-    return [
-        SuiteRequest(
-            suite_name(path),
-            documents,
-            tier,
-            params,
-            options.repeats,
-            options.seed,
-            emulated,
-            options.overwrite,
-        )
-        for tier in dict.fromkeys(options.tier)
-    ]
+    request = SuiteRequest(
+        suite_name(path),
+        load_documents(path),
+        "",
+        _parameters(options),
+        options.repeats,
+        options.seed,
+        tuple(dict.fromkeys(one.partition("=")[0] for one in options.emulate or ())),
+        options.overwrite,
+    )
+    return [replace(request, tier=tier) for tier in dict.fromkeys(options.tier)]
 
 
 def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
@@ -224,72 +219,38 @@ def _print_plan(resolved: Sequence[ResolvedSuite], json_: bool) -> None:
         print_json({"plan": [_plan_json(one) for one in resolved]})
         return
     for one in resolved:
-        scaled = one.scaled
-        if scaled is None:
-            _print_other(one)
-            continue
-        count = len(scaled.measurements)
+        rows = _rows_of(_configurations(one))
+        by = "" if one.scaled else f", by {one.program}"
         print_table(
-            ("configuration", "threads", "range", "for"),
-            [
-                (
-                    m.configuration,
-                    " + ".join(str(job.threads) for job in m.jobs),
-                    " + ".join(format_bytes(job.range_bytes) for job in m.jobs),
-                    _bound(m.duration_ns, m.jobs[0].operations),
-                )
-                for m in scaled.measurements
-            ],
-            title=f"{one.suite.name} on {one.tier.name}: {counted(count, 'configuration')} × "
-            f"{one.repeats}, {_duration_text(one)}; nothing is run",
+            _COLUMNS,
+            rows,
+            title=f"{one.suite.name} on {one.tier.name}{by}: "
+            f"{counted(len(rows), 'configuration')} × {one.repeats}, {_time(one)}; nothing is run",
         )
-        for finding in scaled.warnings:
-            print(f"warning: {finding}")
+        for warning in one.scaled.warnings if one.scaled else ():
+            print(f"warning: {warning}")
 
 
-def _print_other(resolved: ResolvedSuite) -> None:
-    """The plan of another program."""
-    title = f"{resolved.suite.name} on {resolved.tier.name}, by {resolved.program}"
-    planned = resolved.planned
-    assert planned is not None
-    measuring = f", {format_ns(planned.measuring_ns)} of measuring" if planned.measuring_ns else ""
-    print_table(
-        ("configuration", "threads", "range", "for"),
-        [
-            (
-                one.configuration,
-                one.threads,
-                format_bytes(one.range_bytes),
-                _bound(one.duration_ns, one.operations),
-            )
-            for one in planned.configurations
-        ],
-        title=f"{title}: {counted(len(planned.configurations), 'configuration')} "
-        f"× {resolved.repeats}"
-        f"{measuring} and {planned.extra}; nothing is run",
-    )
+def _configurations(resolved: ResolvedSuite) -> Sequence[Measurement | PlannedOne]:
+    if resolved.scaled:
+        return resolved.scaled.measurements
+    return resolved.planned.configurations if resolved.planned else ()
 
 
-def _duration_text(resolved: ResolvedSuite) -> str:
+def _time(resolved: ResolvedSuite) -> str:
     """``about 3 min 20 s``, with what is not in it."""
-    expected = resolved.expected
-    assert expected is not None
-    counted = f" and {expected.counted} that end by a count" if expected.counted else ""
-    return f"about {format_ns(expected.total_ns)}{counted}"
+    if expected := resolved.expected:
+        by_count = f" and {expected.counted} that end by a count" if expected.counted else ""
+        return f"about {format_ns(expected.total_ns)}{by_count}"
+    assert resolved.planned is not None
+    measuring_ns, extra = resolved.planned.measuring_ns, resolved.planned.extra
+    return f"{format_ns(measuring_ns)} of measuring and {extra}" if measuring_ns else extra
 
 
 def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
-    planned = resolved.planned
-    every = (
-        resolved.scaled.measurements
-        if resolved.scaled
-        else planned.configurations
-        if planned
-        else ()
-    )
     expected = resolved.expected
-    told = expected or planned
-    measuring_ns = told.measuring_ns if told else None
+    bounded = expected or resolved.planned
+    measuring_ns = bounded.measuring_ns if bounded else None
     return {
         "suite": resolved.suite.name,
         "tier": resolved.tier.name,
@@ -298,7 +259,7 @@ def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
         "measuring_s": None if measuring_ns is None else measuring_ns / NS_PER_S,
         "setup_s": expected.setup_ns / NS_PER_S if expected else None,
         "ended_by_a_count": expected.counted if expected else None,
-        "configurations": [one.configuration for one in every],
+        "configurations": [one.configuration for one in _configurations(resolved)],
         "scaled": [one.to_json() for one in resolved.scaled.warnings] if resolved.scaled else [],
     }
 
@@ -306,23 +267,23 @@ def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
 def _print(
     finished: Sequence[StoredRun], resolved: Sequence[ResolvedSuite], options: MicroOptions
 ) -> None:
-    if options.format_ == "perma":
-        print_json(
-            [
-                entry
-                for stored, one in zip(finished, resolved, strict=True)
-                for entry in _perma(stored, one)
-            ]
-        )
-        for stored in finished:  # not part of that JSON's figures: whoever keeps these sees it
-            for line in (_headline(stored), *_warnings(stored.run)):
-                print(line, file=sys.stderr)
-        return
     if options.json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
+    perma = options.format_ == "perma"
+    if perma:
+        pairs = zip(finished, resolved, strict=True)
+        print_json([entry for stored, one in pairs for entry in _perma(stored, one)])
     for stored in finished:
-        _print_run(stored)
+        out = sys.stderr if perma else sys.stdout  # no part of that JSON
+        marks = "".join(f"  EMULATED by {one['by']}" for one in stored.run["emulated"])
+        print(f"{stored.run_id}  {stored.run['status']}{marks}", file=out)
+        if not perma:
+            print_figures(stored.run)
+        for entry in stored.run["uncontrolled"]:
+            print(f"warning: {RunWarning.from_json(entry)}", file=out)
+        for line in show.problems(stored.run):
+            print(line, file=out)
 
 
 def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
@@ -336,27 +297,3 @@ def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
         memory_of(resolved.tier),
         stored.run["uncontrolled"],
     )
-
-
-def _print_run(stored: StoredRun) -> None:
-    print(_headline(stored))
-    print_figures(stored.run)
-    for line in _warnings(stored.run):
-        print(line)
-
-
-def _headline(stored: StoredRun) -> str:
-    marks = "".join(f"  EMULATED by {one['by']}" for one in stored.run["emulated"])
-    return f"{stored.run_id}  {stored.run['status']}{marks}"
-
-
-def _warnings(run_: Mapping[str, Any]) -> Iterator[str]:
-    """What is to be known of a run's figures: what was not controlled, checks, its error."""
-    for entry in run_["uncontrolled"]:
-        yield f"warning: {RunWarning.from_json(entry)}"
-    for check in run_["checks"]:
-        if check["status"] != "passed":
-            of = " ".join(check["labels"].values())
-            yield f"{check['name']} {of} {check['status']}: {check['detail']}"
-    if error := run_["error"]:
-        yield f"error: {error['problem']}: {error['context']}\n  {error['hint']}"

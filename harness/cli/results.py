@@ -12,6 +12,7 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    chosen_runs,
     console,
     print_json,
     store,
@@ -127,20 +128,19 @@ def report(
 
 
 def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:
-    from reports.select import select
-
-    chosen = {stored.run_id: stored for name in names for stored in select(where, name)}
+    chosen = chosen_runs(where, names)
     if experiment is not None:
-        chosen |= {stored.run_id: stored for stored in _of_experiment(where, experiment)}
-    if not names and experiment is None:
-        chosen = {stored.run_id: stored for stored in where.runs()}
+        known = {stored.run_id for stored in chosen}
+        chosen += [run for run in _of_experiment(where, experiment) if run.run_id not in known]
+    elif not names:
+        chosen = where.runs()
     if not chosen:
         raise UsageError(
             f"report on {experiment or ', '.join(names) or 'all runs'}",
             f"no such finished run in {where.root}",
             "`harness runs list` shows what is there",
         )
-    return [chosen[run_id] for run_id in sorted(chosen)]
+    return sorted(chosen, key=lambda stored: stored.run_id)
 
 
 def _of_experiment(where: Store, name: str) -> list[StoredRun]:

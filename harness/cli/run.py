@@ -16,15 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from harness import registry
-from harness.cli import micro, show
-from harness.cli.common import key_values, store
+from harness.cli import micro
+from harness.cli.common import key_values
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
-from harness.cli.run_list import print_run_list, say_repeats
+from harness.cli.run_list import run_or_list
 from harness.errors import UsageError
-from harness.execution.environment import open_environment
-from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.profile import Plan, expand
-from harness.progress import progress_on_stderr
 from harness.workloads.parameters import Parameters
 from harness.yamlfile import Document
 
@@ -91,20 +88,7 @@ class RunOptions(CommonOptions):
 
 def run(parameters: type[Parameters], options: RunOptions) -> None:
     """Run a workload on engines and placements."""
-    plan = _plan(parameters, options)
-    into = store(options.results)
-    with (
-        progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, plan.emulate, progress) as env,
-    ):
-        steps = plan_steps(plan, env, into, again=True)
-        if options.dry_run:
-            print_run_list(steps, env, into, options.json_)
-            return
-        say_repeats(steps, env)
-        finished = run_plan(plan, steps, env, into, restart=options.again)
-    show.runs(finished, options.json_)
-    show.exit_for(finished)
+    run_or_list(_plan(parameters, options), options, again=True, restart=options.again)
 
 
 def _plan(parameters: type[Parameters], options: RunOptions) -> Plan:

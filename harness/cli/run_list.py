@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from harness.cli.common import print_json, print_table
-from harness.execution.environment import Environment
-from harness.execution.run_list import Step
+from harness.cli import show
+from harness.cli.common import print_json, print_table, store
+from harness.cli.options import CommonOptions
+from harness.execution.environment import Environment, open_environment
+from harness.execution.run_list import Step, plan_steps, run_plan
 from harness.experiment.preflight import needed_bytes, placement_label
+from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, least_ns
+from harness.progress import progress_on_stderr
 from harness.store.runs import Store
 from harness.store.spec import RunSpec, canonical_json
 from harness.units import format_bytes, format_ns
@@ -19,10 +23,26 @@ if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.planned import PlannedRepeats
 
 
-def say_repeats(steps: Sequence[Step], env: Environment) -> None:
-    """Report the number of repeats that the headline needs to show a difference."""
-    if text := _repeats(steps, env).text:
-        env.progress.say(text)
+def run_or_list(plan: Plan, options: CommonOptions, again: bool, restart: bool) -> None:
+    """Run a plan and print its results; with --dry-run print its runs instead.
+
+    ``again``: complete runs are repeated, too. ``restart``: interrupted ones are not resumed.
+    """
+    into = store(options.results)
+    with (
+        progress_on_stderr(options.quiet) as progress,
+        open_environment(options.host, plan.emulate, progress) as env,
+    ):
+        with plan.blaming():
+            steps = plan_steps(plan, env, into, again)
+        if options.dry_run:
+            print_run_list(steps, env, into, options.json_)
+            return
+        if text := _repeats(steps, env).text:
+            progress.say(text)
+        finished = run_plan(plan, steps, env, into, restart)
+    show.runs(finished, options.json_)
+    show.exit_for(finished)
 
 
 def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json_: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,13 +51,14 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
 
 def _row(stored: StoredRun) -> tuple[str, ...]:
     run = stored.run
+    marks = (("EMULATED", run["emulated"]), ("resumed", run.get("resumed")))
     return (
         stored.run_id,
         run["status"],
         run["experiment"]["name"],
         _what(stored),
         _result(run),
-        "; ".join(_marks(run)),
+        "; ".join(mark for mark, holds in marks if holds),
     )
 
 
@@ -99,17 +100,8 @@ def _result(run: Mapping[str, Any]) -> str:
     """The time of its queries, the rate of its transactions or operations."""
     for name, unit in _RESULTS:
         if (value := metric_value(run, name)) is not None:
-            shown = format_ns(value) if name.endswith("_ns") else f"{value:,.0f}"
-            return f"{shown} {unit}".strip()
+            return f"{show.value_text(name, value)} {unit}".strip()
     return ""
-
-
-def _marks(run: Mapping[str, Any]) -> Iterator[str]:
-    """Marks of a finished run: emulated, resumed."""
-    if run["emulated"]:
-        yield "EMULATED"
-    if run.get("resumed"):
-        yield "resumed"
 
 
 def _state(entry: Unfinished) -> str:
@@ -158,16 +150,8 @@ def _print_run(stored: StoredRun) -> None:
         print(f"warning  {RunWarning.from_json(entry)}")
     passed = sum(check["status"] == "passed" for check in run["checks"])
     print(f"checks   {passed} of {len(run['checks'])} passed")
-    for check in run["checks"]:
-        if check["status"] != "passed":
-            print(
-                f"{check['name']} {' '.join(check['labels'].values())} {check['status']}: "
-                f"{check['detail']}"
-            )
-    if run["error"]:
-        print(
-            f"error: {run['error']['problem']}: {run['error']['context']}\n  {run['error']['hint']}"
-        )
+    for line in show.problems(run):
+        print(line)
 
 
 def _print_metrics(run: Mapping[str, Any]) -> None:

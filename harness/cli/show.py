@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -24,16 +24,23 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     if len({stored.spec.driver for stored in finished}) > 1:
         agreement(finished)
     for stored in finished:
-        if stored.run["error"]:
-            error = stored.run["error"]
-            print(f"{stored.run_id}: {error['problem']}: {error['context']}\n  {error['hint']}")
-        for check in stored.run["checks"]:
-            if check["status"] != "passed":
-                labels = " ".join(check["labels"].values())
-                print(
-                    f"{stored.run_id}: {check['name']} {labels} {check['status']}: "
-                    f"{check['detail']}"
-                )
+        for line in problems(stored.run):
+            print(f"{stored.run_id}: {line}")
+
+
+def problems(run: Mapping[str, Any]) -> Iterator[str]:
+    """The error of a run, and its checks that did not pass."""
+    if error := run["error"]:
+        yield f"error: {error['problem']}: {error['context']}\n  {error['hint']}"
+    for check in run["checks"]:
+        if check["status"] != "passed":
+            of = " ".join(check["labels"].values())
+            yield f"{check['name']} {of} {check['status']}: {check['detail']}"
+
+
+def value_text(metric: str, value: float) -> str:
+    """A time with its unit; anything else as a whole number."""
+    return format_ns(value) if metric.endswith("_ns") else f"{value:,.0f}"
 
 
 def _print_figures(finished: Sequence[StoredRun]) -> None:
@@ -63,16 +70,11 @@ def _print_headlines(finished: Sequence[StoredRun]) -> None:
 
 def _headline(run: Mapping[str, Any]) -> dict[str, str]:
     """Column to text: times of queries, or rates and times of operations."""
-    found: dict[str, str] = {}
-    for column, name in (("total", "queries_duration_ns"), ("geomean", "queries_geomean_ns")):
-        if (value := metric_value(run, name)) is not None:
-            found[column] = format_ns(value)
-    for column, name in _RATES.items():
-        if (value := metric_value(run, name)) is not None:
-            found[column] = f"{value:,.0f}"
-    found |= _p95s(run)
-    if (recovery := metric_value(run, "recovery_duration_ns")) is not None:
-        found["restart after the kill"] = format_ns(recovery)
+    found = {
+        column: value_text(name, value)
+        for column, name in _RESULTS.items()
+        if (value := metric_value(run, name)) is not None
+    } | _p95s(run)
     for column, names in _CHECKS.items():
         checks = [check for check in run["checks"] if check["name"] in names]
         if checks:
@@ -81,12 +83,17 @@ def _headline(run: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-#: Rates of a run of transactions, and checks, by column.
-_RATES = {
+#: Results of a run, and checks, by column.
+_RESULTS = {
+    "total": "queries_duration_ns",
+    "geomean": "queries_geomean_ns",
     "New-Orders/min": "new_orders_per_minute",
     "transactions/min": "transactions_per_minute",
     "operations/s": "operations_per_second",
+    "restart after the kill": "recovery_duration_ns",
 }
+
+
 _CHECKS = {"answers": ("answer",), "data": ("consistency", "durability", "records")}
 
 
@@ -118,9 +125,7 @@ def agreement(finished: Sequence[StoredRun]) -> None:
 def _note(stored: StoredRun) -> str:
     run = stored.run
     notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
-    if any(
-        finding.get("code") == "offered-rate-not-reached" for finding in run.get("uncontrolled", ())
-    ):
+    if any(entry.get("code") == "offered-rate-not-reached" for entry in run["uncontrolled"]):
         notes.append("rate not kept")
     return "; ".join(notes + (["resumed"] if run.get("resumed") else []))
 

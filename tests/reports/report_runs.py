@@ -6,18 +6,27 @@ faster tier: scans gain, compute-bound queries do not, and blocks drift together
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
+from harness import hdr
+from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.store.runs import Store, StoredRun, write_json_atomically
 from harness.store.spec import RUN_SCHEMA, RunSpec
+from reports.compare import Comparison
+from reports.compare_output import table
+from reports.report import ReportFiles, write_report
 
 GIB = 1 << 30
 STARTED_UNIX_NS = 1_790_000_000_000_000_000
@@ -31,6 +40,7 @@ QUERIES = {
 OPERATOR_SHARES = {"scan": 0.0, "join": 0.45, "aggregate": 0.3, "sort": 0.1, "other": 0.15}
 ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35),
            "mysql": ("9.7.4", 9.0, 0.6), "mariadb": ("10.11.19", 6.0, 0.7)}  # fmt: skip
+PLACES = ("ssd-both", "pmem-both")
 EMULATED = ({"tier": "pmem", "by": "tmpfs"},)
 
 
@@ -88,22 +98,15 @@ def write(root: Path, case: Case) -> StoredRun:
         "host_mode": "Default",
         "emulated": [e for e in case.emulated if e["tier"] in (case.placement or "")],
         "uncontrolled": [
-            {
-                "what": "CPU frequency",
-                "found": "governor powersave",
-                "do": "cpupower frequency-set -g performance",
-            },
+            {"what": "CPU frequency", "found": "governor powersave",
+             "do": "cpupower frequency-set -g performance"},
             {"what": "other users", "found": "load 1.9 on 2 CPUs", "do": "run on an idle machine"},
         ],
         "data_bytes": case.data_bytes,
         "memory_bytes": case.memory_bytes,
         "residency": [
-            {
-                "label": f"query {q}",
-                "resident_bytes": 3 << 20,
-                "total_bytes": case.data_bytes,
-                "note": "",
-            }
+            {"label": f"query {q}", "resident_bytes": 3 << 20, "total_bytes": case.data_bytes,
+             "note": ""}
             for q in case.queries
         ],
         "metrics": case.metrics if case.metrics is not None else tpch_metrics(case),
@@ -114,12 +117,7 @@ def write(root: Path, case: Case) -> StoredRun:
         "error": None,
     }  # fmt: skip
     if case.status == "failed":
-        result["error"] = {
-            "type": "RunFailed",
-            "problem": "query 9",
-            "context": "server died <&> $x$",
-            "hint": "see its log",
-        }
+        result["error"] = RunFailed("query 9", "server died <&> $x$", "see its log").to_json()
         result["metrics"] = []
     if case.status == "unknown":
         result["checks"][0] |= {"status": "unknown", "detail": "no reference answer"}
@@ -129,7 +127,7 @@ def write(root: Path, case: Case) -> StoredRun:
 def demo(
     root: Path,
     engines: Sequence[str] = ("postgres", "duckdb"),
-    placements: Sequence[str] = ("ssd-both", "pmem-both"),
+    placements: Sequence[str] = PLACES,
     blocks: int = 6,
     emulated: bool = True,
     **changes: Any,
@@ -151,35 +149,35 @@ def tpch_metrics(case: Case) -> list[dict[str, Any]]:
     _, factor, io_weight = ENGINES.get(case.engine, ("1", 1.0, 1.0))
     fast = "pmem" in (case.placement or "")
     metrics, durations = [], []
-    for query in case.queries:
-        seconds, share = QUERIES[query]
+    for number in case.queries:
+        seconds, share = QUERIES[number]
         io = share * io_weight
         moved = io / case.gain if fast else io
         took = seconds * factor * (1 - io + moved) * drift * math.exp(rng.normal(0, case.noise))
         durations.append(took * 1e9)
-        labels = {"query": str(query)}
-        if query in case.limited:
-            metrics.append(_metric("query_timeout_ns", "ns", "none", labels, LIMIT_NS))
+        query = str(number)
+        if number in case.limited:
+            metrics.append(metric("query_timeout_ns", LIMIT_NS, query=query))
             continue
-        metrics.append(_metric("query_duration_ns", "ns", "lower", labels, int(took * 1e9)))
-        metrics += _counters(case, labels, int(seconds * 2e8))
-        metrics.append(_metric("query_cpu_ns", "ns", "lower", labels, int(took * 0.4e9)))
+        metrics.append(metric("query_duration_ns", int(took * 1e9), "lower", query=query))
+        metrics += _counters(case, query, int(seconds * 2e8))
+        metrics.append(metric("query_cpu_ns", int(took * 0.4e9), "lower", query=query))
         if case.plans:
             second = took * 1.08e9
-            metrics.append(_metric("plan_run_duration_ns", "ns", "lower", labels, int(second)))
+            metrics.append(metric("plan_run_duration_ns", int(second), "lower", query=query))
             for kind, part in OPERATOR_SHARES.items():
-                skewed = part * (1 + 0.8 * math.sin(query * (1 + len(kind))))
+                skewed = part * (1 + 0.8 * math.sin(number * (1 + len(kind))))
                 weight = (moved if kind == "scan" else skewed * (1 - io)) / (1 - io + moved)
-                own = {"operator": kind} | labels
+                value = int(second * weight)
                 metrics.append(
-                    _metric("plan_operator_ns", "ns", "lower", own, int(second * weight))
+                    metric("plan_operator_ns", value, "lower", operator=kind, query=query)
                 )
     metrics += _streams(case, durations)
     if case.limited:
         return metrics
-    total, product = sum(durations), math.exp(sum(map(math.log, durations)) / len(durations))
-    metrics.append(_metric("queries_duration_ns", "ns", "lower", {}, int(total)))
-    metrics.append(_metric("queries_geomean_ns", "ns", "lower", {}, int(product)))
+    product = math.exp(sum(map(math.log, durations)) / len(durations))
+    metrics.append(metric("queries_duration_ns", int(sum(durations)), "lower"))
+    metrics.append(metric("queries_geomean_ns", int(product), "lower"))
     return metrics
 
 
@@ -187,48 +185,40 @@ def tpch_metrics(case: Case) -> list[dict[str, Any]]:
 LIMIT_NS = 60 * 10**9
 
 
-def _counters(case: Case, labels: dict[str, str], size: int) -> list[dict[str, Any]]:
+def _counters(case: Case, query: str, size: int) -> list[dict[str, Any]]:
     """Bytes of a query: what its tier's device moved (an emulated one has no count), spilled …"""
-    found = {"query_spilled_bytes": size // 10 if labels["query"] in ("9", "18") else 0,
+    found = {"query_spilled_bytes": size // 10 if query in ("9", "18") else 0,
              "query_io_read_bytes": size, "query_syscall_read_bytes": 2 * size}  # fmt: skip
-    tier = str(case.placement).split("-")[0]
+    tier, on_tier = str(case.placement).split("-")[0], []
     if tier in {entry["tier"] for entry in case.emulated}:
         found["query_io_read_bytes"] = 0
     elif case.placement is not None:
         found |= {"query_working_set_bytes": size, "query_touched_file_bytes": size}
-        on_tier = labels | {"tier": tier}
-        return [
-            *(_metric(name, "B", "none", labels, value) for name, value in found.items()),
-            _metric("query_tier_read_bytes", "B", "none", on_tier, size),
-            _metric("query_tier_write_bytes", "B", "none", on_tier, size // 50),
+        on_tier = [
+            metric("query_tier_read_bytes", size, query=query, tier=tier),
+            metric("query_tier_write_bytes", size // 50, query=query, tier=tier),
         ]
-    return [_metric(name, "B", "none", labels, value) for name, value in found.items()]
+    return [*(metric(name, value, query=query) for name, value in found.items()), *on_tier]
 
 
 def _streams(case: Case, durations: Sequence[float]) -> list[dict[str, Any]]:
     """What a throughput test leaves: a time for every query of every stream, and the figures."""
     if not case.streams:
         return []
-    metrics = [
-        _metric("query_duration_ns", "ns", "lower", {"query": str(q), "stream": str(s)},
-                int(took * (case.streams + 0.1 * s)))
-        for s in range(1, case.streams + 1)
-        for q, took in zip(case.queries, durations, strict=True)
-    ]  # fmt: skip
-    metrics += [
-        _metric("stream_duration_ns", "ns", "lower", {"stream": str(s)},
-                int(sum(durations) * (case.streams + 0.1 * s)))
-        for s in range(1, case.streams + 1)
-    ]  # fmt: skip
+    slower = {str(s): case.streams + 0.1 * s for s in range(1, case.streams + 1)}
     power = 3.6e12 * len(durations) / sum(durations)
-    metrics += [
-        _metric("power_geomean_queries_per_hour", "1/h", "higher", {}, power),
-        _metric("throughput_queries_per_hour", "1/h", "higher", {}, 0.8 * power),
-        _metric("composite_queries_per_hour", "1/h", "higher", {}, 0.9 * power),
-        _metric("refresh_duration_ns", "ns", "lower", {"function": "RF1", "pair": "1"}, 3e9),
-        _metric("refresh_duration_ns", "ns", "lower", {"function": "RF2", "pair": "1"}, 2e9),
-    ]
-    return metrics
+    return [
+        *(metric("query_duration_ns", int(took * factor), "lower", query=str(q), stream=s)
+          for s, factor in slower.items()
+          for q, took in zip(case.queries, durations, strict=True)),
+        *(metric("stream_duration_ns", int(sum(durations) * factor), "lower", stream=s)
+          for s, factor in slower.items()),
+        metric("power_geomean_queries_per_hour", power, "higher"),
+        metric("throughput_queries_per_hour", 0.8 * power, "higher"),
+        metric("composite_queries_per_hour", 0.9 * power, "higher"),
+        metric("refresh_duration_ns", 3e9, "lower", function="RF1", pair="1"),
+        metric("refresh_duration_ns", 2e9, "lower", function="RF2", pair="1"),
+    ]  # fmt: skip
 
 
 def write_unfinished(root: Path) -> Path:
@@ -238,15 +228,59 @@ def write_unfinished(root: Path) -> Path:
     return writer.directory
 
 
-def _metric(
-    name: str, unit: str, better: str, labels: dict[str, str], value: float
-) -> dict[str, Any]:
-    return {"name": name, "unit": unit, "better": better, "labels": labels, "value": value}
+#: The unit of a metric by the end of its name; others are pure numbers.
+_UNITS = {
+    "_ns": "ns",
+    "_bytes": "B",
+    "_bytes_per_s": "B/s",
+    "_per_second": "1/s",
+    "_per_minute": "1/min",
+    "_per_hour": "1/h",
+    "_ops": "op/s",
+}
+
+
+def metric(name: str, value: float | str, better: str = "none", **labels: str) -> dict[str, Any]:
+    """A metric as in run.json; a text is a histogram."""
+    unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "1")
+    form = "hdr" if isinstance(value, str) else "value"
+    return {"name": name, "unit": unit, "better": better, "labels": labels, form: value}
+
+
+LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
+
+
+def histogram(durations_ns: Any) -> str:
+    """Durations as a run stores them."""
+    at = np.searchsorted(LAYOUT.bounds()[0], durations_ns, "right") - 1
+    return hdr.Histogram(LAYOUT, np.bincount(at, minlength=LAYOUT.counters)).encode()
+
+
+def lognormal(middle_ns: float, seed: int, spread: float = 0.3, count: int = 400) -> str:
+    """A histogram of random durations around a median."""
+    return histogram(np.random.default_rng(seed).lognormal(np.log(middle_ns), spread, count))
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a report's CSV file."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def printed(comparison: Comparison) -> str:
+    """A comparison as a terminal shows it."""
+    stream = io.StringIO()
+    Console(width=300, file=stream).print(table(comparison))
+    return stream.getvalue()
+
+
+def report(runs: Sequence[StoredRun], folder: Path, **options: Any) -> tuple[ReportFiles, str]:
+    """The files of a report, and its page."""
+    files = write_report(runs, folder / "report", **options)
+    return files, files.html.read_text(encoding="utf-8")
 
 
 def _seed(*parts: object) -> int:
-    import zlib
-
     return zlib.crc32(repr(parts).encode())
 
 
@@ -271,26 +305,15 @@ def _tier(name: str, emulated: bool) -> dict[str, Any]:
     }  # fmt: skip
     known = stand_in if emulated else real.get(name, real["ssd"])
     kind = "tmpfs" if emulated else {"pmem": "fsdax"}.get(name, "block")
-    facts = {
-        "kind": kind,
-        "mount_point": f"/mnt/{name}",
-        "mount_options": ["rw"],
-        "notes": [],
-        "size_bytes": 750 * GIB,
-        "free_bytes": 500 * GIB,
-        "block_size_bytes": 4096,
-    }
+    facts = {"kind": kind, "mount_point": f"/mnt/{name}", "mount_options": ["rw"],
+             "notes": [], "size_bytes": 750 * GIB,
+             "free_bytes": 500 * GIB, "block_size_bytes": 4096}  # fmt: skip
     return {
-        "name": name,
-        "kind": kind,
-        "emulates": name if emulated else None,
-        "path": f"/mnt/{name}/x",
-        "device": None,
-        "node": None,
-        "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name),
-        "facts": facts | known,
+        "name": name, "kind": kind, "emulates": name if emulated else None,
+        "path": f"/mnt/{name}/x", "device": None, "node": None,
+        "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name), "facts": facts | known,
         "warnings": [],
-    }
+    }  # fmt: skip
 
 
 def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:

@@ -5,60 +5,43 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from report_runs import Case, write
+from report_runs import PLACES, Case, lognormal, metric, write
 
-from harness import hdr
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
 from reports.series import panels
 
-LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 WINDOW_S = 60
-PLACES = ("ssd-both", "pmem-both")
 #: What a client of core workload a asks for, and of b.
 A = {"readproportion": 0.5, "updateproportion": 0.5, "target": 50}
 B = {"readproportion": 0.95, "updateproportion": 0.05, "target": 50}
 
 
-def histogram(middle_ms: float, seed: int, count: int = 400) -> str:
-    values = np.random.default_rng(seed).lognormal(np.log(middle_ms * 1e6), 0.3, count)
-    at = np.searchsorted(LAYOUT.bounds()[0], values, "right") - 1
-    return hdr.Histogram(LAYOUT, np.bincount(at, minlength=LAYOUT.counters)).encode()
-
-
-def metric(name: str, value: float | str, better: str = "none", **labels: str) -> dict[str, Any]:
-    form = "hdr" if isinstance(value, str) else "value"
-    unit = "ns" if name.endswith("_ns") else "1"
-    return {"name": name, "unit": unit, "better": better, "labels": labels, form: value}
-
-
 def ycsb(update_ms: float, read_ms: float = 1.0, done: int = 3000, seed: int = 0) -> list[Any]:
     """3,000 operations offered in a minute."""
-    window = WINDOW_S * 10**9
+    times = {"read": lognormal(read_ms * 1e6, seed), "update": lognormal(update_ms * 1e6, seed)}
+    counts = {"read": done // 2, "update": done - done // 2}
     return [
         metric("operations_per_second", done / WINDOW_S, "higher"),
         metric("offered_operations_per_second", 50.0),
-        metric("operation_duration_ns", histogram(read_ms, seed), "lower", operation="read"),
-        metric("operation_duration_ns", histogram(update_ms, seed), "lower", operation="update"),
-        metric("operation_count", done // 2, operation="read"),
-        metric("operation_count", done - done // 2, operation="update"),
-        metric("window_duration_ns", window),
+        *(metric("operation_duration_ns", text, "lower", operation=o) for o, text in times.items()),
+        *(metric("operation_count", count, operation=o) for o, count in counts.items()),
+        metric("window_duration_ns", WINDOW_S * 10**9),
     ]
 
 
 def tpcc(new_order_ms: float, per_s: float = 10.0, seed: int = 0) -> list[Any]:
     """With what was offered only where a test adds it."""
+    times = lognormal(new_order_ms * 1e6, seed, count=int(per_s * WINDOW_S))
     return [
         metric("new_orders_per_minute", 27 * per_s, "higher"),
-        metric("transaction_duration_ns", histogram(new_order_ms, seed, int(per_s * WINDOW_S)),
-               "lower", transaction="new_order"),
+        metric("transaction_duration_ns", times, "lower", transaction="new_order"),
         metric("transaction_count", per_s * WINDOW_S - 3, transaction="new_order"),
         metric("transaction_rolled_back_count", 3, transaction="new_order"),
         metric("window_duration_ns", WINDOW_S * 10**9),
-    ]  # fmt: skip
+    ]
 
 
 def block(root: Path, number: int, workload: str, params: dict[str, Any], place: str,
@@ -100,25 +83,26 @@ def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: P
     assert second.judgement.outcome == "shown"  # after the first, at the same level
 
 
-def test_the_main_operation_is_that_with_the_largest_share(tmp_path: Path) -> None:
-    _, document = compared(*ycsb_sides(tmp_path, B, {"update_ms": 0.2}))
-    assert document["headline"]["labels"]["operation"] == "read"
-    assert document["verdict"] == "no difference"
-
-
-@pytest.mark.parametrize(("n", "verdict"), [(5, "not resolvable"), (6, "slower")])
-def test_too_few_repeats_resolve_nothing(tmp_path: Path, n: int, verdict: str) -> None:
-    _, document = compared(*ycsb_sides(tmp_path, A, {"update_ms": 50.0}, n))
+@pytest.mark.parametrize(
+    ("params", "fast", "n", "operation", "verdict", "missed"),
+    [
+        (B, {"update_ms": 0.2}, 6, "read", "no difference", 0),  # reads have the largest share
+        (A, {"update_ms": 50.0}, 5, "update", "not resolvable", 0),
+        (A, {"update_ms": 50.0}, 6, "update", "slower", 0),
+        (A, {"update_ms": 0.2, "done": 2900}, 6, "update", "rate not kept", 6),
+        # Operations that were due in the ramp-up were done in the window.
+        (A, {"update_ms": 0.2, "done": 3100}, 6, "update", "rate not kept", 6),
+    ],
+)
+def test_verdict_under_a_rate(
+    tmp_path: Path, params: Any, fast: Any, n: int, operation: str, verdict: str, missed: int
+) -> None:
+    _, document = compared(*ycsb_sides(tmp_path, params, fast, n))
+    assert document["headline"]["labels"]["operation"] == operation
     assert document["verdict"] == verdict
-
-
-@pytest.mark.parametrize("done", [2900, 3100])
-def test_a_side_that_did_not_keep_the_rate_loses_by_that(tmp_path: Path, done: int) -> None:
-    """3,100: operations that were due in the ramp-up were done in the window."""
-    _, document = compared(*ycsb_sides(tmp_path, A, {"update_ms": 0.2, "done": done}))
-    assert document["verdict"] == "rate not kept"
-    assert document["set_rate"]["not_kept"] == ["b"]
-    assert document["set_rate"]["b"]["missed"] == 6 and document["set_rate"]["a"]["kept"]
+    rate = document["set_rate"]
+    assert (rate["not_kept"], rate["b"]["missed"]) == (["b"] if missed else [], missed)
+    assert rate["a"]["kept"]
 
 
 def test_a_driver_without_counts_keeps_the_rate_by_the_rate_it_reports(tmp_path: Path) -> None:
@@ -142,38 +126,35 @@ def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None
     assert document["verdict"] == "faster" and document["set_rate"]["b"]["missed"] == 1
 
 
-def tpcc_sides(root: Path, params: dict[str, Any], fast_ms: float, per_s: float = 10.0) -> Any:
-    return [
-        [block(root, k, "tpcc", params, place, tpcc(ms, rate, k)) for k in range(6)]
-        for place, ms, rate in zip(PLACES, (5.0, fast_ms), (10.0, per_s), strict=True)
-    ]
-
-
-def test_without_a_rate_new_orders_decide(tmp_path: Path) -> None:
-    params = {"warehouses": 1, "users": 4, "think_time": False, "rate_per_s": None}
-    _, document = compared(*tpcc_sides(tmp_path, params, 1.0, 12.0))
-    assert document["headline"] == {"metric": "new_orders_per_minute", "labels": {}}
-    assert document["verdict"] == "faster" and document["set_rate"] is None
-
-
-def test_rollbacks_count_as_done_under_a_rate(tmp_path: Path) -> None:
-    params = {"warehouses": 1, "users": 4, "think_time": False, "rate_per_s": 10}
-    _, document = compared(*tpcc_sides(tmp_path, params, 1.0))
-    assert document["headline"]["labels"] == {"transaction": "new_order", "percentile": "50"}
-    assert document["set_rate"]["a"]["done_per_s"] == 10.0
-    assert document["verdict"] == "faster"
-
-
-@pytest.mark.parametrize(("users", "by"), [(200, "think time"), (1, None)])
-def test_think_times_set_the_rate_where_users_hardly_wait(
-    tmp_path: Path, users: int, by: str | None
+@pytest.mark.parametrize(
+    ("params", "per_s", "by"),
+    [
+        ({"users": 4, "think_time": False, "rate_per_s": None}, 12.0, None),
+        # Transactions that are rolled back count as done.
+        ({"users": 4, "think_time": False, "rate_per_s": 10}, 10.0, "option"),
+        # Ten transactions a second of 5 ms keep one user waiting for 5 % of the time.
+        ({"users": 200, "think_time": True, "rate_per_s": None}, 10.0, "think time"),
+        ({"users": 1, "think_time": True, "rate_per_s": None}, 12.0, None),
+    ],
+)
+def test_new_orders_decide_unless_a_rate_is_set(
+    tmp_path: Path, params: dict[str, Any], per_s: float, by: str | None
 ) -> None:
-    """Ten transactions a second of 5 ms keep one user waiting for 5 % of the time."""
-    params = {"warehouses": 20, "users": users, "think_time": True, "rate_per_s": None}
-    _, document = compared(*tpcc_sides(tmp_path, params, 1.0))
+    sides = [
+        [block(tmp_path, k, "tpcc", params, place, tpcc(ms, rate, k)) for k in range(6)]
+        for place, ms, rate in zip(PLACES, (5.0, 1.0), (10.0, per_s), strict=True)
+    ]
+    _, document = compared(*sides)
+    assert document["verdict"] == "faster"
     assert (document["set_rate"] or {}).get("by") == by
-    expected = "transaction_duration_ns" if by else "new_orders_per_minute"
-    assert document["headline"]["metric"] == expected
+    median = {"transaction": "new_order", "percentile": "50"}
+    assert document["headline"] == (
+        {"metric": "transaction_duration_ns", "labels": median}
+        if by
+        else {"metric": "new_orders_per_minute", "labels": {}}
+    )
+    if by == "option":
+        assert document["set_rate"]["a"]["done_per_s"] == 10.0
 
 
 def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
@@ -187,31 +168,20 @@ def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
     ]
 
 
-def test_another_experiment_in_the_report_changes_no_verdict(tmp_path: Path) -> None:
-    params = {"warehouses": 1, "think_time": False, "rate_per_s": None}
-    own, other = (
-        [
-            block(tmp_path, k, "tpcc", params | {"users": users}, place, tpcc(5.0, rate, k),
-                  experiment=f"with-{users}")
+def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
+    def runs(folder: str, *names: str) -> list[StoredRun]:
+        params = {"warehouses": 1, "think_time": False, "rate_per_s": None}
+        return [
+            block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
+                  tpcc(5.0, rate, k), experiment=name)
             for k in range(6)
+            for users, name in zip((4, 8), names, strict=False)
             for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
-        ]
-        for users in (4, 8)
-    )  # fmt: skip
-    alone = conclusions(own, 4)
-    assert alone == [("faster", 2 / 2**6)]
-    assert conclusions([*own, *other], 4) == alone
+        ]  # fmt: skip
 
-
-def test_comparisons_of_one_experiment_are_one_family(tmp_path: Path) -> None:
-    params = {"warehouses": 1, "think_time": False, "rate_per_s": None}
-    runs = [
-        block(tmp_path, k, "tpcc", params | {"users": users}, place, tpcc(5.0, rate, k))
-        for k in range(6)
-        for users in (4, 8)
-        for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
-    ]
-    assert conclusions(runs, 4) == [("not resolvable", 4 / 2**6)]
+    assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
+    assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
+    assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]
 
 
 def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from repeatable import repeatable
-from report_runs import GIB, Case, demo, write
+from report_runs import GIB, Case, csv_rows, demo, metric, report, write
 
 from harness.errors import UsageError
-from harness.store.runs import StoredRun
 from reports.formatting import quantity_text, significant
 from reports.page import escape_markdown
 from reports.published import read_published
-from reports.report import ReportFiles, view_of, write_report
+from reports.report import view_of, write_report
 
 FEW = (1, 6, 13)
-
-
-def report(runs: Sequence[StoredRun], tmp_path: Path, **options: Any) -> tuple[ReportFiles, str]:
-    files = write_report(runs, tmp_path / "report", **options)
-    return files, files.html.read_text(encoding="utf-8")
 
 
 def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
@@ -96,15 +87,14 @@ def test_emulated_stands_wherever_its_numbers_do(tmp_path: Path) -> None:
     for line in markdown.splitlines():
         if line.startswith("|") and "pmem-both" in line:
             assert "EMULATED" in line
-    rows = list(csv.DictReader(io.StringIO(files.csv.read_text(encoding="utf-8"))))
+    rows = csv_rows(files.csv)
     for row in rows:
         assert row["emulated"] == ("pmem by tmpfs" if row["placement"] == "pmem-both" else "")
 
 
 def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("postgres",), blocks=2, queries=FEW, plans=False, emulated=False)
-    odd = [{"name": "query_duration_ns", "unit": "ns", "better": "lower",
-            "labels": {"query": "1"}, "value": 77_700_000_000_000}]  # fmt: skip
+    odd = [metric("query_duration_ns", 77_700_000_000_000, "lower", query="1")]
     failed = write(tmp_path, Case(block=2, status="failed", queries=FEW,
                                   run_changes={"metrics": odd}))  # fmt: skip
     unknown = write(tmp_path, Case(placement="pmem-both", block=3, status="unknown", queries=FEW))
@@ -181,10 +171,11 @@ def test_three_placements_against_a_chosen_baseline(tmp_path: Path) -> None:
 
 def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None:
     def metrics(rate: float) -> list[dict[str, Any]]:
-        base = {"unit": "op/s", "better": "higher", "name": "throughput_ops"}
-        tail = {"name": "latency_ns", "unit": "ns", "better": "lower", "hdr": "AAAA",
-                "labels": {"transaction": "payment"}}  # fmt: skip
-        return [*(base | {"labels": {"threads": t}, "value": rate * int(t)} for t in "128"), tail]
+        tail = metric("latency_ns", "AAAA", "lower", transaction="payment")
+        return [
+            *(metric("throughput_ops", rate * int(t), "higher", threads=t) for t in "128"),
+            tail,
+        ]
 
     runs = [
         write(tmp_path, Case(placement=p, block=k, metrics=metrics(rate + k),
@@ -201,32 +192,26 @@ def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None
     assert "not an HdrHistogram" in html  # in place of a number
 
 
-HOSTILE = "x</script><img src=y onerror=alert(1)>$\\frac{1}$|`]"
+HOSTILE = "=x</script><img src=y onerror=alert(1)>$\\frac{1}$|`]"
 
 
 def test_text_from_outside_stays_text(tmp_path: Path) -> None:
     notes = [{"what": HOSTILE, "found": HOSTILE, "do": HOSTILE}]
     changes = {"spec.label": HOSTILE, "uncontrolled": notes}
-    run = write(tmp_path, Case(placement=None, label="x", queries=FEW, plans=False,
-                               run_changes=changes))  # fmt: skip
+    case = Case(placement=None, label="x", queries=FEW, plans=False, run_changes=changes)
+    run = write(tmp_path, case)
     files, html = report([run], tmp_path, title=HOSTILE)
     assert "<img" not in html and "onerror=alert(1)&gt;" in html
     assert html.count("</script>") == 1
     assert "<img" not in files.markdown.read_text(encoding="utf-8")
-
-
-def test_a_spreadsheet_gets_no_formula(tmp_path: Path) -> None:
-    run = write(tmp_path, Case(placement=None, label="x", queries=FEW, plans=False,
-                               run_changes={"spec.label": "=HYPERLINK(1)"}))  # fmt: skip
-    files, _ = report([run], tmp_path)
-    rows = list(csv.DictReader(io.StringIO(files.csv.read_text(encoding="utf-8"))))
-    assert {row["placement"] for row in rows} == {"'=HYPERLINK(1)"}
+    # A spreadsheet gets no formula.
+    assert {row["placement"] for row in csv_rows(files.csv)} == {f"'{HOSTILE}"}
 
 
 def test_the_csv_has_every_metric_of_every_run_to_the_last_digit(tmp_path: Path) -> None:
     runs = demo(tmp_path, blocks=1, queries=FEW, plans=False)
     files, _ = report(runs, tmp_path)
-    rows = list(csv.DictReader(io.StringIO(files.csv.read_text(encoding="utf-8"))))
+    rows = csv_rows(files.csv)
     assert len(rows) == sum(len(run.run["metrics"]) for run in runs)
     first = runs[0].run["metrics"][0]
     found = [r for r in rows if r["run_id"] == runs[0].run_id and r["metric"] == first["name"]]

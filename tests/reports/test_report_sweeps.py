@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, _tier, write
+from report_runs import EMULATED, Case, _tier, metric, write
 
 from harness import paths
 from harness.store.runs import StoredRun
@@ -37,14 +37,12 @@ def tpcc(
 ) -> StoredRun:
     """A finished run of so many users, whose connections and client threads are as many."""
     own = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
-    metric = {"name": "new_orders_per_minute", "unit": "1/min", "better": "higher", "labels": {},
-              "value": per_minute}  # fmt: skip
     case = Case(
         engine=engine,
         placement=placement,
         block=block,
         emulated=EMULATED if emulated else (),
-        metrics=[metric],
+        metrics=[metric("new_orders_per_minute", per_minute, "higher")],
         queries=(),
         spec_changes={
             "workload": "tpcc",
@@ -220,17 +218,12 @@ def test_more_lines_than_can_be_told_apart_stand_in_the_table_alone(tmp_path: Pa
 def test_the_time_of_query_6_is_one_line_over_the_share_that_is_selected(tmp_path: Path) -> None:
     """Fig 4: six intervals on two placements are two lines of six points, not six of two."""
     years = {1: 0.1515, 2: 0.3040, 3: 0.4562, 4: 0.6081}
-    labels = {"query": "6"}
     runs = [
         write(tmp_path, Case(
             placement=placement,
             queries=(6,),
-            metrics=[
-                {"name": "query_duration_ns", "unit": "ns", "better": "lower", "labels": labels,
-                 "value": slow * n * 1e9},
-                {"name": "query_selected_fraction", "unit": "1", "better": "none",
-                 "labels": labels, "value": share},
-            ],
+            metrics=[metric("query_duration_ns", slow * n * 1e9, "lower", query="6"),
+                     metric("query_selected_fraction", share, query="6")],
             spec_changes={"params": {"q6_dates": ["1994-01-01", f"{1994 + n}-01-01"]}},
         ))
         for n, share in years.items()

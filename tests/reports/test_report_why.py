@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,32 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, demo, write
-from rich.console import Console
+from report_runs import EMULATED, PLACES, Case, csv_rows, demo, metric, printed, report, write
 
 from harness.store.runs import StoredRun, write_json_atomically
 from reports.charts.forest import speedups
 from reports.compare import compare
-from reports.compare_output import table
 from reports.conditions import CheckCount, checks
 from reports.labels import in_words
 from reports.query_breakdown import BreakdownRow, anatomy, breakdown, plan_sums
-from reports.report import ReportFiles, view_of, write_report
+from reports.report import view_of
 from reports.series import panels
 
 S = 1_000_000_000
 MIB = 1 << 20
 
 
-def metric(name: str, value: float, unit: str = "ns", better: str = "none", **labels: str) -> Any:
-    return {"name": name, "unit": unit, "better": better, "labels": labels, "value": value}
-
-
 def query(number: str, seconds: float, scan: float, profiled: float | None = None) -> list[Any]:
     """A query with its plan: ``scan`` is the scans' share of ``profiled`` seconds."""
     total = profiled or seconds
     return [
-        metric("query_duration_ns", seconds * S, better="lower", query=number),
+        metric("query_duration_ns", seconds * S, "lower", query=number),
         metric("plan_run_duration_ns", total * S, query=number),
         metric("plan_operator_ns", total * scan * S, query=number, operator="scan"),
         metric("plan_operator_ns", total * (1 - scan) * S, query=number, operator="join"),
@@ -56,20 +48,11 @@ def broken_down(runs: Sequence[StoredRun]) -> list[BreakdownRow]:
     return breakdown(panel)
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-
-
-def report(runs: Sequence[StoredRun], tmp_path: Path, **options: Any) -> tuple[ReportFiles, str]:
-    files = write_report(runs, tmp_path / "report", **options)
-    return files, files.html.read_text(encoding="utf-8")
-
-
 def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
-    on_ssd = [metric("query_tier_read_bytes", 2048 * MIB, "B", query="6", tier="ssd"),
-              metric("query_spilled_bytes", 100 * MIB, "B", query="6"),
-              metric("query_touched_file_bytes", 1024 * MIB, "B", query="6"),
-              metric("query_working_set_bytes", 1024 * MIB, "B", query="6")]  # fmt: skip
+    on_ssd = [metric("query_tier_read_bytes", 2048 * MIB, query="6", tier="ssd"),
+              metric("query_spilled_bytes", 100 * MIB, query="6"),
+              metric("query_touched_file_bytes", 1024 * MIB, query="6"),
+              metric("query_working_set_bytes", 1024 * MIB, query="6")]  # fmt: skip
     runs = two(tmp_path, query("6", 4.0, 0.85) + on_ssd, query("6", 1.0, 0.40))
     first, second = broken_down(runs)
     assert (first.arm.name, first.compared, second.arm.name) == ("ssd-both", None, "pmem-both")
@@ -112,27 +95,20 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     assert view_of(runs, "x").panels[0].fitting() == (1, 2)
     drawn = next(p for p in files.figures if p.name.endswith("operators.svg"))
     assert ">outside the operators<" in drawn.read_text(encoding="utf-8")
-    (slow_row, _) = rows(files.queries_csv)
+    (slow_row, _) = csv_rows(files.queries_csv)
     assert (slow_row["other_ns"], slow_row["outside_ns"]) == ("400000000", "1600000000")
 
 
-def test_one_run_s_reason_stands_for_its_arm(tmp_path: Path) -> None:
+def test_a_run_s_own_reason_stands_for_its_arm(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=profiled), queries=(6,)))
-            for profiled in (3.7, 4.0)]  # fmt: skip
+            for profiled in (3.7, 8.0)]  # fmt: skip
+    why = "the server tells no time below a view"
     (runs[1].directory / "artifacts").mkdir(exist_ok=True)
-    stored = {"6": {"why": "a fifth lies outside the operators"}}
-    write_json_atomically(runs[1].directory / "artifacts" / "accounting.json", stored)
+    write_json_atomically(runs[1].directory / "artifacts/accounting.json", {"6": {"why": why}})
+    assert plan_sums(runs[1])["6"] == (2.0, why)
     (panel,) = panels(runs, "placement", None)
     fit = anatomy(panel.arms[0])["6"].fit
-    assert fit and fit.why == "a fifth lies outside the operators"
-
-
-def test_the_run_s_own_reason_is_the_one_that_is_told(tmp_path: Path) -> None:
-    run = write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=8.0), queries=(6,)))
-    stored = {"6": {"why": "the server tells no time below a view"}}
-    (run.directory / "artifacts").mkdir(exist_ok=True)
-    write_json_atomically(run.directory / "artifacts" / "accounting.json", stored)
-    assert plan_sums(run)["6"] == (2.0, "the server tells no time below a view")
+    assert fit and fit.why == why
 
 
 @pytest.mark.draws
@@ -140,8 +116,8 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
     """Also where little is read at all; what is less than a quarter more is left alone."""
 
     def moved(whole: int, own: int) -> list[Any]:
-        return [metric("query_tier_read_bytes", whole * MIB, "B", query="6", tier="ssd"),
-                metric("query_io_read_bytes", own * MIB, "B", query="6")]  # fmt: skip
+        return [metric("query_tier_read_bytes", whole * MIB, query="6", tier="ssd"),
+                metric("query_io_read_bytes", own * MIB, query="6")]  # fmt: skip
 
     runs = two(tmp_path, query("6", 4.0, 1.0) + moved(8, 5), query("6", 4.0, 1.0) + moved(6, 5))
     assert [row.anatomy.read_by_others for row in broken_down(runs)] == [True, False]
@@ -155,9 +131,9 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
 
 @pytest.mark.draws
 def test_a_working_set_that_a_limit_bounds_says_so(tmp_path: Path) -> None:
-    held = [metric("query_working_set_bytes", 700 * MIB, "B", query="6")]
-    touched = [*held, metric("query_touched_file_bytes", 700 * MIB, "B", query="6")]
-    capped = [metric("memory_cap_peak_bytes", 1024 * MIB, "B")]
+    held = [metric("query_working_set_bytes", 700 * MIB, query="6")]
+    touched = [*held, metric("query_touched_file_bytes", 700 * MIB, query="6")]
+    capped = [metric("memory_cap_peak_bytes", 1024 * MIB)]
     limit = {"spec_changes": {"memory_limit_bytes": 1024 * MIB}}
     runs = two(tmp_path, query("6", 4.0, 1.0) + touched + capped, query("6", 2.0, 1.0) + held,
                **limit)  # fmt: skip
@@ -179,7 +155,7 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
     files, html = report([*runs, *limited], tmp_path)
     assert "2, limit reached in 2" in html  # of four runs two have a time
     assert "the time limit was reached in 2 of 8 runs" in html
-    table = {(r["query"], r["arm"]): r for r in rows(files.queries_csv)}
+    table = {(r["query"], r["arm"]): r for r in csv_rows(files.queries_csv)}
     assert table["6", "pmem-both"]["ratio_to_baseline"] == ""
     assert table["6", "ssd-both"]["runs_at_limit"] == "2"
     assert table["1", "pmem-both"]["ratio_to_baseline"] != ""
@@ -189,7 +165,7 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
 def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path) -> None:
     runs = [
         write(tmp_path, Case(engine="mysql", placement=p, queries=(1, 6), limited=(6,)))
-        for p in ("ssd-both", "pmem-both")
+        for p in PLACES
     ]
     files, html = report(runs, tmp_path)
     assert "limit of 60 s reached" in html
@@ -223,10 +199,10 @@ def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) 
 
 def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Path) -> None:
     totals = {"throughput_queries_per_hour": 9.0, "composite_queries_per_hour": 8.0}
-    whole = [metric(name, value, "1/h", "higher") for name, value in totals.items()]
-    whole += [metric("stream_duration_ns", 9 * S, better="lower", stream="1")]
+    whole = [metric(name, value, "higher") for name, value in totals.items()]
+    whole += [metric("stream_duration_ns", 9 * S, "lower", stream="1")]
     cut = [metric("query_timeout_ns", 60 * S, query="6", stream="1")]
-    power = metric("power_geomean_queries_per_hour", 7.0, "1/h", "higher")
+    power = metric("power_geomean_queries_per_hour", 7.0, "higher")
     runs = two(tmp_path, [power, *whole], [power, *cut])
     for k in (1, 2):
         runs += two(tmp_path, [power, *whole], [power, *whole], block=k)
@@ -247,9 +223,9 @@ def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> Non
     assert found["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
     assert len(found["stream_query_duration_ns"]) == 4
     files, html = report(runs, tmp_path)
-    assert {r["query"] for r in rows(files.queries_csv)} == {"1", "6"}
+    assert {r["query"] for r in csv_rows(files.queries_csv)} == {"1", "6"}
     assert "power and throughput (queries per hour × scale, TPC-H-derived)" in html
-    raw = [r for r in rows(files.csv) if "stream=" in r["labels"]]
+    raw = [r for r in csv_rows(files.csv) if "stream=" in r["labels"]]
     assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
 
 
@@ -263,8 +239,8 @@ def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
 
 
 def test_bandwidths_of_memory_controllers_are_drawn(tmp_path: Path) -> None:
-    moved = [metric("query_dram_read_bytes_per_s", 9e9, "B/s", query="6"),
-             metric("query_dram_write_bytes_per_s", 1e9, "B/s", query="6")]  # fmt: skip
+    moved = [metric("query_dram_read_bytes_per_s", 9e9, query="6"),
+             metric("query_dram_write_bytes_per_s", 1e9, query="6")]  # fmt: skip
     slow, fast = query("6", 4.0, 1.0) + moved, query("6", 2.0, 1.0)
     files, html = report(two(tmp_path, slow, fast), tmp_path)
     assert any(p.name.endswith("bandwidth.svg") for p in files.figures)
@@ -320,9 +296,7 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
     runs = [run for k, (x, y) in enumerate(times)
             for run in two(tmp_path, query("6", x, 0.5), query("6", y, 0.1), block=k)]  # fmt: skip
     compared = compare(runs[0::2], runs[1::2])
-    stream = io.StringIO()
-    Console(width=300, file=stream).print(table(compared))
-    assert "medians point the other way" in stream.getvalue()
+    assert "medians point the other way" in printed(compared)
     (found,) = [row for row in compared.groups[0].rows if row.quantity.name == "query_duration_ns"]
     assert found.contrary and found.ratio == pytest.approx(1.22, abs=0.01)
 
@@ -347,7 +321,7 @@ def test_a_title_is_wrapped(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(placement=p, queries=(1, 6), label=None, emulated=EMULATED,
                                  spec_changes={"params": {"scale": scale, "queries": [1, 6],
                                                           "cache": "cold-per-query" * 4}}))
-            for p in ("ssd-both", "pmem-both") for scale in (1, 2)]  # fmt: skip
+            for p in PLACES for scale in (1, 2)]  # fmt: skip
     panel, _ = panels(runs, "placement", None)
     long = replace(panel, context=("a long setting of this panel " * 4,))
     drawing = speedups(long, "query_duration_ns", "query time", "x")

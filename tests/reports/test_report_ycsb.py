@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from report_runs import EMULATED, Case, write
+from report_runs import EMULATED, PLACES, Case, csv_rows, lognormal, metric, write
 
-from harness import hdr, paths
+from harness import paths
 from harness.store.runs import StoredRun
 from reports.labels import leading
 from reports.published import (
@@ -26,34 +24,22 @@ from reports.sweeps import side_by_side, sweeps
 from reports.tables import window_titles
 from reports.values import Quantity
 
-LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 MIXES = {"a": ("read", "update"), "c": ("read",)}
 PUBLISHED = paths.data_folder("profiles") / "papers/nvm-for-databases/published.csv"
-PLACEMENTS = ("ssd-both", "pmem-both")
-
-
-def histogram(middle_us: float) -> str:
-    values = np.random.default_rng(7).lognormal(np.log(middle_us * 1e3), 0.3, 2000)
-    at = np.searchsorted(LAYOUT.bounds()[0], values, "right") - 1
-    return hdr.Histogram(LAYOUT, np.bincount(at, minlength=LAYOUT.counters)).encode()
 
 
 def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
-    def one(name: str, unit: str, better: str, **rest: Any) -> dict[str, Any]:
-        return {"name": name, "unit": unit, "better": better, "labels": {}, **rest}
-
     kinds = MIXES[core]
     spent = ("process",) if inside else ("client", "server")
     return [
-        one("operations_per_second", "1/s", "higher", value=per_second),
-        *(one("operation_duration_ns", "ns", "lower", labels={"operation": kind},
-              hdr=histogram(1e6 / per_second * (1 + place))) for place, kind in enumerate(kinds)),
-        *(one("operation_count", "1", "none", labels={"operation": kind}, value=500)
-          for kind in kinds),
-        *(one(f"{side}_cpu_per_operation_ns", "ns", "lower", value=900) for side in spent),
-        one("window_rocksdb_block_cache_hit_count", "1", "none", value=700 * len(kinds)),
-        one("window_rocksdb_stall_ns", "ns", "none", value=0),
-        one("window_cpu_ns", "ns", "none", value=0),
+        metric("operations_per_second", per_second, "higher"),
+        *(metric("operation_duration_ns", lognormal(1e9 / per_second * place, 7, count=2000),
+                 "lower", operation=kind) for place, kind in enumerate(kinds, 1)),
+        *(metric("operation_count", 500, operation=kind) for kind in kinds),
+        *(metric(f"{side}_cpu_per_operation_ns", 900, "lower") for side in spent),
+        metric("window_rocksdb_block_cache_hit_count", 700 * len(kinds)),
+        metric("window_rocksdb_stall_ns", 0),
+        metric("window_cpu_ns", 0),
     ]  # fmt: skip
 
 
@@ -88,7 +74,7 @@ def sweep_report(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ycsb(folder, core, threads, placement, gain)
         for core in MIXES
         for threads in (8, 48)
-        for placement, gain in zip(PLACEMENTS, (1.0, 2.0), strict=True)
+        for placement, gain in zip(PLACES, (1.0, 2.0), strict=True)
     ]
     return runs, write_report(runs, folder / "report")
 
@@ -112,6 +98,7 @@ def test_rates_and_times_stand_over_threads_with_each_core_workload_in_its_place
         assert [line.marked_name for line in sweep.lines] == ["ssd-both", "pmem-both (EMULATED)"]
         assert sweep.values == (8, 48)
         assert sweep.lines[1].points[48].median == 960_000
+        assert (sweep.at(1), sweep.at(48)) == ("1 client thread", "48 client threads")
 
 
 def test_lines_over_threads_are_drawn_and_their_values_tabled(sweep_report: Any) -> None:
@@ -126,14 +113,14 @@ def test_lines_over_threads_are_drawn_and_their_values_tabled(sweep_report: Any)
     assert "| 48 client threads | ssd-both | 480,000 1/s | 480,000 1/s | 1 |" in markdown
 
 
-def test_heading_and_table_tell_workload_records_and_threads(sweep_report: Any) -> None:
-    _, files = sweep_report
-    markdown = files.markdown.read_text(encoding="utf-8")
-    heading = "rocksdb 1, core workload a, records 1,000,000, client threads 8"
-    assert f"## Results: {heading}\n" in markdown
-    for line in ("workload | ycsb (YCSB)", "core workload | a", "recordcount | 1000000",
-                 "requestdistribution | zipfian", "update | blind"):  # fmt: skip
-        assert f"| {line} |" in markdown, line
+def test_heading_and_table_have_workload_records_and_threads(sweep_report: Any) -> None:
+    runs, _ = sweep_report
+    first = view_of(runs, "x").panels[0]
+    assert first.panel.title == "rocksdb 1, core workload a, records 1,000,000, client threads 8"
+    assert dict(first.what).items() >= {
+        "workload": "ycsb (YCSB)", "core workload": "a", "recordcount": "1000000",
+        "requestdistribution": "zipfian", "update": "blind",
+    }.items()  # fmt: skip
 
 
 def test_one_process_is_not_told_apart_and_updates_are_what_they_are_said_to_be(
@@ -147,7 +134,7 @@ def test_one_process_is_not_told_apart_and_updates_are_what_they_are_said_to_be(
 
 
 def test_a_server_has_its_processor_time_beside_the_clients(tmp_path: Path) -> None:
-    made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACEMENTS]
+    made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACES]
     (panel,) = view_of(made, "x").panels
     assert not panel.engine_in_client
     labels = {row.label for row in panel.tables[0].rows}
@@ -155,7 +142,7 @@ def test_a_server_has_its_processor_time_beside_the_clients(tmp_path: Path) -> N
 
 
 def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> None:
-    made = [ycsb(tmp_path, placement=place) for place in PLACEMENTS]
+    made = [ycsb(tmp_path, placement=place) for place in PLACES]
     (window, *_) = view_of(made, "x").panels[0].counters
     rows = {row.label: row for row in window.rows}
     hits, cpu = rows["rocksdb block cache hit"], rows["cpu"]
@@ -163,6 +150,10 @@ def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> 
     assert "rocksdb stall" not in rows and window.still == 1
     # Nothing was counted in ticks of 10 ms: that is no processor time of 0.
     assert cpu.resolution == 1e7 and cpu.each is None
+    names = ("window_rocksdb_read_bytes", "window_rocksdb_read_count", "window_cpu_ns")
+    assert window_titles([Quantity(name) for name in names]) == [
+        "rocksdb read (bytes)", "rocksdb read (count)", "cpu",
+    ]  # fmt: skip
 
 
 def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier(
@@ -171,7 +162,7 @@ def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier
     made = [
         ycsb(tmp_path, placement=place, driver=driver, gain=gain, block=block)
         for block in (0, 1)
-        for place in PLACEMENTS
+        for place in PLACES
         for driver, gain in (("loadgen", 2.0), ("ycsb", 1.0))
     ]
     view = view_of(made, "x")
@@ -190,7 +181,7 @@ def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path:
     made = [
         ycsb(tmp_path, core, placement=place, readproportion=reads, updateproportion=updates,
              requestdistribution=keys)
-        for place in PLACEMENTS for core, (reads, updates, keys) in shares.items()
+        for place in PLACES for core, (reads, updates, keys) in shares.items()
     ]  # fmt: skip
     headings = [one.panel.title for one in view_of(made, "x").panels]
     assert headings and all("core workload" in line for line in headings)
@@ -199,19 +190,6 @@ def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path:
     sets = [{"params.workload": "null", "params.readproportion": share} for share in ("1", "0.5")]
     names = ["params.workload", "params.readproportion"]
     assert leading(names, sets) == names
-
-
-def test_two_counters_of_one_name_are_told_apart_by_their_unit() -> None:
-    names = ("window_rocksdb_read_bytes", "window_rocksdb_read_count", "window_cpu_ns")
-    assert window_titles([Quantity(name, ()) for name in names]) == [
-        "rocksdb read (bytes)", "rocksdb read (count)", "cpu",
-    ]  # fmt: skip
-
-
-def test_one_thread_is_one(sweep_report: Any) -> None:
-    runs, _ = sweep_report
-    one = sweeps(panels(runs, "placement", None))[0]
-    assert (one.at(1), one.at(48)) == ("1 client thread", "48 client threads")
 
 
 def test_data_of_two_drivers_that_differ_in_size_are_told_where_they_are_compared(
@@ -259,8 +237,7 @@ def test_every_parameter_stands_in_the_csv_and_no_table_of_queries_is_left(tmp_p
     (out / "queries.csv").write_text("of a report that was here before")
     files = write_report([ycsb(tmp_path)], out)
     assert files.queries_csv is None and not (out / "queries.csv").exists()
-    with files.csv.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = csv_rows(files.csv)
     told = dict(item.split("=") for item in rows[0]["params"].split(";"))
     assert told["workload"] == "a" and told["threadcount"] == "8" and "target" not in told
     assert {row["driver"] for row in rows} == {"loadgen"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from report_runs import Case, write
+from report_runs import Case, metric, write
 from typer.testing import CliRunner
 
 from harness.cli.runs import app
@@ -16,18 +15,14 @@ from harness.store.runs import Store
 from reports.select import select
 
 
-def rate(name: str, unit: str, value: float) -> list[dict[str, Any]]:
-    return [{"name": name, "unit": unit, "better": "higher", "labels": {}, "value": value}]
-
-
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     tpcc = {"warehouses": 10, "users": 8, "duration": "3m", "rate_per_s": None}
     ycsb = {"workload": "b", "recordcount": 1_000_000, "threadcount": 4, "duration": "60s"}
     for workload, params, driver, metrics in (
-        ("tpcc", tpcc, "hammerdb", rate("new_orders_per_minute", "1/min", 8840)),
+        ("tpcc", tpcc, "hammerdb", [metric("new_orders_per_minute", 8840, "higher")]),
         ("tpcc", tpcc | {"test": "durability"}, "loadgen", []),
-        ("ycsb", ycsb, "loadgen", rate("operations_per_second", "1/s", 123_456)),
+        ("ycsb", ycsb, "loadgen", [metric("operations_per_second", 123_456, "higher")]),
     ):
         spec = {"workload": workload, "params": params, "driver": driver}
         write(tmp_path, Case(queries=(), metrics=metrics, spec_changes=spec))
