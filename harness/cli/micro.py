@@ -225,7 +225,7 @@ def _print_plan(resolved: Sequence[ResolvedSuite], json_: bool) -> None:
             _COLUMNS,
             rows,
             title=f"{one.suite.name} on {one.tier.name}{by}: "
-            f"{counted(len(rows), 'configuration')} × {one.repeats}, {_time(one)}; nothing is run",
+            f"{counted(len(rows), 'configuration')} × {one.repeats}{_time(one)}; nothing is run",
         )
         for warning in one.scaled.warnings if one.scaled else ():
             print(f"warning: {warning}")
@@ -238,13 +238,13 @@ def _configurations(resolved: ResolvedSuite) -> Sequence[Measurement | PlannedOn
 
 
 def _time(resolved: ResolvedSuite) -> str:
-    """``about 3 min 20 s``, with what is not in it."""
+    """``, about 3 min 20 s``, with what is not in it."""
     if expected := resolved.expected:
         by_count = f" and {expected.counted} that end by a count" if expected.counted else ""
-        return f"about {format_ns(expected.total_ns)}{by_count}"
+        return f", about {format_ns(expected.total_ns)}{by_count}"
     assert resolved.planned is not None
     measuring_ns, extra = resolved.planned.measuring_ns, resolved.planned.extra
-    return f"{format_ns(measuring_ns)} of measuring and {extra}" if measuring_ns else extra
+    return f"{f', {format_ns(measuring_ns)} of measuring' if measuring_ns else ''} and {extra}"
 
 
 def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
