@@ -89,6 +89,11 @@ def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:
     return pairs
 
 
+def names(given: Sequence[str] | None) -> list[str]:
+    """The values of an option that may repeat, each once."""
+    return list(dict.fromkeys(given or ()))
+
+
 def confirm(what: str, yes: bool) -> None:
     """Prompt before a destructive step unless ``yes``; UsageError without a terminal."""
     if yes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness import native_programs, registry
@@ -19,12 +19,14 @@ from harness.cli.common import (
 )
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
+from harness.execution.monitoring import GuardedMonitor
 from harness.host.doctor import examine
 from harness.micro import fio, ioping
 from harness.monitors import MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise.credentials import shared_user_warnings, unprivileged
 from harness.tiers.discovery import find_tiers_and_problems
+from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
 
 #: Vector instruction sets of x86, the widest first.
@@ -41,7 +43,7 @@ def doctor(
     found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
     found["servers_user"] = _servers_user()
-    found["monitors"] = list(_monitors())
+    found["monitors"] = list(_monitors(list(tiers.values())))
     found["microbenchmarks"] = _microbenchmarks()
     found["official_ycsb"] = _official_ycsb()
     found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
@@ -69,9 +71,7 @@ def _print(found: dict[str, Any]) -> None:
     cap = found["memory_cap"]
     print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
     for monitor in found["monitors"]:
-        problem = monitor["problem"]
-        found_so = f"{problem['found']} ({problem['do']})" if problem else monitor["cost"]
-        print(f"monitor  {monitor['name']}: {found_so}")
+        print(f"monitor  {monitor['name']}: {_availability(monitor)}")
     native = found["native_client"]
     lacking = f"; for the others install {', '.join(native['missing'])}"
     print(
@@ -112,12 +112,27 @@ def _print(found: dict[str, Any]) -> None:
         print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
 
 
-def _monitors() -> Iterator[dict[str, Any]]:
+def _monitors(tiers: Sequence[Tier]) -> Iterator[dict[str, Any]]:
     """Each with its cost, and the problem that keeps it from working here."""
     for name, kind in registry.monitors().items():
-        problem = kind(MonitorContext()).preflight()
-        told = problem.to_json() if problem else None
-        yield {"name": name, "default": kind.default, "cost": kind.cost, "problem": told}
+        problem = GuardedMonitor(kind, MonitorContext(tiers=tiers)).preflight()
+        yield {
+            "name": name,
+            "default": kind.default,
+            "cost": kind.cost,
+            "available": problem is None,
+            "code": problem.code if problem else None,
+            "problem": problem.context if problem else None,
+            "hint": problem.hint if problem else None,
+        }
+
+
+def _availability(monitor: Mapping[str, Any]) -> str:
+    """What it does, or why it does not work here."""
+    if monitor["available"]:
+        return f"{monitor['cost']}{'' if monitor['default'] else ' (only with --monitor)'}"
+    hint = f" ({monitor['hint']})" if monitor["hint"] else ""
+    return f"not available: {monitor['problem']}{hint}"
 
 
 def _split(names: Mapping[str, bool]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import show
-from harness.cli.common import JsonOption, print_json, print_table, store
+from harness.cli.common import JsonOption, names, print_json, print_table, store
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
 from harness.errors import UsageError
@@ -202,6 +202,8 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
         options.seed,
         tuple(dict.fromkeys(one.partition("=")[0] for one in options.emulate or ())),
         options.overwrite,
+        tuple(names(options.monitor)),
+        tuple(names(options.no_monitor)),
     )
     return [replace(request, tier=tier) for tier in dict.fromkeys(options.tier)]
 

@@ -47,6 +47,13 @@ class CommonOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
     ] = False
+    monitor: Annotated[
+        list[str] | None,
+        typer.Option(help="Monitor to add (`harness doctor` lists them); may repeat."),
+    ] = None
+    no_monitor: Annotated[
+        list[str] | None, typer.Option("--no-monitor", help="Monitor to leave out; may repeat.")
+    ] = None
     emulate: EmulateOption = None
     host: HostOption = None
     results: ResultsOption = None

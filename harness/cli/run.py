@@ -17,7 +17,7 @@ import typer
 
 from harness import registry
 from harness.cli import micro
-from harness.cli.common import key_values
+from harness.cli.common import key_values, names
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import run_or_list
 from harness.errors import UsageError
@@ -130,6 +130,8 @@ def _plan(parameters: type[Parameters], options: RunOptions) -> Plan:
         "memory_limit": options.memory_limit,
         "label": options.label,
         "listen": options.listen,
+        "monitors": names(options.monitor),
+        "no_monitors": names(options.no_monitor),
     }
     profile = {
         "schema": 1,

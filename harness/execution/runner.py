@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import registry
 from harness.engine import (
     AccountsForWaits,
     Credentials,
@@ -29,6 +28,7 @@ from harness.execution.data import (
     make_engine,
 )
 from harness.execution.environment import Environment
+from harness.execution.monitoring import RunMonitors
 from harness.execution.run_record import Program, RunRecord
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
@@ -36,7 +36,7 @@ from harness.experiment.preflight import ResolvedRun, work_directory
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
-from harness.monitors import Monitor, MonitorContext
+from harness.monitors import MonitorContext
 from harness.store.result import Check, Metric
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.supervise.user_files import regular_bytes
@@ -170,14 +170,18 @@ class _Run:
         else:
             self._restore()
         self._record_config(engine.effective_config())
-        with _monitors(record, engine) as session.monitors:
-            record.begin_attempt(conditions)
-            outcome = prepared.workload.measure(prepared.params, session)
+        monitors = RunMonitors(prepared.spec, self._monitor_context())
+        try:
+            with monitors.running() as session.monitors:
+                record.begin_attempt(conditions)
+                outcome = prepared.workload.measure(prepared.params, session)
+        finally:  # of a failed run, too: they show what led to it
+            record.artifacts |= monitors.artifacts()
+            record.warnings += monitors.warnings()
         record.metrics += outcome.metrics
         record.checks += outcome.checks
         record.warnings += outcome.uncontrolled
         record.artifacts |= outcome.artifacts
-        record.artifacts |= {f"monitor-{one.name}": one.series() for one in session.monitors}
         if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
         if session.placement_checks is None:
@@ -187,6 +191,15 @@ class _Run:
         # Only after a run that went well: after a failure the engine is killed (see
         # make_engine), and an unclean stop must not cover up what went wrong.
         engine.stop()
+
+    def _monitor_context(self) -> MonitorContext:
+        cap, engine = self.record.cap, self.engine
+        return MonitorContext(
+            processes=engine.processes,
+            waits=engine.wait_observer if isinstance(engine, AccountsForWaits) else lambda: None,
+            tiers=self.record.tiers,
+            cgroup=cap.v2_path if cap is not None else None,
+        )
 
     def _load_external(self, engine: KeepsOwnData) -> None:
         prepared, record = self.prepared, self.record
@@ -233,26 +246,6 @@ class _Run:
             dict(config),
             list(deciding),
         )
-
-
-@contextmanager
-def _monitors(record: RunRecord, engine: Engine) -> Iterator[list[Monitor]]:
-    """The run's monitors, started; those that cannot work here leave a warning."""
-    waits = engine.wait_observer if isinstance(engine, AccountsForWaits) else lambda: None
-    context = MonitorContext(engine.processes, waits)
-    with ExitStack() as stack:
-        started: list[Monitor] = []
-        for name, kind in registry.monitors().items():
-            if not (kind.default or name in record.spec.monitors):
-                continue
-            monitor = kind(context)
-            if (problem := monitor.preflight()) is not None:
-                record.warnings.append(problem)
-                continue
-            stack.callback(monitor.stop)
-            monitor.start()
-            started.append(monitor)
-        yield started
 
 
 def data_bytes(places: DataDirectories, user: Credentials | None) -> int:

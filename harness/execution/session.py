@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.engine import Credentials, Engine
+from harness.execution.monitoring import GuardedMonitor
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
 from harness.monitors import Monitor
@@ -57,7 +58,7 @@ class RunSession:
     check_placement: Callable[[], list[Check]] = list
     placement_checks: list[Check] | None = None
     #: Those that were started.
-    monitors: Sequence[Monitor] = ()
+    monitors: Sequence[Monitor | GuardedMonitor] = ()
     residency: list[dict[str, Any]] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)

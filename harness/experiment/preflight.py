@@ -21,6 +21,7 @@ from harness.engine import (
 )
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
+from harness.execution.monitoring import check_monitors
 from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
@@ -87,7 +88,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     params = registry.parameters(spec.workload).from_mapping(spec.params)
     outline = params.outline()
     _check_known(f"driver of {spec.workload}", [spec.driver], list(params.drivers))
-    _check_known("monitor", spec.monitors, list(registry.monitors()))
+    check_monitors(spec)
     _check_options(factory, spec)
     supported = factory.supported_parts(spec.engine_options)
     _check_placement(spec, factory, supported)

@@ -419,7 +419,8 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         label=values.get("label"),
         seed=int(values.get("seed", 0)),
         driver=values.get("driver") or next(iter(parameters.drivers)),
-        monitors=tuple(values.get("monitors", ("process",))),
+        monitors=tuple(values.get("monitors", ())),
+        no_monitors=tuple(values.get("no_monitors", ())),
         cpus=processors,
         listen=address,
     )

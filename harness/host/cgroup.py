@@ -73,6 +73,11 @@ class MemoryCap:
     path: Path | None
     confinement: Confinement
 
+    @property
+    def v2_path(self) -> Path | None:
+        """The control group's directory where it is of version 2."""
+        return self.path if self.method in ("cgroup-v2", "systemd-run") else None
+
     def set_limit(self, limit_bytes: int) -> None:
         """Change the limit in force; a lower one reclaims, as far as that is possible."""
         if self.path is None:

@@ -7,7 +7,7 @@ and a run that was interrupted leaves nothing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
+from harness.execution.monitoring import RunMonitors, check_monitors
 from harness.execution.run_record import Program, RunRecord
 from harness.experiment.placement import parse_placement
 from harness.experiment.preflight import work_directory
@@ -26,8 +27,10 @@ from harness.micro.overrides import Limits, parse_limits
 from harness.micro.protocol import Measured, Planned, Workplace
 from harness.micro.scaling import ScaledSuite, scale
 from harness.micro.suite import cpus_and_more, suite_of
+from harness.monitors import MonitorContext
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, content_hash
+from harness.supervise.process import ProcessId, descendants
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.warnings import unique
 from harness.yamlfile import Document, scalar
@@ -55,6 +58,8 @@ class SuiteRequest:
     seed: int = 0
     emulate: tuple[str, ...] = ()
     overwrite: bool = False
+    monitors: tuple[str, ...] = ()
+    no_monitors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ class ResolvedSuite:
             },
             emulate=self.request.emulate,
             seed=self.request.seed,
+            monitors=self.request.monitors,
+            no_monitors=self.request.no_monitors,
         )
 
 
@@ -117,6 +124,7 @@ def variables(env: Environment, limits: Limits) -> dict[str, float]:
 
 def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     """Check a run; UsageError for the first thing that cannot work."""
+    check_monitors(request)
     tier = _tier(request.tier, env)
     other = _other_program(request, tier)
     limits = Limits() if other else parse_limits(request.params)
@@ -207,16 +215,25 @@ def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
     def measure() -> None:
         with _workplace(resolved, env, record.run_id) as work:
             record.begin_attempt({})
-            measured = _measure(resolved, work)
+            monitors = RunMonitors(
+                spec, MonitorContext(_programs(env), lambda: None, [resolved.tier])
+            )
+            with monitors.running():
+                measured = _measure(resolved, work)
         record.program = Program(
             resolved.program, measured.version, measured.build, measured.source
         )
         record.metrics += measured.metrics
         record.checks += measured.checks
-        record.warnings = unique([*record.warnings, *measured.uncontrolled])
-        record.artifacts |= measured.artifacts
+        record.warnings = unique([*record.warnings, *measured.uncontrolled, *monitors.warnings()])
+        record.artifacts |= {**measured.artifacts, **monitors.artifacts()}
 
     return record.measure(store, measure)
+
+
+def _programs(env: Environment) -> Callable[[], list[ProcessId]]:
+    """Returns the processes of the measuring program."""
+    return lambda: [process.id for process in descendants(env.supervisor.pid)]
 
 
 def _measure(resolved: ResolvedSuite, work: Workplace) -> Measured:
@@ -273,5 +290,7 @@ def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
         seed=spec.seed,
         emulate=spec.emulate,
         overwrite=params["overwrite"],
+        monitors=spec.monitors,
+        no_monitors=spec.no_monitors,
     )
     return run(prepare(request, env), env, store)

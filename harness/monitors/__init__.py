@@ -1,16 +1,19 @@
 """Monitors sample something during the measured phase, on the monotonic clock.
 
 Each is one file of this folder, or of a folder in ``$HARNESS_MONITOR_PATH``, whose ``MONITOR``
-is a class that implements :class:`Monitor`. docs/adding-a-monitor.md shows one.
+is a class that implements :class:`Monitor`. docs/adding-a-monitor.md shows one, docs/monitors.md
+lists those that come along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from harness.supervise.process import ProcessId
+from harness.tiers.linux.model import Tier
 from harness.waits import WaitObserver
 from harness.warnings import RunWarning
 
@@ -20,24 +23,30 @@ class MonitorContext:
     """What a monitor may know of the run.
 
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
-    engine's view of its sessions, or None; None outside of a run.
+    engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each
+    once. ``cgroup``: the run's control group of version 2; None without one. ``selected``: names
+    of the run's monitors, this one included.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
     waits: Callable[[], WaitObserver | None] | None = None
+    tiers: Sequence[Tier] = ()
+    cgroup: Path | None = None
+    selected: Collection[str] = ()
 
 
 class Monitor(Protocol):
     """One monitor of one run. Its life: preflight → start → (totals …) → stop → series.
 
-    A monitor never fails a run: what it cannot read is left out.
+    A monitor never fails a run: what it cannot read is left out, and an exception becomes the
+    warning ``monitor-failed``.
     """
 
     #: As in a profile's ``monitors`` and in ``artifacts/monitor-<name>.json``.
     name: ClassVar[str]
     #: What it does to the host while it runs, for ``harness doctor``.
     cost: ClassVar[str]
-    #: Whether every run has it; the others are named in a profile.
+    #: Whether every run has it where its preflight passes; others only where requested.
     default: ClassVar[bool]
     #: Whether it counts for the engine's processes alone, or for everything on the host.
     scope: ClassVar[Literal["engine", "host"]]
@@ -61,3 +70,11 @@ class Monitor(Protocol):
 
     def series(self) -> Mapping[str, Any]:
         """The samples, as stored: ``{interval_s, clock, samples: [{monotonic_ns, …}]}``."""
+
+
+@runtime_checkable
+class Warns(Protocol):
+    """A monitor that has something to report when it has stopped."""
+
+    def warnings(self) -> Sequence[RunWarning]:
+        """What makes its numbers less trustworthy."""

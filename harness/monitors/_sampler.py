@@ -11,7 +11,8 @@ from typing import Any
 class Sampler:
     """Calls ``read`` every ``interval_s`` from ``start`` to ``stop``, and stores what it returns.
 
-    An error of ``read`` is stored as the sample: the gap is visible and the run continues.
+    An error of ``read`` is stored as the sample: the gap is visible and the run continues. A
+    sample is stamped with the middle of its reading.
     """
 
     def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:
@@ -19,6 +20,7 @@ class Sampler:
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._samples: list[dict[str, Any]] = []
+        self._stamp_error_ns = 0
         self._thread = threading.Thread(target=self._loop, name="monitor", daemon=True)
 
     def start(self) -> None:
@@ -32,14 +34,31 @@ class Sampler:
             self._thread.join()
 
     def series(self) -> dict[str, Any]:
-        """``{interval_s, clock: monotonic, samples: [{monotonic_ns, …}]}``."""
-        return {"interval_s": self._interval_s, "clock": "monotonic", "samples": self._samples}
+        """``{interval_s, clock, stamp_error_ns, samples: [{monotonic_ns, …}]}``.
+
+        ``stamp_error_ns``: the farthest that any stamp can be from its reading.
+        """
+        return {
+            "interval_s": self._interval_s,
+            "clock": "monotonic",
+            "stamp_error_ns": self._stamp_error_ns,
+            "samples": self._samples,
+        }
 
     def _loop(self) -> None:
+        due = time.monotonic()
         while not self._stop.is_set():
-            try:
-                sample: dict[str, Any] = dict(self._read())
-            except Exception as error:
-                sample = {"error": str(error)}
-            self._samples.append({"monotonic_ns": time.monotonic_ns(), **sample})
-            self._stop.wait(self._interval_s)
+            self._samples.append(self._sample())
+            now = time.monotonic()
+            due = max(due + self._interval_s, now)  # a missed sample is not made up for
+            self._stop.wait(due - now)
+
+    def _sample(self) -> dict[str, Any]:
+        begin = time.monotonic_ns()
+        try:
+            sample: dict[str, Any] = dict(self._read())
+        except Exception as error:
+            sample = {"error": f"{type(error).__name__}: {error}"}
+        end = time.monotonic_ns()
+        self._stamp_error_ns = max(self._stamp_error_ns, (end - begin + 1) // 2)
+        return {"monotonic_ns": (begin + end) // 2, **sample}

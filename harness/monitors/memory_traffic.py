@@ -12,22 +12,17 @@ the DRAM numbers include its work as a cache.
 
 from __future__ import annotations
 
-import errno
-from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from harness.counters import labelled
 from harness.host.cpu import virtualised
-from harness.host.perf_event import PerfCounter, Total
 from harness.host.uncore import TrafficEvent, traffic_events
 from harness.monitors import MonitorContext
 from harness.monitors._sampler import Sampler
+from harness.monitors._traffic import TrafficCounters
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
-
-_PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
 
 class MemoryTraffic:
@@ -35,107 +30,57 @@ class MemoryTraffic:
 
     name: ClassVar[str] = "memory-traffic"
     cost: ClassVar[str] = "reads one counter per channel and direction ten times a second"
-    default: ClassVar[bool] = False
+    default: ClassVar[bool] = True
     scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.1
     ) -> None:
         self._kernel = kernel
-        self._open = ExitStack()
-        self._counters: list[tuple[TrafficEvent, PerfCounter]] = []
-        #: One for the queries' readings and one for the samples', which would cut theirs short.
-        self._totals: defaultdict[PerfCounter, Total] = defaultdict(Total)
-        self._sampled: defaultdict[PerfCounter, Total] = defaultdict(Total)
-        self._sampler = Sampler(lambda: self._read(self._sampled), interval_s)
-        self._events: list[str] = []
+        self._counters = TrafficCounters(kernel, traffic_events, _names)
+        #: One reader for the queries and one for the samples, which would cut theirs short.
+        self._read = self._counters.reader()
+        self._sampler = Sampler(self._counters.reader(), interval_s)
 
     def preflight(self) -> RunWarning | None:
         """Whether the kernel offers such counters, and lets us open them."""
-        missing = self._open_counters()
-        self._open.close()
+        missing = self._counters.open()
+        self._counters.close()
         if missing is None:
             return None
+        where = virtualised(self._kernel)
+        inside = f" (inside a {where})" if where else ""
         return RunWarning(
             "memory-traffic-not-counted",
             "memory traffic is not counted",
-            missing,
+            missing or f"the kernel offers no memory-controller counters{inside}",
             "run as root on bare metal whose processor has memory-controller counters",
         )
 
     def start(self) -> None:
         """Open the counters, and sample them."""
-        self._open_counters()
+        self._counters.open()
         self._sampler.start()
 
     def stop(self) -> None:
         """Stop sampling, and close the counters."""
         self._sampler.stop()
-        self._open.close()
-        self._counters = []
+        self._counters.close()
 
     def totals(self) -> Mapping[str, float]:
-        """Bytes so far by counter name; a kind of which one counter did not run is left out.
-
-        The difference of two readings is what passed between them (see :class:`Total`).
-        """
-        return self._read(self._totals)
+        """Bytes so far by counter name; a kind of which one counter did not run is left out."""
+        return self._read()
 
     def series(self) -> Mapping[str, Any]:
         """``events: [name], samples: [{monotonic_ns, dram_read_bytes, …}]``."""
-        return {**self._sampler.series(), "events": self._events}
-
-    def _read(self, totals: defaultdict[PerfCounter, Total]) -> dict[str, float]:
-        sums: dict[str, float] = {}
-        incomplete: set[str] = set()
-        sockets = {event.socket for event, _ in self._counters}
-        for event, counter in self._counters:
-            names = [event.counts]
-            if len(sockets) > 1:
-                names.append(labelled(f"socket_{event.counts}", socket=str(event.socket)))
-            count = _count(counter, totals[counter])
-            for name in names:
-                if count is None:
-                    incomplete.add(name)
-                else:
-                    sums[name] = sums.get(name, 0.0) + count * event.bytes_per_count
-        return {name: value for name, value in sums.items() if name not in incomplete}
-
-    def _open_counters(self) -> str | None:
-        """Open all counters or none (a sum without a channel would be a wrong number).
-
-        Returns why there are none.
-        """
-        self._counters = []
-        events = traffic_events(self._kernel)
-        if not events:
-            where = virtualised(self._kernel)
-            inside = f" (inside a {where})" if where else ""
-            return f"the kernel offers no memory-controller counters{inside}"
-        for event in events:
-            try:
-                counter = PerfCounter(event.event, event.cpu)
-            except OSError as error:
-                self._open.close()
-                self._counters = []
-                return f"{event.name} on processor {event.cpu}: {self._why(error)}"
-            self._open.callback(counter.close)
-            self._counters.append((event, counter))
-        self._events = sorted({event.name for event in events})
-        return None
-
-    def _why(self, error: OSError) -> str:
-        if error.errno in (errno.EACCES, errno.EPERM):
-            level = self._kernel.read(_PARANOID)
-            return f"not permitted (kernel.perf_event_paranoid is {level}, must be <= 0)"
-        return str(error)
+        return {**self._sampler.series(), "events": self._counters.events}
 
 
-def _count(counter: PerfCounter, total: Total) -> float | None:
-    try:
-        return total.at(counter.read())
-    except OSError:
-        return None
+def _names(event: TrafficEvent, events: Sequence[TrafficEvent]) -> list[str]:
+    """The sum over all sockets, and where there are several, that of the event's."""
+    several = len({other.socket for other in events}) > 1
+    of_socket = labelled(f"socket_{event.counts}", socket=str(event.socket))
+    return [event.counts, *([of_socket] if several else [])]
 
 
 MONITOR = MemoryTraffic

@@ -57,7 +57,9 @@ class RunSpec:
     seed: int = 0
     block: int = 0
     driver: str = NATIVE
-    monitors: tuple[str, ...] = ("process",)
+    #: In addition to the default monitors, and without which of them.
+    monitors: tuple[str, ...] = ()
+    no_monitors: tuple[str, ...] = ()
     #: Processors the engine may run on (harness.host.processors); None: all of them.
     cpus: str | None = None
     #: Where its server listens for clients on other hosts (host.listen_address); None: nowhere.
@@ -84,6 +86,7 @@ class RunSpec:
             "driver": self.driver,
             "monitors": list(self.monitors),
             # Only where set, so that specs without it keep their hashes.
+            **({"no_monitors": list(self.no_monitors)} if self.no_monitors else {}),
             **({"cpus": self.cpus} if self.cpus is not None else {}),
             **({"listen": self.listen} if self.listen is not None else {}),
         }
@@ -96,6 +99,7 @@ class RunSpec:
         fields["placement"] = parse_placement(placement["name"]) if placement else None
         fields["emulate"] = tuple(fields["emulate"])
         fields["monitors"] = tuple(fields["monitors"])
+        fields["no_monitors"] = tuple(fields.get("no_monitors", ()))
         return cls(**fields)
 
     def runs_in(self, mode: str) -> bool:

@@ -1,0 +1,76 @@
+"""Pressure stall information: how long tasks waited for processors, memory and I/O.
+
+Documentation/accounting/psi.rst: ``some``: at least one task waited; ``full``: all tasks that were
+not idle waited. The totals are exact; Linux's own averages are not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from harness.counters import labelled
+from harness.monitors import MonitorContext
+from harness.monitors._sampler import Sampler
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.warnings import RunWarning
+
+_RESOURCES = ("cpu", "memory", "io")
+_LINE = re.compile(r"^(some|full) .*\btotal=(\d+)", re.M)
+_US_NS = 1000
+
+
+class PressureMonitor:
+    """Samples the stall totals of the host, and of the run's control group, twice a second."""
+
+    name: ClassVar[str] = "pressure"
+    cost: ClassVar[str] = "reads /proc/pressure and the control group's twice a second"
+    default: ClassVar[bool] = True
+    scope: ClassVar[Literal["engine", "host"]] = "host"
+
+    def __init__(
+        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
+    ) -> None:
+        self._kernel = kernel
+        self._cgroup = context.cgroup
+        self._sampler = Sampler(self.totals, interval_s)
+
+    def preflight(self) -> RunWarning | None:
+        """Whether the kernel accounts for stalls."""
+        if self.totals():
+            return None
+        return RunWarning(
+            "pressure-not-counted",
+            "stalls are not counted",
+            "PSI is disabled: /proc/pressure cannot be read",
+            "boot with psi=1 (Linux 4.20 or later, built with CONFIG_PSI)",
+        )
+
+    def start(self) -> None:
+        """Start sampling."""
+        self._sampler.start()
+
+    def stop(self) -> None:
+        """Stop sampling."""
+        self._sampler.stop()
+
+    def totals(self) -> Mapping[str, float]:
+        """Nanoseconds since boot: ``pressure_io_some_ns[of=host]``; ``of=run``: the group's."""
+        totals = {}
+        for resource in _RESOURCES:
+            texts = {"host": self._kernel.read(f"/proc/pressure/{resource}")}
+            if self._cgroup is not None:
+                texts["run"] = self._kernel.read(self._cgroup / f"{resource}.pressure")
+            for of, text in texts.items():
+                for kind, total in _LINE.findall(text or ""):
+                    name = labelled(f"pressure_{resource}_{kind}_ns", of=of)
+                    totals[name] = float(total) * _US_NS
+        return totals
+
+    def series(self) -> Mapping[str, Any]:
+        """``samples: [{monotonic_ns, pressure_io_some_ns[of=host], …}]``: the totals."""
+        return self._sampler.series()
+
+
+MONITOR = PressureMonitor

@@ -1,0 +1,145 @@
+"""What Linux's memory management does: faults, reclaim, swapping, migration, write-back.
+
+The sources are ``/proc/vmstat``, on hosts with several NUMA nodes each node's ``vmstat``, and
+``/proc/PID/numa_maps``: on which nodes the engine's memory is. Reading numa_maps takes the lock
+that page faults need, so it is read at both ends only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from harness.counters import labelled
+from harness.monitors import MonitorContext
+from harness.monitors._sampler import Sampler
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.residency import residency
+from harness.warnings import RunWarning
+
+#: What reclaims pages, or demotes them to a slower node; kernels lack some of them.
+_RECLAIMERS = ("kswapd", "direct", "khugepaged", "proactive")
+_NODES = "/sys/devices/system/node"
+#: Counter, and the fields of vmstat that it sums.
+_COUNTERS = {
+    "vm_pgmajfault_count": ("pgmajfault",),
+    "vm_pgscan_count": tuple(f"pgscan_{by}" for by in _RECLAIMERS),
+    "vm_pgsteal_count": tuple(f"pgsteal_{by}" for by in _RECLAIMERS),
+    "vm_pswpin_count": ("pswpin",),
+    "vm_pswpout_count": ("pswpout",),
+    "vm_workingset_refault_count": ("workingset_refault_anon", "workingset_refault_file"),
+    "vm_pgmigrate_success_count": ("pgmigrate_success",),
+    "vm_numa_hint_faults_count": ("numa_hint_faults",),
+    "vm_numa_pages_migrated_count": ("numa_pages_migrated",),
+    "vm_pgdemote_count": tuple(f"pgdemote_{by}" for by in _RECLAIMERS),
+    "vm_pgpromote_success_count": ("pgpromote_success",),
+}
+#: In the samples only: they move in every query and explain few.
+_SAMPLED = {
+    "vm_pgfault_count": ("pgfault",),
+    "vm_nr_dirtied_count": ("nr_dirtied",),
+    "vm_nr_written_count": ("nr_written",),
+}
+#: Of each node.
+_NODE_COUNTERS = {
+    "vm_node_numa_miss_count": ("numa_miss",),
+    "vm_node_numa_foreign_count": ("numa_foreign",),
+    "vm_node_pgdemote_count": _COUNTERS["vm_pgdemote_count"],
+    "vm_node_pgpromote_success_count": ("pgpromote_success",),
+}
+#: Levels: in the samples, not in the totals.
+_LEVELS = ("nr_dirty", "nr_writeback", "nr_free_pages", "nr_anon_pages", "nr_file_pages")
+
+
+class VmMonitor:
+    """Samples the host's counters once a second."""
+
+    name: ClassVar[str] = "vm"
+    cost: ClassVar[str] = "reads /proc/vmstat once a second, numa_maps of the engine at both ends"
+    default: ClassVar[bool] = True
+    scope: ClassVar[Literal["engine", "host"]] = "host"
+
+    def __init__(
+        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 1.0
+    ) -> None:
+        self._kernel = kernel
+        self._processes = context.processes
+        nodes = [name for name in kernel.names(_NODES) if name.removeprefix("node").isdigit()]
+        #: On a host with one node they would repeat the host's.
+        self._nodes = nodes if len(nodes) > 1 else []
+        self._engine_memory: list[dict[str, Any]] = []
+        self._sampler = Sampler(self.sample, interval_s)
+
+    def preflight(self) -> RunWarning | None:
+        """Whether /proc/vmstat can be read."""
+        if self.totals():
+            return None
+        return RunWarning("vm-not-counted", "memory management is not counted", "no /proc/vmstat")
+
+    def start(self) -> None:
+        """Read the engine's memory, and start sampling."""
+        self._read_engine_memory("start")
+        self._sampler.start()
+
+    def stop(self) -> None:
+        """Stop sampling, and read the engine's memory again."""
+        self._sampler.stop()
+        self._read_engine_memory("stop")
+
+    def totals(self) -> Mapping[str, float]:
+        """Events since boot: ``vm_pgmajfault_count``; ``vm_node_numa_miss_count[node=1]``."""
+        totals = self._sums("/proc/vmstat", _COUNTERS)
+        for node in self._nodes:
+            sums = self._sums(f"{_NODES}/{node}/vmstat", _NODE_COUNTERS)
+            number = node.removeprefix("node")
+            totals |= {labelled(name, node=number): value for name, value in sums.items()}
+        return totals
+
+    def series(self) -> Mapping[str, Any]:
+        """The totals and levels (``vm_nr_dirty_pages``) over time, and ``engine_memory``.
+
+        ``engine_memory: [{at, monotonic_ns, stamp_error_ns, anonymous_bytes: {node: n},
+        shared_bytes}]``; shared pages count once for each process that maps them.
+        """
+        return {**self._sampler.series(), "engine_memory": self._engine_memory}
+
+    def sample(self) -> dict[str, float]:
+        """The totals, and what is only in samples."""
+        found = self._vmstat("/proc/vmstat")
+        levels = {
+            f"vm_{name.removesuffix('_pages')}_pages": float(found[name])
+            for name in _LEVELS
+            if name in found
+        }
+        return {**self.totals(), **self._sums("/proc/vmstat", _SAMPLED), **levels}
+
+    def _sums(self, path: str, counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
+        """Each counter of which the kernel has a field."""
+        found = self._vmstat(path)
+        return {
+            name: float(sum(found.get(field, 0) for field in fields))
+            for name, fields in counters.items()
+            if any(field in found for field in fields)
+        }
+
+    def _vmstat(self, path: str) -> dict[str, int]:
+        pairs = (line.split() for line in (self._kernel.read(path) or "").splitlines())
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+
+    def _read_engine_memory(self, at: str) -> None:
+        begin = time.monotonic_ns()
+        found = residency((process.pid for process in self._processes()), self._kernel)
+        end = time.monotonic_ns()
+        self._engine_memory.append(
+            {
+                "at": at,
+                "monotonic_ns": (begin + end) // 2,
+                "stamp_error_ns": (end - begin + 1) // 2,
+                "anonymous_bytes": {str(k): v for k, v in sorted(found.anonymous.items())},
+                "shared_bytes": {str(k): v for k, v in sorted(found.shared.items())},
+            }
+        )
+
+
+MONITOR = VmMonitor

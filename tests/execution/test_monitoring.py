@@ -1,0 +1,131 @@
+"""Which monitors a run has, and that none of them fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import pytest
+from example_run import SPEC
+
+from harness import registry
+from harness.errors import UsageError
+from harness.execution.monitoring import RunMonitors, check_monitors
+from harness.monitors import MonitorContext
+from harness.warnings import RunWarning
+
+
+class Toy:
+    """A monitor that works, and notes what is done to it."""
+
+    name: ClassVar[str] = "toy"
+    cost: ClassVar[str] = "nothing"
+    default: ClassVar[bool] = True
+    scope: ClassVar[Literal["engine", "host"]] = "host"
+    done: ClassVar[list[str]] = []
+    selected: ClassVar[Any] = None
+
+    def __init__(self, context: MonitorContext) -> None:
+        Toy.selected = context.selected
+
+    def preflight(self) -> RunWarning | None:
+        return None
+
+    def start(self) -> None:
+        self.done.append("start")
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+    def totals(self) -> Mapping[str, float]:
+        return {"toy_count": 1.0}
+
+    def series(self) -> Mapping[str, Any]:
+        return {"samples": []}
+
+    def warnings(self) -> Sequence[RunWarning]:
+        return [RunWarning("toy-imprecise", "imprecise", "")]
+
+
+class Absent(Toy):
+    """One that cannot work here."""
+
+    name: ClassVar[str] = "absent"
+
+    def preflight(self) -> RunWarning | None:
+        return RunWarning("no-toys", "no toys", "none here")
+
+
+class Optional(Toy):
+    """One that must be requested."""
+
+    name: ClassVar[str] = "optional"
+    default: ClassVar[bool] = False
+
+
+def _fail(*_: Any) -> Any:
+    raise RuntimeError("broken")
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Toy]]:
+    known = {kind.name: kind for kind in (Toy, Absent, Optional)}
+    monkeypatch.setattr(registry, "monitors", lambda: known)
+    Toy.done.clear()
+    return known
+
+
+@pytest.mark.parametrize(
+    ("requested", "excluded", "ran", "warned"),
+    [
+        ((), (), ["toy"], ["toy-imprecise"]),
+        (("optional",), ("toy",), ["optional"], ["toy-imprecise"]),
+        (("absent",), ("toy",), [], ["no-toys"]),
+    ],
+)
+def test_defaults_and_what_is_requested_run_where_they_can(
+    requested: tuple[str, ...], excluded: tuple[str, ...], ran: list[str], warned: list[str]
+) -> None:
+    """A default monitor that cannot work is no warning; a requested one is."""
+    spec = replace(SPEC, monitors=requested, no_monitors=excluded)
+    monitors = RunMonitors(spec, MonitorContext())
+    with monitors.running() as started:
+        assert [one.name for one in started] == ran
+    assert [warning.code for warning in monitors.warnings()] == warned
+    assert sorted(monitors.artifacts()) == [f"monitor-{name}" for name in ran]
+    assert Toy.done == ["start", "stop"] * len(ran)
+    if ran:
+        assert Toy.selected == {"absent", *ran}
+
+
+@pytest.mark.parametrize(
+    "function", ["__init__", "preflight", "start", "stop", "totals", "series", "warnings"]
+)
+def test_a_broken_monitor_leaves_a_warning_and_the_others(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    monkeypatch.setattr(Optional, function, _fail)
+    monitors = RunMonitors(replace(SPEC, monitors=("optional",)), MonitorContext())
+    with monitors.running() as started:
+        totals = [one.totals() for one in started]
+    assert {"toy_count": 1.0} in totals
+    assert monitors.artifacts()["monitor-toy"] == {"samples": []}
+    (failed,) = [one for one in monitors.warnings() if one.code == "monitor-failed"]
+    assert failed.context == "optional: RuntimeError: broken"
+
+
+def test_a_failed_run_stops_its_monitors() -> None:
+    with pytest.raises(KeyError), RunMonitors(SPEC, MonitorContext()).running():
+        raise KeyError
+    assert Toy.done == ["start", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("requested", "excluded"), [(("toi",), ()), ((), ("toi",)), (("toy",), ("toy",))]
+)
+def test_a_selection_that_cannot_be_met(
+    requested: tuple[str, ...], excluded: tuple[str, ...]
+) -> None:
+    with pytest.raises(UsageError):
+        check_monitors(replace(SPEC, monitors=requested, no_monitors=excluded))

@@ -1,0 +1,101 @@
+"""One clock: a server that stands still leaves its hole at the same time in every series."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE_S
+from toy_host import advance
+
+from harness.monitors import Monitor, MonitorContext
+from harness.monitors.block import BlockMonitor
+from harness.monitors.pressure import PressureMonitor
+from harness.monitors.process import ProcessMonitor
+from harness.monitors.vm import VmMonitor
+from harness.supervise.process import process_identity
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier
+
+INTERVAL_S = 0.05
+#: A counter of each series that moves only while the server works; of rates, that it is not 0.
+MOVES: Mapping[str, str] = {
+    "process": "cpu_ns",
+    "block": "block_read_per_s[device=vda]",
+    "pressure": "pressure_io_some_ns[of=host]",
+    "vm": "vm_pgmajfault_count",
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    advance(tmp_path, 0)
+    program = Path(__file__).with_name("toy_host.py")
+    with subprocess.Popen([sys.executable, program, tmp_path]) as process:
+        yield process
+        process.kill()
+
+
+def _monitors(server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier) -> list[Monitor]:
+    identity = process_identity(server.pid)
+    assert identity is not None
+    context, kernel = MonitorContext(lambda: [identity], tiers=[ssd]), Kernel(tmp_path)
+    return [
+        ProcessMonitor(context, INTERVAL_S),
+        BlockMonitor(context, kernel, INTERVAL_S),
+        PressureMonitor(context, kernel, INTERVAL_S),
+        VmMonitor(context, kernel, INTERVAL_S),
+    ]
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(INTERVAL_S)
+
+
+def _since(monitor: Monitor, stamp: int) -> list[Mapping[str, Any]]:
+    """Samples whose reading began after ``stamp``; of rates, also the previous one's."""
+    series = monitor.series()
+    samples = [s for s in series["samples"] if s["monotonic_ns"] - series["stamp_error_ns"] > stamp]
+    return samples[1:] if monitor.name == "block" else samples
+
+
+def _moved(monitor: Monitor, samples: list[Mapping[str, Any]]) -> bool:
+    found = [sample[MOVES[monitor.name]] for sample in samples if MOVES[monitor.name] in sample]
+    if monitor.name == "block":
+        return any(found)
+    return len(set(found)) > 1
+
+
+def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(
+    server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier
+) -> None:
+    monitors = _monitors(server, tmp_path, ssd)
+    with ExitStack() as stack:
+        for monitor in monitors:
+            stack.callback(monitor.stop)
+            monitor.start()
+        _wait(lambda: all(_moved(one, _since(one, 0)) for one in monitors))
+        os.kill(server.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
+        stopped = time.monotonic_ns()
+        time.sleep(1)
+        _wait(lambda: all(len(_since(one, stopped)) > 3 for one in monitors))
+        resumed = time.monotonic_ns()
+        os.kill(server.pid, signal.SIGCONT)
+        _wait(lambda: all(_moved(one, _since(one, resumed)) for one in monitors))
+    for monitor in monitors:
+        hole = [s for s in _since(monitor, stopped) if s["monotonic_ns"] < resumed]
+        assert len(hole) > 2, monitor.name
+        assert not _moved(monitor, hole), monitor.name
+        assert _moved(monitor, _since(monitor, resumed)), monitor.name
