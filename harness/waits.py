@@ -253,6 +253,8 @@ def explain(
     """
     if latency_ns <= 0 or count <= 0:
         return None
+    if totals.samples < LEAST_SAMPLES:
+        return _too_few(totals.samples, latency_ns, count)
     waits = dict(totals.waits)
     if closed and totals.idle_ns:
         waits["client"] = waits.get("client", 0.0) + totals.idle_ns
@@ -275,12 +277,17 @@ def explain_alone(
     on_cpu_ns = max(totals.cpu_ns, cpu_ns or 0.0)
     if totals.samples < LEAST_SAMPLES or not active_ns:
         # Processor time alone says little: that of parallel sessions overlaps.
-        why = f"{totals.samples:.0f} observations of active sessions in {format_ns(latency_ns)}"
-        return Breakdown({"other": latency_ns}, latency_ns, 0.0, why)
-    scale = latency_ns / active_ns
+        return _too_few(totals.samples, latency_ns)
+    scale = min(1.0, latency_ns / active_ns)
     waits = {name: ns * scale for name, ns in totals.waits.items()}
-    processor_ns = min(totals.running_ns * scale, on_cpu_ns * min(1.0, scale))
+    processor_ns = min(totals.running_ns * scale, on_cpu_ns * scale)
     return _breakdown(waits, processor_ns, latency_ns)
+
+
+def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:
+    mean_ns = latency_ns / count
+    why = f"{samples:.0f} observations of active sessions, of {LEAST_SAMPLES} needed"
+    return Breakdown({"other": mean_ns}, mean_ns, 0.0, why)
 
 
 def _breakdown(

@@ -150,6 +150,8 @@ void lg_work_in_calls(struct lg_worker *worker)
     struct lg_user *user = &worker->users[0];
     user->connection = &worker->connections[0];
     prctl(PR_SET_TIMERSLACK, 1UL);
+    /* The library's own threads have their creator's name: this one executes operations. */
+    prctl(PR_SET_NAME, "loadgen-worker");
     if (!wait_until(worker, worker->run->begin_ns))
         return;
     while (!stopped(worker) && next_start(worker, user)) {

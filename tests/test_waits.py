@@ -128,9 +128,10 @@ def test_time_in_which_no_processor_worked_is_not_the_processors():
     assert found.accounted_share == 0.25
 
 
-def test_a_statement_seen_too_rarely_is_not_divided():
+@pytest.mark.parametrize("divide", [explain, explain_alone])
+def test_what_was_seen_too_rarely_is_not_divided(divide):
     few = WaitTotals({"lock": 1.0 * S}, 0, 0, 1.0 * S, LEAST_SAMPLES - 1)
-    found = explain_alone(few, 1.0 * S, 1.0 * S)
+    found = divide(few, 1.0 * S)
     assert found is not None
     assert (found.parts_ns, found.accounted_share) == ({"other": S}, 0)
     assert found.why

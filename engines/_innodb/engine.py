@@ -8,7 +8,7 @@ requires it, and then with TLS only.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from harness.engine import (
     EngineContext,
     EngineFactory,
     EngineVersion,
+    ProcessId,
 )
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
@@ -115,6 +116,9 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         """Copy ``dataset``, which contains no locations."""
         self._loading = False
         self._use(directories).restore(dataset)
+
+    def _local_processes(self) -> Sequence[ProcessId]:
+        return self.processes()
 
     def _open(self, local_infile: bool = False) -> LazyConnection:
         return self._open_database(DATABASE, local_infile)

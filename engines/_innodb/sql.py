@@ -13,12 +13,13 @@ from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import MySqlConnection, connecting
 from engines._innodb.installation import Flavour
 from engines._innodb.load import Loader, Retries
+from engines._innodb.waits import SessionObserver
 from engines._innodb.window import warnings as window_warnings
 from engines._innodb.wire import LazyConnection
 from engines._jdbc import ThroughJdbc, innodb_properties
 from engines._managed import ManagedServer
 from engines._sql_engine import SqlEngine
-from harness.engine import SqlConnection
+from harness.engine import ProcessId, SqlConnection
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan
 from harness.warnings import RunWarning
@@ -54,6 +55,10 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         """Execute ``sql`` with profiling; see explain.py for its times."""
         return explain.explain(connection, sql)
 
+    def wait_observer(self) -> SessionObserver:
+        """Row locks, states and system calls; see waits.py."""
+        return SessionObserver(self._open, self.flavour, self._local_processes)
+
     def load_retries(self) -> Mapping[str, int]:
         """By table, the number of files and statements that deadlocks undid in the last load."""
         return dict(self._retries.by_table)
@@ -83,6 +88,10 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     def _new_connection(self, local_infile: bool = False) -> MySqlConnection:
         with connecting(self.flavour):
             return MySqlConnection(self._open(local_infile))
+
+    def _local_processes(self) -> Sequence[ProcessId]:
+        """The server's processes; none where it is the user's."""
+        return ()
 
     def _new_monitor(self) -> counters.Monitor:
         with connecting(self.flavour):

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from engines._factory import Factory
 from engines._settings import SettingTable
+from engines._thread_waits import GROUP_COMMIT, ThreadObserver
 from engines.duckdb import explain
 from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
 from engines.duckdb.load import load
@@ -171,6 +172,15 @@ class DuckDB:
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
         """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times."""
         return explain.explain(connection, sql)
+
+    def wait_observer(self) -> ThreadObserver:
+        """System calls of the worker's threads. Idle ones wait for a task, or for a statement."""
+        return ThreadObserver(
+            self.processes,
+            foreground=lambda name: True,
+            is_log=lambda path: path.endswith(".wal"),
+            idle=frozenset({"futex", GROUP_COMMIT, "poll", "sleep", "recv", "send"}),
+        )
 
     def bulk_load(
         self,

@@ -22,6 +22,7 @@ from engines._factory import Factory
 from engines._installation import check_reachable
 from engines._loading import verify_counts
 from engines._server import make_folder
+from engines._thread_waits import ThreadObserver
 from engines.rocksdb.binding import OfficialClient
 from engines.rocksdb.installation import choose, row_cache_of
 from engines.rocksdb.options import (
@@ -181,6 +182,19 @@ class RocksDb(OfficialClient):
             text = read_text(path, self._user)
             moved = _WAL_DIR.sub(lambda found: f"{found[1]}{self._wal}", text)
             write_text(path, moved, self._user)
+
+    def wait_observer(self) -> ThreadObserver:
+        """System calls of the native client's threads, which execute the operations.
+
+        Such a thread sleeps where RocksDB delays writes until a memtable is flushed, and sleeps
+        until a time where that of its next operation has not come.
+        """
+        return ThreadObserver(
+            self.processes,
+            foreground=lambda name: name == "loadgen-worker",
+            is_log=lambda path: path.endswith(".log"),
+            idle=frozenset({"poll", "recv", "send", "sleep until"}),
+        )
 
     def lost_without_power(self) -> Mapping[str, str]:
         return _lost_without_power(self._options)

@@ -28,6 +28,9 @@ _CALLS: Mapping[str, Mapping[int, str]] = {
         **{4: "io_getevents", 292: "io_getevents", 426: "io_uring_enter", 227: "msync"},
     },
 }
+_CLOCK_NANOSLEEP = frozenset({230, 115})
+#: TIMER_ABSTIME, in its second argument.
+_ABSOLUTE = 1
 _WITHOUT_FILE = frozenset({"futex", "sleep", "poll", "io_getevents", "io_uring_enter", "msync"})
 READS = frozenset({"read", "pread", "readv", "preadv"})
 WRITES = frozenset({"write", "pwrite", "writev", "pwritev", "ftruncate", "fallocate"})
@@ -79,6 +82,8 @@ def blocked(thread: Thread) -> Blocked | None:
     if number < 0:
         return Blocked("page fault")
     call = _CALLS.get(platform.machine(), {}).get(number, f"call {number}")
+    if call == "sleep" and number in _CLOCK_NANOSLEEP and int(words[2], 16) & _ABSOLUTE:
+        return Blocked("sleep until")
     if call in _WITHOUT_FILE or call.startswith("call") or len(words) < 2:
         return Blocked(call)
     try:

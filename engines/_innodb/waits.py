@@ -1,0 +1,128 @@
+"""Waits of InnoDB's sessions: row locks, the server's thread states, and Linux's calls.
+
+The performance schema's own waits are off in MySQL and the schema itself is in MariaDB: turning
+them on would change what is measured. Row locks come from ``innodb_trx`` and states from the list
+of sessions. What a session's thread does meanwhile (reading a page, forcing the redo log) is its
+system call; on a user's server it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pymysql
+
+from engines._innodb.connection import close
+from engines._innodb.installation import Flavour
+from engines._innodb.wire import LazyConnection
+from engines._thread_waits import GROUP_COMMIT, event_of, where_blocked
+from engines._thread_waits import RESOURCES as CALLS
+from harness.engine import ProcessId
+from harness.host.threads import Thread
+from harness.waits import Observation, Resource
+
+_COMMIT, _ROW_LOCK = "commit", "row lock"
+_RESOURCES: Mapping[str, Resource] = {
+    **CALLS,
+    _COMMIT: "log sync",
+    _ROW_LOCK: "lock",
+    "server lock": "lock",
+    "network": "client",
+}
+#: States by a word in them, in lower case; the first that fits applies.
+_STATES = {
+    "handler commit": _COMMIT,
+    "prior transaction to commit": _COMMIT,
+    "commit": _COMMIT,
+    "lock": "server lock",
+    "user sleep": "user sleep",
+    "to net": "network",
+    "from net": "network",
+    "to client": "network",
+}
+#: Session, the thread's number on the host, command, state, seconds since its last statement.
+_SESSIONS: Mapping[Flavour, str] = {
+    "mysql": "SELECT processlist_id, thread_os_id, processlist_command, processlist_state, "
+    "processlist_time FROM performance_schema.threads "
+    "WHERE processlist_command IN ('Query', 'Execute', 'Sleep') "
+    "AND processlist_id <> CONNECTION_ID()",
+    "mariadb": "SELECT id, tid, command, state, time_ms / 1000 FROM information_schema.processlist "
+    "WHERE command IN ('Query', 'Execute', 'Sleep') AND id <> CONNECTION_ID()",
+}
+_LOCKED = (
+    "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+)
+#: An idle session whose last statement ended longer ago is in none of its client's.
+_TURNAROUND_S = 0.1
+
+
+def is_log(path: str) -> bool:
+    """Whether the file is of the redo log or the binary log."""
+    name = path.rpartition("/")[2]
+    return name.startswith(("ib_logfile", "#ib_redo", "binlog.", "mysql-bin."))
+
+
+class SessionObserver:
+    """Implements WaitObserver on one connection, which is opened again after a restart.
+
+    ``processes``: of the server, where its threads are on this host.
+    """
+
+    resources = frozenset(_RESOURCES.values())
+
+    def __init__(
+        self,
+        connect: Callable[[], LazyConnection],
+        flavour: Flavour,
+        processes: Callable[[], Sequence[ProcessId]],
+    ) -> None:
+        self._connect, self._flavour, self._processes = connect, flavour, processes
+        self._connection: LazyConnection | None = None
+
+    def resource(self, event: str) -> Resource:
+        return _RESOURCES.get(event, "other")
+
+    def observe(self) -> Sequence[Observation]:
+        if self._connection is None:
+            self._connection = self._connect()
+        try:
+            sessions = self._connection.run(_SESSIONS[self._flavour]).rows
+            locked = {row[0] for row in self._connection.run(_LOCKED).rows}
+        except (pymysql.Error, OSError):
+            self.close()
+            raise
+        pids = [process.pid for process in self._processes()]
+        found = []
+        for number, tid, command, state, seconds in sessions:
+            thread = Thread(pids[0], int(tid)) if pids and tid else None
+            if command == "Sleep":
+                if seconds is not None and seconds < _TURNAROUND_S:
+                    found.append(Observation("idle", thread=thread))
+            elif number in locked:
+                found.append(Observation("waiting", _ROW_LOCK, thread))
+            else:
+                found.append(_active(thread, _of_state(state)))
+        return found
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            close(connection)
+
+
+def _of_state(state: str | None) -> str | None:
+    lower = (state or "").lower()
+    return next((event for word, event in _STATES.items() if word in lower), None)
+
+
+def _active(thread: Thread | None, of_state: str | None) -> Observation:
+    """What the thread does tells more than the state, except where it waits for another one."""
+    if thread is None:
+        return Observation("waiting", of_state) if of_state else Observation("running")
+    found = where_blocked(thread)
+    if found is None:
+        return Observation("running", thread=thread)
+    event = event_of(found, is_log)
+    if event == "futex":
+        event = GROUP_COMMIT if of_state == _COMMIT else of_state or event
+    return Observation("waiting", event, thread)

@@ -1,0 +1,95 @@
+"""Waits of threads, by the system call in which Linux shows them and the file that it is for.
+
+For engines whose sessions are threads of this host. The event's name is the call and what it
+works on: ``pread data``, ``fdatasync log``, ``futex``. Other users' calls are readable for root
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.engine import ProcessId
+from harness.host.threads import READS, SYNCS, WRITES, Blocked, Thread, blocked, threads_of
+from harness.waits import Observation, Resource
+
+#: A thread that writes or forces the log for others, too, which wait for it meanwhile.
+GROUP_COMMIT = "futex group commit"
+RESOURCES: Mapping[str, Resource] = {
+    **{f"{call} data": "data read" for call in READS},
+    **{f"{call} log": "data read" for call in READS},
+    **{f"{call} data": "data write" for call in WRITES | SYNCS},
+    **{f"{call} log": "log write" for call in WRITES},
+    **{f"{call} log": "log sync" for call in SYNCS},
+    "page fault": "data read",
+    "io_getevents": "data read",
+    "io_uring_enter": "data read",
+    "futex": "lock",
+    GROUP_COMMIT: "log sync",
+    "sleep": "buffer",
+    "recv": "client",
+    "send": "client",
+    "poll": "client",
+}
+LOG_EVENTS = frozenset(e for e, resource in RESOURCES.items() if resource.startswith("log"))
+
+
+def event_of(found: Blocked, is_log: Callable[[str], bool]) -> str:
+    """The event's name; ``is_log``: whether a file is one of the log's, by its path."""
+    if found.path.startswith("/"):
+        return f"{found.call} {'log' if is_log(found.path) else 'data'}"
+    return "recv" if found.call in READS else "send" if found.call in WRITES else found.call
+
+
+def where_blocked(thread: Thread) -> Blocked | None:
+    """As ``blocked``; None, too, where the thread has ended."""
+    try:
+        return blocked(thread)
+    except ProcessLookupError:
+        return None
+
+
+class ThreadObserver:
+    """Implements WaitObserver for an engine that is a library in a process.
+
+    ``foreground``: whether a thread executes operations, by its name. ``idle``: the events in
+    which it executes none.
+    """
+
+    resources: frozenset[Resource] = frozenset(RESOURCES.values())
+
+    def __init__(
+        self,
+        processes: Callable[[], Sequence[ProcessId]],
+        foreground: Callable[[str], bool],
+        is_log: Callable[[str], bool],
+        idle: frozenset[str],
+    ) -> None:
+        self._processes, self._foreground = processes, foreground
+        self._is_log, self._idle = is_log, idle
+        self.resources = frozenset(r for event, r in RESOURCES.items() if event not in idle)
+
+    def resource(self, event: str) -> Resource:
+        return RESOURCES.get(event, "other")
+
+    def observe(self) -> Sequence[Observation]:
+        events: dict[Thread, str | None] = {}
+        for process in self._processes():
+            for thread, name in threads_of(process.pid).items():
+                if self._foreground(name):
+                    found = where_blocked(thread)
+                    events[thread] = None if found is None else event_of(found, self._is_log)
+        grouped = any(event in LOG_EVENTS for event in events.values())
+        return [
+            self._observation(thread, GROUP_COMMIT if grouped and event == "futex" else event)
+            for thread, event in events.items()
+            if event not in self._idle
+        ]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _observation(self, thread: Thread, event: str | None) -> Observation:
+        if event is None:
+            return Observation("running", thread=thread)
+        return Observation("waiting", event, thread)

@@ -1,0 +1,98 @@
+"""Waits of a library's threads, on a real process that waits in what a log and tables would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from patience import eventually
+
+from engines._thread_waits import ThreadObserver
+from harness.supervise.process import process_identity
+from harness.waits import Observation
+
+#: Threads that write to a full log, read a table, and wait for another thread; one is idle.
+PROGRAM = """
+import os, sys, threading
+log, table, *waiting = sys.argv[1:]
+
+def named(name, work):
+    def run():
+        open(f"/proc/self/task/{threading.get_native_id()}/comm", "w").write(name)
+        work()
+    threading.Thread(target=run).start()
+
+def fill():
+    end = os.open(log, os.O_RDWR)
+    while True:
+        os.write(end, bytes(4096))
+
+lock = threading.Lock()
+lock.acquire()
+if "log" in waiting:
+    named("session", fill)
+named("session", lambda: os.read(os.open(table, os.O_RDWR), 1))
+named("session", lock.acquire)
+named("background", lock.acquire)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    names = str(tmp_path / "7.log"), str(tmp_path / "7.sst")
+    for name in names:
+        os.mkfifo(name)
+    return names
+
+
+def events(files: Sequence[str], *waiting: str) -> Iterator[set[str]]:
+    """What is observed of the program's sessions, again and again."""
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *files, *waiting])
+    try:
+        identity = process_identity(process.pid)
+        assert identity is not None
+        observer = ThreadObserver(
+            lambda: [identity],
+            foreground=lambda name: name == "session",
+            is_log=lambda path: path.endswith(".log"),
+            idle=frozenset({"poll"}),
+        )
+        while True:
+            yield {one.event for one in observer.observe() if one != Observation("running")}
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_calls_and_files_say_what_a_thread_waits_for(files: Sequence[str]) -> None:
+    seen = events(files)
+    assert eventually(lambda: next(seen) == {"read data", "futex"})
+    seen.close()
+
+
+def test_threads_that_wait_while_one_writes_the_log_wait_for_it(files: Sequence[str]) -> None:
+    seen = events(files, "log")
+    expected = {"write log", "read data", "futex group commit"}
+    assert eventually(lambda: next(seen) == expected)
+    seen.close()
+
+
+def test_each_event_belongs_to_a_resource() -> None:
+    observer = ThreadObserver(tuple, bool, bool, frozenset({"poll"}))
+    found = {
+        event: observer.resource(event)
+        for event in ("pread data", "fdatasync data", "write log", "fsync log", "futex", "call 9")
+    }
+    assert list(found.values()) == [
+        "data read",
+        "data write",
+        "log write",
+        "log sync",
+        "lock",
+        "other",
+    ]
+    assert "client" in observer.resources

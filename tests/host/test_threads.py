@@ -1,0 +1,63 @@
+"""Where Linux shows a thread: real threads that wait for what is planted."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from patience import eventually
+
+from harness.host.threads import Blocked, Thread, blocked, scheduled_ns, threads_of
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="other threads' calls are root's to read")
+
+
+def started(work: Callable[[], object]) -> Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert thread.native_id is not None
+    return Thread(os.getpid(), thread.native_id)
+
+
+@as_root
+def test_a_read_names_its_file(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "fifo")
+    end = os.open(path, os.O_RDWR)
+    thread = started(lambda: os.read(end, 1))
+    try:
+        assert eventually(lambda: blocked(thread) == Blocked("read", str(path)))
+    finally:
+        os.write(end, b"x")
+        os.close(end)
+
+
+@as_root
+def test_a_lock_a_sleep_and_computing_are_told_apart() -> None:
+    lock, ends = threading.Lock(), threading.Event()
+
+    def compute() -> None:
+        while not ends.is_set():
+            pass
+
+    with lock:
+        waits, computes = started(lock.acquire), started(compute)
+        assert eventually(lambda: blocked(waits) == Blocked("futex"))
+        assert eventually(lambda: blocked(computes) is None)
+        sleeps = started(lambda: time.sleep(1e6))
+        assert eventually(lambda: blocked(sleeps) == Blocked("sleep until"))
+        before = scheduled_ns(computes) or 0
+        assert eventually(lambda: (scheduled_ns(computes) or 0) > before)
+    ends.set()
+
+
+def test_a_thread_that_has_ended_is_no_wait() -> None:
+    thread = started(lambda: None)
+    assert eventually(lambda: scheduled_ns(thread) is None)
+    with pytest.raises(ProcessLookupError):
+        blocked(thread)
+    assert thread not in threads_of(os.getpid())
+    assert threads_of(1 << 22) == {}
