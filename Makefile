@@ -1,10 +1,11 @@
 # make demo   set everything up, run the main job on real data, print where the report is
 # make check  lint and every test that needs no engine, virtual machine, compiler or browser
 # make test   set everything up, run every check and test but those of test-vm-full
+# make test-sanitizers  the tests of microbench with the sanitizers
 # make test-vm       of these only what needs the virtual machine with NVDIMMs
 # make test-vm-full  every mode of the playbooks, traps, loss of power in that machine
 # make setup  leave the command at .venv/bin/harness
-.PHONY: demo check test test-vm test-vm-full setup setup-dev lint unit clean
+.PHONY: demo check test test-sanitizers test-vm test-vm-full setup setup-dev lint unit clean
 
 HARNESS := .venv/bin/harness
 
@@ -47,6 +48,9 @@ lint: setup-dev
 # Two at a time, since many tests wait (tests/conftest.py: which go together).
 unit: setup-dev
 	.venv/bin/pytest -q -n 2
+
+test-sanitizers: setup-dev
+	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench
 
 # The machine's image is built at first use and kept in ~/.cache/tierbench/vm.
 test-vm: setup-dev

@@ -67,9 +67,10 @@ class Harness:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
         return plain | mine | engines
 
-    def start(self, *argv: object, **env: str) -> subprocess.Popen[str]:
+    def start(self, *argv: object, first: str = "", **env: str) -> subprocess.Popen[str]:
+        """The command in a process of its own, which runs the code ``first`` before it."""
         return subprocess.Popen(
-            [sys.executable, "-c", _MAIN, *map(str, argv)],
+            [sys.executable, "-c", first + _MAIN, *map(str, argv)],
             cwd=self.root,
             env=self.environment | env,
             stdin=subprocess.DEVNULL,

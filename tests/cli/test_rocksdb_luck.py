@@ -36,7 +36,7 @@ def test_kill_9_at_random_moments_leaves_nothing(harness):
     """Loading, restoring, measuring, verifying (more moments: HARNESS_TEST_KILLS=50)."""
     argv = [*ROCKSDB, "--workload", "a", "--placement", "ssd-data-pmem-wal", "--emulate", "pmem"]
     draw = random.Random(1109)
-    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "4"))):
+    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "2"))):
         process = harness.start(*argv, "--duration", "2s")
         time.sleep(draw.uniform(0.5, 8))
         process.kill()

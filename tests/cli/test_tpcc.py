@@ -62,7 +62,7 @@ def measured(loaded):
     return run
 
 
-@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb", "voltdb"])
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "voltdb"])
 def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engine):
     done = measured(engine)
     assert done.code == 0, done.err + done.out
@@ -102,7 +102,7 @@ def test_a_rate_is_offered_by_several_clients_and_kept_apart_from_what_was_done(
 
 
 def test_a_rate_that_is_not_kept_is_said(loaded):
-    done = loaded.in_time(*POSTGRES, *SHORT, "--rate", "500000")
+    done = loaded.in_time(*POSTGRES, *SHORT, "--rate", "50000")
     assert done.code == 0, done.err + done.out
     assert "rate not kept" in done.out
     run = max(loaded("runs", "list", "--json").json["runs"], key=lambda run: run["run_id"])

@@ -1,7 +1,8 @@
-"""microbench, built from its sources: with the sanitizers on, and as it is installed."""
+"""microbench, built from its sources."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,12 @@ from microbench_build import Run, build, runner
 
 
 @pytest.fixture(scope="session")
-def sanitized_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Under the address and undefined-behaviour sanitizers: for what it does."""
+def tested_build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For what it does: as it is installed, or (`make test-sanitizers`) with the address and
+    undefined-behaviour sanitizers.
+    """
+    if not os.environ.get("NATIVE_SANITIZE"):
+        return Path(request.getfixturevalue("release_build"))
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_SANITIZE=ON")
     return build(tmp_path_factory.mktemp("microbench-sanitized"), *options)
 
@@ -22,9 +27,9 @@ def release_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def microbench(sanitized_build: Path) -> Run:
-    """Run measurements that end well, under the sanitizers; the result, valid by its schema."""
-    return runner(sanitized_build / "microbench")
+def microbench(tested_build: Path) -> Run:
+    """Run measurements that end well; the result, valid by its schema."""
+    return runner(tested_build / "microbench")
 
 
 @pytest.fixture(scope="session")

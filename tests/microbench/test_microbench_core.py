@@ -1,4 +1,4 @@
-"""The program as a whole: specs, targets, threads, addresses, counts. Under the sanitizers."""
+"""The program as a whole: specs, targets, threads, addresses, counts."""
 
 from __future__ import annotations
 
@@ -259,12 +259,12 @@ def test_threads_that_share_a_processor_are_told_of(microbench: Run):
     assert any("shared a processor" in note for note in result["notes"])
 
 
-def test_progress_names_what_is_measured(sanitized_build: Path):
+def test_progress_names_what_is_measured(tested_build: Path):
     spec = spec_of(DRAM, {"name": "reads", "repeats": 2, "jobs": [throughput(operations=10)]})
     read_end, write_end = os.pipe()
     command = f'exec "$0" - 3>&{write_end}'
     done = subprocess.run(
-        ["bash", "-c", command, str(sanitized_build / "microbench")],
+        ["bash", "-c", command, str(tested_build / "microbench")],
         input=json.dumps(spec), capture_output=True, text=True, check=True, pass_fds=[write_end],
     )  # fmt: skip
     os.close(write_end)
@@ -395,11 +395,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_run_is_refused_by_key(case, sanitized_build: Path, tmp_path: Path):
+def test_what_cannot_be_run_is_refused_by_key(case, tested_build: Path, tmp_path: Path):
     targets, job, status, key = REFUSED[case]
     (tmp_path / "there").write_bytes(b"something of somebody")
     given = json.loads(json.dumps(targets).replace("TMP", str(tmp_path)))
-    done = execute(sanitized_build / "microbench", spec_of(given, {"jobs": [job]}))
+    done = execute(tested_build / "microbench", spec_of(given, {"jobs": [job]}))
     assert done.returncode == status, done.stderr
     assert f"microbench: {key}: " in done.stderr
     assert (tmp_path / "there").read_bytes() == b"something of somebody"
@@ -408,8 +408,8 @@ def test_what_cannot_be_run_is_refused_by_key(case, sanitized_build: Path, tmp_p
         assert json.loads(done.stdout)["error"].startswith(f"{key}: ")
 
 
-def test_a_spec_is_only_looked_at_where_that_is_asked_for(sanitized_build: Path):
-    program = sanitized_build / "microbench"
+def test_a_spec_is_only_looked_at_where_that_is_asked_for(tested_build: Path):
+    program = tested_build / "microbench"
     good = spec_of(DRAM, {"jobs": [throughput(operations=1)]})
     looked = execute(program, good, "--check")
     assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "")

@@ -68,11 +68,6 @@ def torn_down(lab: Vm, measured: Done) -> Played:
     return applied(lab, "teardown")
 
 
-@pytest.fixture(scope="module")
-def sector(lab: Vm, torn_down: Played) -> Played:
-    return applied(lab, "setup-sector")
-
-
 # The plan, and what is not confirmed --------------------------------------------------
 
 
@@ -175,36 +170,3 @@ def test_teardown_goes_back_to_what_was_there(lab: Vm, before: State, torn_down:
     assert any("after a restart" in note for note in torn_down.report["notes"])
     for what in ("mounts", "units", "/etc/fstab", "/etc/harness/host.yml", "dax_devices"):
         assert after[what] == before[what], what
-
-
-# Sector -------------------------------------------------------------------------------
-
-
-def test_sector_gives_block_devices_without_dax(lab: Vm, sector: Played) -> None:
-    assert sector.report["changed"] is True
-    found = state(lab)
-    assert set(modes(found).values()) == {"sector"}
-    directories = [mount[1] for mount in found["mounts"]]
-    assert len(directories) == 2
-    answer = probe(lab, places=directories)["places"]
-    assert {facts["kind"] for facts in answer.values()} == {"sector"}
-    assert not any(facts["dax"] for facts in answer.values())
-
-
-def test_the_host_file_names_the_log_tier(lab: Vm, sector: Played) -> None:
-    found = harness(lab, "doctor", "--json").json
-    assert found["tier_problems"] == []
-    assert {t["name"]: t["kind"] for t in found["tiers"]}["pmem_log"] == "sector"
-
-
-def test_sector_the_second_time_and_back(lab: Vm, before: State, sector: Played) -> None:
-    there = state(lab)
-    again = play(lab, "setup-sector")
-    assert again.code == 0, again.out
-    assert again.report["changed"] is False
-    assert state(lab) == there
-    applied(lab, "teardown")
-    lab.reboot()
-    after = state(lab)
-    assert modes(after) == modes(before)
-    assert (after["mounts"], after["/etc/fstab"]) == (before["mounts"], before["/etc/fstab"])

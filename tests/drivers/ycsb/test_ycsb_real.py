@@ -44,7 +44,9 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     counted = bench.drive_in_time(asked)
     assert counted.client_cpu_ns > 0
     # RocksDB's own count of reads: an update reads, too.
-    assert counted.engine_counters["rocksdb_number_keys_read_count"] >= counted.done_count * 0.5
+    engine = counted.engine_counters
+    assert engine["rocksdb_number_keys_read_count"] >= counted.done_count * 0.5
+    assert engine["rocksdb_row_cache_hit_count"] == engine["rocksdb_row_cache_miss_count"] == 0
     (check,) = bench.verify(asked, driven)
     assert (check.status, check.name) == ("passed", "records"), check.detail
     assert not list(bench.root.rglob("client.properties"))

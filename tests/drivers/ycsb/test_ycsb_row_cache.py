@@ -31,12 +31,3 @@ def test_updated_records_are_not_those_of_before(bench):
     assert driven.engine_counters["rocksdb_row_cache_hit_count"] > 0
     (check,) = bench.verify(asked, driven)
     assert check.status == "passed", check.detail
-
-
-def test_without_it_nothing_is_asked_of_it(bench):
-    asked = params(workload="c")
-    bench.load("rocksdb", asked)
-    driven = bench.drive_in_time(asked)
-    counted = driven.engine_counters
-    assert counted["rocksdb_number_keys_read_count"] > 0
-    assert counted["rocksdb_row_cache_hit_count"] == counted["rocksdb_row_cache_miss_count"] == 0

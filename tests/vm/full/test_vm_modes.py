@@ -1,7 +1,7 @@
 """Every mode of the playbooks: what the kernel says of it, again without change, and back.
 
 One boot for all of them: the kernel shows a region whose labels are gone as what it was only
-after a restart, which the last test does. fsdax with ext4, and sector, are test_vm_provisioning's.
+after a restart, which the last test does. fsdax with ext4 is test_vm_provisioning's.
 """
 
 from __future__ import annotations
@@ -65,6 +65,12 @@ MODES = {
         {"pmem_regions": ["region1"], "pmem_namespace_size": 512 << 20},
         "fsdax",
         {"pmem": "fsdax"},
+    ),
+    "sector": Mode(
+        "setup-sector",
+        {},
+        "sector",
+        {"pmem_log": "sector", "pmem_log1": "sector"},
     ),
     "devdax": Mode(
         "setup-devdax",
