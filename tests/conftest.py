@@ -6,14 +6,16 @@ import ctypes
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from counted_pages import pytest_runtest_protocol  # noqa: F401 (a hook)
 from unpacked_postgres import options_with_tls
 
 from harness import paths
+from harness.execution.host_lock import one_at_a_time
+from harness.progress import SilentProgress
 
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
@@ -119,6 +121,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+@pytest.fixture
+def measuring_turn() -> Iterator[None]:
+    """No other process of the harness measures meanwhile: a cold start may drop the whole page
+    cache, of which the test counts pages.
+    """
+    with one_at_a_time(SilentProgress()):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from harness.host.page_cache import evict
 from harness.host.working_set import Footprint
 from harness.supervise.process import process_identity
 
-pytestmark = pytest.mark.counts_pages
+pytestmark = pytest.mark.usefixtures("measuring_turn")
 
 MIB = 1 << 20
 #: Says that it is up, waits for a line, reads the first half of a file, holds memory for a while,
@@ -63,7 +63,8 @@ def work(path: Path, read: int, held: int, cached: bool = True) -> dict[str, flo
 
 def test_file_bytes_and_the_peak_of_memory_are_found(cold_file: Path):
     found = work(cold_file, read=8 * MIB, held=32 * MIB)
-    assert found["touched_file_bytes"] == 8 * MIB
+    # The kernel may take any clean page back at any time.
+    assert 7 * MIB <= found["touched_file_bytes"] <= 8 * MIB
     # Although it was let go; the kernel counts in batches of pages, so a little may lack.
     assert 31 * MIB <= found["anonymous_peak_bytes"] < 40 * MIB
     assert found["working_set_bytes"] == found["anonymous_peak_bytes"]
@@ -71,7 +72,8 @@ def test_file_bytes_and_the_peak_of_memory_are_found(cold_file: Path):
 
 def test_a_query_that_mostly_reads_has_its_files_as_working_set(cold_file: Path):
     found = work(cold_file, read=16 * MIB, held=MIB)
-    assert found["working_set_bytes"] == found["touched_file_bytes"] == 16 * MIB
+    assert found["working_set_bytes"] == found["touched_file_bytes"]
+    assert 14 * MIB <= found["touched_file_bytes"] <= 16 * MIB
 
 
 def test_what_does_not_stay_in_the_page_cache_is_no_touched_byte(cold_file: Path):
