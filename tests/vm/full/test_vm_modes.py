@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import playbook_modules  # noqa: F401
 import pytest
+from tierbench import ipmctl
 from vm_harness import Done, harness
 from vm_machine import Vm
-from vm_playbooks import PLAYBOOKS, Played, play
+from vm_playbooks import Played, play
 from vm_probe import modes, state
-
-sys.path.insert(0, str(PLAYBOOKS / "module_utils"))
-from tierbench import ipmctl
 
 pytestmark = pytest.mark.vm
 
