@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.drivers.result import SERIES_NS, DriverResult, WindowCounters
-from harness.engine import Engine, Listens, TellsDurability
+from harness.engine import ChecksWriteBack, Engine, Listens, TellsDurability
 from harness.units import format_ns
 from harness.warnings import RunWarning
 
@@ -31,9 +31,49 @@ class Nouns:
     user: str
     #: The option that sets the number of users.
     users_option: str
+    #: The counts of an :class:`Operation` that are metrics.
+    counts: tuple[str, ...] = ("count",)
 
 
-def saturation(driven: DriverResult) -> Iterator[RunWarning]:
+def load_warnings(
+    driven: DriverResult, nouns: Nouns, *, closed: bool, inside: bool = False
+) -> Iterator[RunWarning]:
+    """Those of the offered load.
+
+    ``closed``: users send without think time, at no set rate. ``inside``: the engine computes
+    in the client's threads.
+    """
+    if not inside:
+        yield from _saturation(driven)
+    yield from backlog(driven, nouns)
+    yield from _unanswered(driven, nouns)
+    yield from _trend(driven, nouns)
+    if closed:
+        yield _closed_loop(nouns)
+
+
+def host_warnings(
+    engine: Engine,
+    driven: DriverResult,
+    counted: WindowCounters,
+    client_hosts: Sequence[str],
+    unseeded: str,
+) -> Iterator[RunWarning]:
+    """Those of counters, engine and clients. ``unseeded``: why the driver takes no seed."""
+    yield from late_counters(driven, counted)
+    if unseeded:
+        yield RunWarning(
+            code="unseeded-driver",
+            problem="no two runs request the same operations",
+            context=unseeded,
+            hint="repeat the run; compare medians of several runs",
+        )
+    yield from write_back_warnings(engine, driven, counted)
+    yield from lost_without_power(engine)
+    yield from _clients_elsewhere(client_hosts, engine)
+
+
+def _saturation(driven: DriverResult) -> Iterator[RunWarning]:
     """A client that had no time to wait for the server."""
     share = driven.busiest_thread_share
     if share is None and driven.client_cpu_ns is not None and driven.client_threads:
@@ -72,7 +112,7 @@ def backlog(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
         )
 
 
-def unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
+def _unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
     """Percentiles that are ages of operations without an answer."""
     for name, one in driven.operations.items():
         share = one.answered_share if one.unfinished_count else 1.0
@@ -93,7 +133,7 @@ def unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
         )
 
 
-def trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
+def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
     """A window that ends at another throughput than it begins with."""
     whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
     done = [sum(point["counts"].values()) for point in driven.series[:whole]]
@@ -135,7 +175,7 @@ def late_counters(driven: DriverResult, counted: WindowCounters) -> Iterator[Run
     )
 
 
-def closed_loop(nouns: Nouns) -> RunWarning:
+def _closed_loop(nouns: Nouns) -> RunWarning:
     """Users without think time that wait for their answer."""
     return RunWarning(
         code="closed-loop",
@@ -146,7 +186,7 @@ def closed_loop(nouns: Nouns) -> RunWarning:
     )
 
 
-def clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[RunWarning]:
+def _clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[RunWarning]:
     """Clients on other hosts: network and encryption are part of the result."""
     if not hosts:
         return
@@ -172,12 +212,16 @@ def lost_without_power(engine: Engine) -> Iterator[RunWarning]:
         )
 
 
-def unseeded(why: str) -> Iterator[RunWarning]:
-    """A driver that takes no seed: ``why``, a clause; empty where it takes one."""
-    if why:
-        yield RunWarning(
-            code="unseeded-driver",
-            problem="no two runs request the same operations",
-            context=why,
-            hint="repeat the run; compare medians of several runs",
-        )
+def write_back_warnings(
+    engine: Engine, driven: DriverResult, counted: WindowCounters
+) -> Iterator[RunWarning]:
+    """A window that leaves out what a long run writes back, by the engine's own rules.
+
+    Commits write the log at once and data pages later. A window that ends before pages are
+    written, or in which they are written at another rate than later on, shows a data tier
+    without its writes and a log tier with more than its share.
+    """
+    if not isinstance(engine, ChecksWriteBack) or driven.counters_late_ns is not None:
+        return
+    window = {**counted.counters, **driven.engine_counters}
+    yield from engine.write_back_warnings(counted.ramp_up, window, driven.window_ns)

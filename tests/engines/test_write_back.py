@@ -11,8 +11,8 @@ from engines._innodb.window import warnings as of_innodb
 from engines.postgres.window import warnings as of_postgres
 from engines.rocksdb.window import warnings as of_rocksdb
 from harness.drivers.result import DriverResult, WindowCounters
+from harness.drivers.validity import write_back_warnings
 from harness.warnings import RunWarning
-from harness.workloads.representative import write_back_warnings
 
 S = 10**9
 MB = 1_000_000

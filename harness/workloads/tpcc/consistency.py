@@ -1,4 +1,4 @@
-"""The twelve consistency conditions of clause 3.3.2, and whether the mix is the requested one.
+"""The twelve consistency conditions of clause 3.3.2, and the share of remote accesses.
 
 Each condition is a statement in ``conditions/``, or in a folder of that name next to the
 engine's own SQL where the engine cannot plan ours; it gives the rows that violate it, four at
@@ -14,19 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.drivers.result import Operation
 from harness.engine import RunsSql, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
 from harness.workloads.outliers import off
-from harness.workloads.tpcc.drivers import DriverResult
-from harness.workloads.tpcc.params import Mix, shares
+from harness.workloads.window import checked
 
 _FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4
 _SHOWN = 3
-_ROLLED_BACK, _REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.01, 0.15
+_REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.15
 #: Orders of a district and rows of HISTORY of a warehouse as loaded (clause 4.3.3.1).
 _LOADED_ORDERS, _LOADED_HISTORY = 3000, 30_000
 
@@ -91,35 +89,6 @@ def _violations(number: int, found: SqlResult) -> str:
     return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
 
 
-def check_mix(mix: Mix, users: int, driven: DriverResult) -> Check:
-    """Whether the transactions were mixed, and New-Orders rolled back, as they should be.
-
-    A transaction of each user that was under way at an end of the window may be missing.
-    """
-    done: dict[str, int] = {}
-    for name, transaction in driven.operations.items():
-        if (count := _count_of(transaction)) is None:
-            return Check("mix", "unknown", f"{driven.driver} does not report the count of {name}")
-        done[name] = count
-    if not done:
-        return Check("mix", "unknown", f"{driven.driver} reports no counts")
-    total = sum(done.values())
-    wrong = [
-        off(f"{name} of all transactions", done.get(name, 0), total, share, users)
-        for name, share in shares(mix).items()
-    ]
-    rolled_back = driven.operations["new_order"].rolled_back_count
-    if rolled_back is not None:
-        wrong.append(off("rolled back New-Orders", rolled_back, done["new_order"], _ROLLED_BACK))
-    return _checked("mix", wrong, f"{total} transactions")
-
-
-def _count_of(transaction: Operation) -> int | None:
-    """The reported count."""
-    done = transaction.done_count
-    return transaction.called_count if done is None else done
-
-
 def check_remote(warehouses: int, engine: RunsSql) -> Check:
     """Whether as many order lines and payments crossed warehouses as should, by the data.
 
@@ -140,7 +109,7 @@ def check_remote(warehouses: int, engine: RunsSql) -> Check:
     ]
     if not any((lines, payments, remote_lines, remote_payments)):
         return Check("remote", "unknown", f"there are {lines} order lines, {payments} payments")
-    return _checked("remote", wrong, f"{lines} order lines and {payments} payments")
+    return checked("remote", wrong, f"{lines} order lines and {payments} payments")
 
 
 _LINES = f"""
@@ -155,8 +124,3 @@ SELECT count(*), sum(CASE WHEN h_c_w_id <> h_w_id THEN 1 ELSE 0 END) FROM histor
 def _counts(found: SqlResult) -> tuple[int, int]:
     ((count, remote),) = found.rows
     return int(str(count)), int(str(remote or 0))
-
-
-def _checked(name: str, wrong: Sequence[str], looked_at: str) -> Check:
-    found = "; ".join(filter(None, wrong))
-    return Check(name, "failed" if found else "passed", found or f"looked at {looked_at}")

@@ -15,6 +15,7 @@ from harness.engine import RunsSql
 from harness.errors import HarnessError
 from harness.store.result import Check
 from harness.workloads.tpcc.data import row_counts
+from harness.workloads.window import checked
 
 #: Tables that only grow, or shrink, in a run; the others keep their rows.
 _GROW, _SHRINK = frozenset({"orders", "history"}), frozenset({"new_order"})
@@ -57,7 +58,7 @@ def check_population(warehouses: int, engine: RunsSql) -> Check:
                     wrong.append(f"{table} has {found:,} rows, expected {expected:,}")
     except HarnessError as error:
         return Check("population", "unknown", f"the query failed: {error}")
-    return Check("population", "failed" if wrong else "passed", "; ".join(wrong))
+    return checked("population", wrong)
 
 
 def check_counted(
@@ -81,5 +82,4 @@ def check_counted(
         for name in grown
         if not committed[name] <= grown[name] <= committed[name] + under_way
     ]
-    looked_at = ", ".join(f"{committed[name]:,} {name}" for name in grown)
-    return Check("counted", "failed" if wrong else "passed", "; ".join(wrong) or looked_at)
+    return checked("counted", wrong, ", ".join(f"{committed[name]:,} {name}" for name in grown))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from harness.drivers import result
-from harness.drivers.result import WindowCallbacks
-from harness.engine import Engine
-from harness.workload import Loading, Session
+from harness.workloads import window
 from harness.workloads.tpcc.params import Mix
 
 
@@ -28,27 +26,12 @@ class DriverResult(result.DriverResult):
     committed_so_far: Mapping[str, int] | None = None
 
 
-class Driver(Protocol):
-    """A client program that offers TPC-C's load, made for a run's parameters."""
+class Driver(window.Driver[DriverResult], Protocol):
+    """A client program that offers TPC-C's load."""
 
-    name: ClassVar[str]
     #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
     not_kept: ClassVar[Mapping[int, str]]
-    #: Why what its users draw does not follow the run's seed; empty where it does.
-    unseeded: ClassVar[str]
 
     @property
     def mix(self) -> Mix:
         """The mix that it offers."""
-
-    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """UsageError for what can be known beforehand: not installed, cannot do this."""
-
-    def key(self) -> Mapping[str, Any]:
-        """The facts that its data depend on, in addition to the number of warehouses."""
-
-    def load(self, loading: Loading) -> dict[str, Any]:
-        """Load schema and data into the started, empty engine; facts for the fingerprint."""
-
-    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        """Offer the load and return the result; RunFailed if the client failed."""

@@ -42,27 +42,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.counters import bandwidths, counter_metrics
-from harness.drivers.result import Operation, cpu_per_operation
+from harness.drivers.validity import Nouns
 from harness.store.result import Metric
 from harness.workloads.tpcc.drivers import DriverResult
+from harness.workloads.window import window_metrics
 
-_COUNTS = ("rolled_back_count", "skipped_count", "retried_count", "unfinished_count")
+NOUNS = Nouns(
+    operation="transaction",
+    user="user",
+    users_option="--users",
+    counts=("count", "rolled_back_count", "skipped_count", "retried_count", "unfinished_count"),
+)
 
 
 def metrics(driven: DriverResult, counters: Mapping[str, float]) -> list[Metric]:
     """All of a run; those that driver or host do not report are left out."""
-    return [
-        *_rates(driven),
-        *(m for name, one in driven.operations.items() for m in _of_transaction(name, one)),
-        *(
-            Metric("retried_count", "1", "none", {"code": code}, value=count)
-            for code, count in driven.retried_by_code.items()
-        ),
-        *_cpu(driven, counters),
-        Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
-        *counter_metrics("window_", {}, {**counters, **bandwidths(counters, driven.window_ns)}),
-    ]
+    return window_metrics(driven, counters, NOUNS, list(_rates(driven)))
 
 
 def _rates(driven: DriverResult) -> Iterator[Metric]:
@@ -78,24 +73,3 @@ def _rates(driven: DriverResult) -> Iterator[Metric]:
     if driven.offered_count is not None:
         offered = driven.offered_count * 60e9 / driven.window_ns
         yield Metric("offered_transactions_per_minute", "1/min", "none", value=offered)
-
-
-def _of_transaction(name: str, one: Operation) -> Iterator[Metric]:
-    labels = {"transaction": name}
-    if one.count is not None:
-        yield Metric("transaction_count", "1", "none", labels, value=one.count)
-    for count in _COUNTS:
-        value = getattr(one, count)
-        if value is not None:
-            yield Metric(f"transaction_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None and one.answered_share:
-        yield Metric("transaction_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
-    for percentile, value_ns in one.percentiles_ns.items():
-        both = {**labels, "percentile": percentile}
-        yield Metric("transaction_percentile_ns", "ns", "lower", both, value=value_ns)
-
-
-def _cpu(driven: DriverResult, counters: Mapping[str, float]) -> Iterator[Metric]:
-    spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, counters.get("cpu_ns"))
-    for side, each_ns in spent.items():
-        yield Metric(f"{side}_cpu_per_transaction_ns", "ns", "lower", value=each_ns)

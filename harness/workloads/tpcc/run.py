@@ -21,28 +21,14 @@ from dataclasses import dataclass
 
 from harness import hdr
 from harness.drivers.result import WindowCallbacks, WindowCounters
-from harness.drivers.validity import (
-    Nouns,
-    backlog,
-    clients_elsewhere,
-    closed_loop,
-    late_counters,
-    lost_without_power,
-    saturation,
-    trend,
-    unanswered,
-    unseeded,
-)
+from harness.drivers.validity import host_warnings, load_warnings, lost_without_power
 from harness.drivers.waits import explain_window
 from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.store.result import Check, Metric
-from harness.waits import unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.representative import write_back_warnings
-from harness.workloads.tpcc import metrics as run_metrics
-from harness.workloads.tpcc.consistency import check_conditions, check_mix, check_remote
+from harness.workloads.tpcc.consistency import check_conditions, check_remote
 from harness.workloads.tpcc.counted import (
     Traces,
     check_counted,
@@ -54,12 +40,15 @@ from harness.workloads.tpcc.drivers import Driver, DriverResult
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.metrics import NOUNS, metrics
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
+from harness.workloads.window import check_mix, window_outcome
 
-_NOUNS = Nouns(operation="transaction", user="user", users_option="--users")
 #: More deliveries than this share that find a district without orders are reported (clause
 #: 2.7.4.2): they have less to do, and are sooner done.
 _SKIPPED = 0.01
+#: Share of the New-Orders that roll back (clause 2.4.1.4).
+_ROLLED_BACK = 0.01
 #: Connections in use for more than this share of the time are waited for, now and then.
 _BUSY = 0.8
 #: The server is killed in this part of the window.
@@ -85,32 +74,25 @@ def measure(params: TpccParams, session: Session) -> Outcome:
     driven = driver.drive(session, counted.drives())
     _expect_work(params, driven, shares(driver.mix)["new_order"] > 0)
     checks = [
-        check_mix(driver.mix, params.users, driven),
+        check_mix(driven, NOUNS, shares(driver.mix), params.users, _ROLLED_BACK),
         check_remote(params.warehouses, engine),
         check_population(params.warehouses, engine),
         *_committed(driven, traces, engine, params.users),
         *check_conditions(engine, session.progress, driver.not_kept),
     ]
-    artifacts = {
-        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
-        "series": {"transactions": driven.series},
-        "not-kept": {str(n): why for n, why in driver.not_kept.items()},
-    }
-    closed = params.rate_per_s is None and not params.think_time
-    waits, counters = explain_window(driven, counted.counters, params.users, closed)
-    metrics = run_metrics.metrics(driven, counters)
-    metrics += waits.metrics() if waits else []
-    kept = {name: document for name, document in artifacts.items() if document}
-    warnings = [
-        *_warnings(params, driven),
-        *late_counters(driven, counted),
-        *unaccounted({"": waits} if waits else {}),
-        *unseeded(driver.unseeded),
-        *write_back_warnings(session.engine, driven, counted),
-        *lost_without_power(session.engine),
-        *clients_elsewhere(params.client_hosts, session.engine),
-    ]
-    return Outcome(metrics, checks, kept, warnings)
+    waits, counters = explain_window(driven, counted.counters, params.users, _closed(params))
+    return window_outcome(
+        driven,
+        NOUNS,
+        metrics(driven, counters),
+        checks,
+        [
+            *_warnings(params, driven),
+            *host_warnings(session.engine, driven, counted, params.client_hosts, driver.unseeded),
+        ],
+        waits,
+        not_kept={str(n): why for n, why in driver.not_kept.items()},
+    )
 
 
 def _traces_before(params: TpccParams, session: Session) -> Traces:
@@ -149,19 +131,18 @@ def _sql(session: Session) -> RunsSql:
     return engine
 
 
+def _closed(params: TpccParams) -> bool:
+    return params.rate_per_s is None and not params.think_time
+
+
 # Warnings ------------------------------------------------------------------------
 
 
 def _warnings(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
-    yield from saturation(driven)
-    yield from backlog(driven, _NOUNS)
-    yield from unanswered(driven, _NOUNS)
-    yield from trend(driven, _NOUNS)
+    yield from load_warnings(driven, NOUNS, closed=_closed(params))
     yield from _skipped(driven)
     yield from _shared_connections(params, driven)
     yield from _crowded(params)
-    if params.rate_per_s is None and not params.think_time:
-        yield closed_loop(_NOUNS)
 
 
 def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
@@ -266,7 +247,7 @@ def _durability(params: TpccParams, session: Session) -> Outcome:
         "payment": journal.payments.total(),
         "delivery": len(journal.carriers),
     }
-    metrics = [
+    figures = [
         Metric("recovery_duration_ns", "ns", "lower", value=recovery_ns),
         Metric("killed_after_ns", "ns", "none", value=killed_after_ns),
         *(
@@ -274,7 +255,7 @@ def _durability(params: TpccParams, session: Session) -> Outcome:
             for name, count in acknowledged.items()
         ),
     ]
-    return Outcome(metrics, list(checks), uncontrolled=list(lost_without_power(session.engine)))
+    return Outcome(figures, list(checks), uncontrolled=list(lost_without_power(session.engine)))
 
 
 def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, int]:

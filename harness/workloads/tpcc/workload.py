@@ -11,20 +11,22 @@ from typing import Any
 from harness.engine import Engine, LosesCommits
 from harness.errors import UsageError
 from harness.experiment.placement import Part
-from harness.workload import Loading
 from harness.workloads.tpcc import data
+from harness.workloads.tpcc.drivers import Driver
 from harness.workloads.tpcc.params import TpccParams
 from harness.workloads.tpcc.run import DRIVERS, measure
+from harness.workloads.window import DrivenWorkload
 
 
-class Tpcc:
+class Tpcc(DrivenWorkload[TpccParams, Driver]):
     """Five transactions over an order-entry database, offered by a client program."""
 
     name = "tpcc"
+    drivers = DRIVERS
 
-    def data_key(self, params: TpccParams, driver: str) -> dict[str, Any]:
-        """Warehouses, and what else the driver's own load depends on."""
-        return {"warehouses": params.warehouses, **DRIVERS[driver](params).key()}
+    def size_key(self, params: TpccParams) -> dict[str, Any]:
+        """Number of warehouses."""
+        return {"warehouses": params.warehouses}
 
     def estimate_bytes(self, params: TpccParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.tpcc.data."""
@@ -40,15 +42,11 @@ class Tpcc:
         """Whether the driver is there, and this engine can be driven by it."""
         if params.test == "durability":
             _check_durability(driver, engine)
-        DRIVERS[driver](params).check(engine, settings)
+        super().check_engine(params, driver, engine, settings)
 
     def spends_data(self, params: TpccParams) -> bool:
         """Always: every transaction but two writes."""
         return True
-
-    def load(self, params: TpccParams, loading: Loading) -> dict[str, Any]:
-        """By the driver; its facts, and the warehouses."""
-        return DRIVERS[loading.driver](params).load(loading)
 
     measure = staticmethod(measure)
 

@@ -1,32 +1,12 @@
-"""Checks of a run: its mix, no record missed, every record well formed."""
+"""Checks of a run: no record missed, every record well formed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.drivers.result import total
 from harness.store.result import Check
-from harness.workloads.outliers import off
 from harness.workloads.ycsb.drivers import DriverResult
-from harness.workloads.ycsb.params import YcsbParams
-
-
-def check_mix(params: YcsbParams, driven: DriverResult) -> Check:
-    """Whether each operation has its share of all.
-
-    Operations that were under way at an end of the window may be missing.
-    """
-    done = {name: one.done_count for name, one in driven.operations.items()}
-    if (all_done := total(done.values())) is None:
-        return Check("mix", "unknown", f"{driven.driver} reports no counts")
-    edge = params.threadcount
-    wrong = [
-        off(f"{name} of all operations", done.get(name) or 0, all_done, share, edge)
-        for name, share in params.shares.items()
-    ]
-    found = "; ".join(filter(None, wrong))
-    return Check("mix", "failed" if found else "passed", found or f"{all_done:,} operations")
 
 
 def check_found(driven: DriverResult) -> Check:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Protocol
 
 from harness.drivers import result
-from harness.drivers.result import WindowCallbacks
-from harness.engine import Engine
 from harness.store.result import Check
-from harness.workload import Loading, Session
+from harness.workload import Session
+from harness.workloads import window
 
 
 @dataclass(frozen=True)
@@ -49,24 +48,8 @@ class DriverResult(result.DriverResult):
     updated: Sequence[int] | None = None
 
 
-class Driver(Protocol):
-    """A client program that offers YCSB's load, made for a run's parameters."""
-
-    name: ClassVar[str]
-    #: Why the operations do not follow from a seed; empty where they do.
-    unseeded: ClassVar[str]
-
-    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """UsageError for what can be known beforehand: not installed, cannot do this."""
-
-    def key(self) -> Mapping[str, Any]:
-        """The facts that its data depend on, in addition to count and shape of the records."""
-
-    def load(self, loading: Loading) -> dict[str, Any]:
-        """Load schema and records into the started, empty engine; facts for the fingerprint."""
-
-    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        """Offer the load and return the result; RunFailed if the client failed."""
+class Driver(window.Driver[DriverResult], Protocol):
+    """A client program that offers YCSB's load."""
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Read every record back, and check that each is there and well formed."""

@@ -38,33 +38,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.counters import bandwidths, counter_metrics
-from harness.drivers.result import Operation, cpu_per_operation
+from harness.drivers.validity import Nouns
 from harness.store.result import Metric
 from harness.units import NS_PER_S
+from harness.workloads.window import window_metrics
 from harness.workloads.ycsb.drivers import DriverResult
 
-_COUNTS = ("count", "not_found_count", "retried_count", "unfinished_count")
+NOUNS = Nouns(
+    operation="operation",
+    user="client thread",
+    users_option="--threads",
+    counts=("count", "not_found_count", "retried_count", "unfinished_count"),
+)
 
 
 def metrics(driven: DriverResult, counters: Mapping[str, float], inside: bool) -> list[Metric]:
-    """All of a run; those that driver or host do not report are left out.
-
-    ``inside``: whether the engine works inside the client.
-    """
-    moved = {name: value for name, value in driven.engine_counters.items() if value}
-    window = {**counters, **moved, **bandwidths(counters, driven.window_ns)}
-    return [
-        *_rates(driven),
-        *(m for name, one in driven.operations.items() for m in _of_operation(name, one)),
-        *(
-            Metric("retried_count", "1", "none", {"code": code}, value=count)
-            for code, count in driven.retried_by_code.items()
-        ),
-        *_cpu(driven, counters, inside),
-        Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
-        *counter_metrics("window_", {}, window),
-    ]
+    """All of a run; ``inside``: whether the engine works inside the client."""
+    return window_metrics(driven, counters, NOUNS, list(_rates(driven)), inside)
 
 
 def _rates(driven: DriverResult) -> Iterator[Metric]:
@@ -74,25 +64,3 @@ def _rates(driven: DriverResult) -> Iterator[Metric]:
     if driven.offered_count is not None:
         offered = driven.offered_count * NS_PER_S / driven.window_ns
         yield Metric("offered_operations_per_second", "1/s", "none", value=offered)
-
-
-def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
-    labels = {"operation": name}
-    for count in _COUNTS:
-        if (value := getattr(one, count)) is not None:
-            yield Metric(f"operation_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None and one.answered_share:
-        yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
-    for percentile, value_ns in one.percentiles_ns.items():
-        both = {**labels, "percentile": percentile}
-        yield Metric("operation_percentile_ns", "ns", "lower", both, value=value_ns)
-
-
-def _cpu(driven: DriverResult, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
-    if inside and driven.offered_count is not None:
-        return
-    server_cpu_ns = None if inside else counters.get("cpu_ns")
-    spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, server_cpu_ns)
-    for side, each_ns in spent.items():
-        whose = "process" if inside else side
-        yield Metric(f"{whose}_cpu_per_operation_ns", "ns", "lower", value=each_ns)

@@ -11,38 +11,25 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.drivers.result import WindowCounters
-from harness.drivers.validity import (
-    Nouns,
-    backlog,
-    clients_elsewhere,
-    closed_loop,
-    late_counters,
-    lost_without_power,
-    saturation,
-    trend,
-    unanswered,
-    unseeded,
-)
+from harness.drivers.validity import host_warnings, load_warnings
 from harness.drivers.waits import explain_window
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.units import NS_PER_S
-from harness.waits import unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.representative import write_back_warnings
-from harness.workloads.ycsb import metrics as run_metrics
-from harness.workloads.ycsb.checks import check_found, check_mix
+from harness.workloads.window import check_mix, window_outcome
+from harness.workloads.ycsb.checks import check_found
 from harness.workloads.ycsb.drivers import Driver, DriverResult
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
 from harness.workloads.ycsb.loadgen import Loadgen
+from harness.workloads.ycsb.metrics import NOUNS, metrics
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 
 #: A window of less than this share of the requested one is reported, and one of this many more
 #: operations.
 _SHORT, _MORE = 0.98, 1.01
-_NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
 
 DRIVERS: Mapping[str, Callable[[YcsbParams], Driver]] = {"loadgen": Loadgen, "ycsb": Official}
@@ -57,37 +44,29 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
     _expect_work(params, driven)
     checks = [
         *driver.verify(session, driven),
-        check_mix(params, driven),
+        check_mix(driven, NOUNS, params.shares, params.threadcount),
         check_found(driven),
         *check_keys(params, driven),
     ]
-    artifacts = {
-        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
-        "series": {"operations": driven.series} if driven.series else {},
-        "keys": _keys(driven),
-        "engine": dict(driven.engine_text),
-    }
-    kept = {name: document for name, document in artifacts.items() if document}
     in_time = driven.counters_late_ns is None
+    closed = params.target is None
     waits, counters = explain_window(
-        driven,
-        counted.counters if in_time else {},
-        params.threadcount,
-        params.target is None and not inside,
+        driven, counted.counters if in_time else {}, params.threadcount, closed and not inside
     )
-    metrics = run_metrics.metrics(driven, counters, inside)
-    metrics += waits.metrics() if waits else []
-    return Outcome(
-        metrics,
+    hosts = params.client_hosts
+    return window_outcome(
+        driven,
+        NOUNS,
+        metrics(driven, counters, inside),
         checks,
-        kept,
         [
-            *_warnings(params, session, driven, inside),
-            *late_counters(driven, counted),
-            *unaccounted({"": waits} if waits else {}),
-            *write_back_warnings(session.engine, driven, counted),
-            *unseeded(driver.unseeded),
+            *load_warnings(driven, NOUNS, closed=closed, inside=inside),
+            *_window(params, driven),
+            *host_warnings(session.engine, driven, counted, hosts, driver.unseeded),
         ],
+        waits,
+        keys=_keys(driven),
+        engine=driven.engine_text,
     )
 
 
@@ -111,21 +90,6 @@ def _expect_work(params: YcsbParams, driven: DriverResult) -> None:
         "not one operation was done in the measured window",
         "give it a longer --duration",
     )
-
-
-def _warnings(
-    params: YcsbParams, session: Session, driven: DriverResult, inside: bool
-) -> Iterator[RunWarning]:
-    if not inside:  # else it is the engine that computes in the client's threads
-        yield from saturation(driven)
-    yield from backlog(driven, _NOUNS)
-    yield from trend(driven, _NOUNS)
-    yield from _window(params, driven)
-    yield from unanswered(driven, _NOUNS)
-    if params.target is None:
-        yield closed_loop(_NOUNS)
-    yield from lost_without_power(session.engine)
-    yield from clients_elsewhere(params.client_hosts, session.engine)
 
 
 def _window(params: YcsbParams, driven: DriverResult) -> Iterator[RunWarning]:

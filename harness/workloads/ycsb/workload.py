@@ -5,25 +5,25 @@ What a run gives is listed in metrics.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from harness.engine import Engine
 from harness.experiment.placement import Part
-from harness.workload import Loading
+from harness.workloads.window import DrivenWorkload
 from harness.workloads.ycsb import data
+from harness.workloads.ycsb.drivers import Driver
 from harness.workloads.ycsb.params import YcsbParams
 from harness.workloads.ycsb.run import DRIVERS, measure
 
 
-class Ycsb:
+class Ycsb(DrivenWorkload[YcsbParams, Driver]):
     """Reads, updates, inserts and scans of records by their keys, offered by a client program."""
 
     name = "ycsb"
+    drivers = DRIVERS
 
-    def data_key(self, params: YcsbParams, driver: str) -> dict[str, Any]:
-        """The records, and what else the driver's own load depends on."""
-        return {**data.key(params), **DRIVERS[driver](params).key()}
+    def size_key(self, params: YcsbParams) -> dict[str, Any]:
+        """Which records there are."""
+        return data.key(params)
 
     def estimate_bytes(self, params: YcsbParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.ycsb.data."""
@@ -33,23 +33,9 @@ class Ycsb:
         """Of all records with their keys."""
         return params.loaded_records * data.record_bytes(params)
 
-    def check_engine(
-        self,
-        params: YcsbParams,
-        driver: str,
-        engine: Engine,
-        settings: Mapping[str, str],
-    ) -> None:
-        """Whether the driver is there, and this engine can be driven by it."""
-        DRIVERS[driver](params).check(engine, settings)
-
     def spends_data(self, params: YcsbParams) -> bool:
         """Where anything is written."""
         return params.writes
-
-    def load(self, params: YcsbParams, loading: Loading) -> dict[str, Any]:
-        """By the driver; its facts."""
-        return DRIVERS[loading.driver](params).load(loading)
 
     measure = staticmethod(measure)
 

@@ -1,0 +1,175 @@
+"""The outcome of a window in which a client program offered the load, alike for every workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from harness.counters import bandwidths, counter_metrics
+from harness.drivers.result import DriverResult, Operation, WindowCallbacks, cpu_per_operation
+from harness.drivers.validity import Nouns
+from harness.engine import Engine
+from harness.store.result import Check, Metric
+from harness.waits import Breakdown, unaccounted
+from harness.warnings import RunWarning
+from harness.workload import Loading, Outcome, Session
+from harness.workloads.outliers import off
+from harness.workloads.parameters import Parameters
+
+P = TypeVar("P", bound=Parameters)
+R_co = TypeVar("R_co", bound=DriverResult, covariant=True)
+
+
+class Driver(Protocol[R_co]):
+    """A client program that offers a workload's load, made for a run's parameters."""
+
+    #: Why the operations do not follow from the run's seed; empty where they do.
+    unseeded: ClassVar[str]
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
+        """UsageError for what can be known beforehand: not installed, cannot do this."""
+
+    def key(self) -> Mapping[str, Any]:
+        """The facts that its data depend on, in addition to their size."""
+
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Load schema and data into the started, empty engine; facts for the fingerprint."""
+
+    def drive(self, session: Session, drives: WindowCallbacks) -> R_co:
+        """Offer the load and return the result; RunFailed if the client failed."""
+
+
+D = TypeVar("D", bound=Driver[DriverResult])
+
+
+class DrivenWorkload(Generic[P, D]):
+    """A workload whose data are loaded, and whose load is offered, by one of ``drivers``."""
+
+    name: ClassVar[str]
+    drivers: Mapping[str, Callable[[P], D]]
+
+    def size_key(self, params: P) -> dict[str, Any]:
+        """The facts that the data depend on, whoever loads them."""
+        raise NotImplementedError
+
+    def data_key(self, params: P, driver: str) -> dict[str, Any]:
+        """Those, and what the driver's own load depends on."""
+        return {**self.size_key(params), **self.drivers[driver](params).key()}
+
+    def check_engine(
+        self, params: P, driver: str, engine: Engine, settings: Mapping[str, str]
+    ) -> None:
+        """Whether the driver is there, and can drive this engine."""
+        self.drivers[driver](params).check(engine, settings)
+
+    def load(self, params: P, loading: Loading) -> dict[str, Any]:
+        """By the driver; its facts."""
+        return self.drivers[loading.driver](params).load(loading)
+
+
+def window_metrics(
+    driven: DriverResult,
+    counters: Mapping[str, float],
+    nouns: Nouns,
+    rates: Sequence[Metric],
+    inside: bool = False,
+) -> list[Metric]:
+    """All of a run; those that driver or host do not report are left out.
+
+    ``rates``: the workload's own. ``inside``: whether the engine works inside the client.
+    """
+    moved = {name: value for name, value in driven.engine_counters.items() if value}
+    window = {**counters, **moved, **bandwidths(counters, driven.window_ns)}
+    return [
+        *rates,
+        *(m for name, one in driven.operations.items() for m in _of_operation(nouns, name, one)),
+        *(
+            Metric("retried_count", "1", "none", {"code": code}, value=count)
+            for code, count in driven.retried_by_code.items()
+        ),
+        *_cpu(driven, counters, nouns, inside),
+        Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
+        *counter_metrics("window_", {}, window),
+    ]
+
+
+def _of_operation(nouns: Nouns, name: str, one: Operation) -> Iterator[Metric]:
+    noun, labels = nouns.operation, {nouns.operation: name}
+    for count in nouns.counts:
+        if (value := getattr(one, count)) is not None:
+            yield Metric(f"{noun}_{count}", "1", "none", labels, value=value)
+    if one.duration_hdr is not None and one.answered_share:
+        yield Metric(f"{noun}_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
+    for percentile, value_ns in one.percentiles_ns.items():
+        both = {**labels, "percentile": percentile}
+        yield Metric(f"{noun}_percentile_ns", "ns", "lower", both, value=value_ns)
+
+
+def _cpu(
+    driven: DriverResult, counters: Mapping[str, float], nouns: Nouns, inside: bool
+) -> Iterator[Metric]:
+    if inside and driven.offered_count is not None:
+        return
+    server_cpu_ns = None if inside else counters.get("cpu_ns")
+    spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, server_cpu_ns)
+    for side, each_ns in spent.items():
+        whose = "process" if inside else side
+        yield Metric(f"{whose}_cpu_per_{nouns.operation}_ns", "ns", "lower", value=each_ns)
+
+
+def window_outcome(
+    driven: DriverResult,
+    nouns: Nouns,
+    metrics: list[Metric],
+    checks: list[Check],
+    warnings: Sequence[RunWarning],
+    waits: Breakdown | None,
+    **artifacts: Mapping[str, Any],
+) -> Outcome:
+    """The outcome with the client's facts, series and waits; empty artifacts are left out."""
+    documents: dict[str, Any] = {
+        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
+        "series": {f"{nouns.operation}s": driven.series} if driven.series else {},
+        **{name.replace("_", "-"): document for name, document in artifacts.items()},
+    }
+    kept = {name: document for name, document in documents.items() if document}
+    if waits:
+        metrics = [*metrics, *waits.metrics()]
+        warnings = [*warnings, *unaccounted({"": waits})]
+    return Outcome(metrics, checks, kept, warnings)
+
+
+def check_mix(
+    driven: DriverResult,
+    nouns: Nouns,
+    shares: Mapping[str, float],
+    under_way: int,
+    rolled_back: float = 0,
+) -> Check:
+    """Whether each operation has its share of all, and rollbacks theirs of the first one.
+
+    ``under_way``: operations that may be missing, in progress at an end of the window.
+    """
+    done = {
+        name: one.called_count if one.done_count is None else one.done_count
+        for name, one in driven.operations.items()
+    }
+    known = {name: count for name, count in done.items() if count is not None}
+    if not known or len(known) < len(done):
+        missing = ", ".join(done.keys() - known.keys())
+        return Check("mix", "unknown", f"{driven.driver} does not report all counts: {missing}")
+    total = sum(known.values())
+    wrong = [
+        off(f"{name} of all {nouns.operation}s", known.get(name, 0), total, share, under_way)
+        for name, share in shares.items()
+    ]
+    first = next(iter(shares))
+    if rolled_back and (count := driven.operations[first].rolled_back_count) is not None:
+        wrong.append(off(f"rolled back {first}", count, known[first], rolled_back))
+    return checked("mix", wrong, f"{total:,} {nouns.operation}s")
+
+
+def checked(name: str, wrong: Sequence[str], compared: str = "", **labels: str) -> Check:
+    """Failed with what is ``wrong``; passed where that is empty."""
+    found = "; ".join(filter(None, wrong))
+    return Check(name, "failed" if found else "passed", found or compared, labels)
