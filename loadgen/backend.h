@@ -133,12 +133,12 @@ struct lg_backend {
     void *(*connect)(void *client, const struct lg_statement *statements, size_t count,
                      struct tb_error *error);
     void (*disconnect)(void *connection);
-    /* The descriptor to wait on, -1 where the engine is embedded. */
+    /* The descriptor to wait on, -1 where the engine is embedded; NULL: always. */
     int (*descriptor)(void *connection);
     /* `reader` takes the rows; NULL where no one reads them. Both stay until LG_READY. */
     enum lg_state (*submit)(void *connection, const struct lg_statement *statement,
                             const struct lg_value *values, const struct lg_reader *reader);
-    enum lg_state (*advance)(void *connection);
+    enum lg_state (*advance)(void *connection); /* NULL for an embedded engine */
     /* After LG_READY, valid until the next submit. */
     const struct lg_result *(*result)(void *connection);
     /*

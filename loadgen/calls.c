@@ -157,7 +157,7 @@ void lg_work_in_calls(struct lg_worker *worker)
     while (!stopped(worker) && next_start(worker, user)) {
         user->place = LG_WORKING;
         user->attempts = 0;
-        atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
+        atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
         atomic_store_explicit(&worker->in_flight, 1, memory_order_relaxed);
         execute(worker, user);
         atomic_store_explicit(&worker->in_flight, 0, memory_order_relaxed);

@@ -40,7 +40,7 @@ struct watch {
     uint64_t next_second_ns; /* the next "second" event; UINT64_MAX before the start */
     uint64_t started_ns;
     /* For how long nothing has been heard of the server while somebody looked, and since when. */
-    uint64_t silent_ns, heard_ns, looked_ns;
+    uint64_t silent_ns, reply_ns, looked_ns;
 };
 
 void lg_run_wake(struct lg_run *run)
@@ -94,15 +94,15 @@ static void check_for_stall(struct watch *watch, bool connecting)
     unsigned asked = 0;
     for (unsigned w = 0; w < run->spec->threads; w++) {
         unsigned in_flight = atomic_load_explicit(&watch->workers[w].in_flight, memory_order_relaxed);
-        uint64_t heard = atomic_load_explicit(&watch->workers[w].heard_ns, memory_order_relaxed);
+        uint64_t heard = atomic_load_explicit(&watch->workers[w].reply_ns, memory_order_relaxed);
         asked += in_flight;
         if ((in_flight || connecting) && heard > last)
             last = heard;
     }
-    bool same = last == watch->heard_ns && (asked || connecting);
+    bool same = last == watch->reply_ns && (asked || connecting);
     uint64_t since = same ? watch->looked_ns : last, silent = now > since ? now - since : 0;
     watch->silent_ns = (same ? watch->silent_ns : 0) + (silent < most ? silent : most);
-    watch->heard_ns = last;
+    watch->reply_ns = last;
     watch->looked_ns = now;
     uint64_t limit = run->spec->stall_timeout_ns;
     if (connecting && limit > CONNECTING_TIMEOUT_NS)

@@ -54,7 +54,7 @@ struct lg_worker {
 
     /* Read by the main thread while we write. */
     atomic_uint in_flight;            /* calls that are not answered yet */
-    atomic_uint_fast64_t heard_ns; /* the last sign of life of the server */
+    atomic_uint_fast64_t reply_ns; /* the last sign of life of the server */
 
     /* The loop's own (worker.c). */
     int epoll, timer;

@@ -280,12 +280,6 @@ static void *store_connect(void *client, const struct lg_statement *statements, 
     return session;
 }
 
-static int store_descriptor(void *connection)
-{
-    (void)connection;
-    return -1;
-}
-
 static enum lg_state store_submit(void *connection, const struct lg_statement *statement,
                                   const struct lg_value *values, const struct lg_reader *reader)
 {
@@ -306,12 +300,6 @@ static enum lg_state store_submit(void *connection, const struct lg_statement *s
     } else {
         modify(session->store, key, second, result);
     }
-    return LG_READY;
-}
-
-static enum lg_state store_advance(void *connection)
-{
-    (void)connection;
     return LG_READY;
 }
 
@@ -361,9 +349,7 @@ const struct lg_backend loadgen_backend = {
     .close = store_close,
     .connect = store_connect,
     .disconnect = free,
-    .descriptor = store_descriptor,
     .submit = store_submit,
-    .advance = store_advance,
     .result = store_result,
     .bulk_begin = store_bulk_begin,
     .bulk_put = store_bulk_put,

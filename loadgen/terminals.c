@@ -315,7 +315,7 @@ static void call(struct lg_worker *worker, struct lg_user *user, const struct lg
         const struct lg_statement *statement = lg_statement_of(run, &user->terminal);
         unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
         if (in_flight == 0)
-            atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
+            atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
         atomic_store_explicit(&worker->in_flight, in_flight + 1, memory_order_relaxed);
         lg_connection_settled(worker, connection,
                               run->backend->submit(connection->handle, statement,
@@ -371,7 +371,7 @@ void lg_connection_answered(struct lg_worker *worker, struct lg_connection *conn
     unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
     worker->now_ns = tb_monotonic_ns();
     atomic_store_explicit(&worker->in_flight, in_flight - 1, memory_order_relaxed);
-    atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
+    atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
     if (result->outcome == LG_OK)
         call(worker, user, result);
     else if (result->outcome == LG_RETRY)

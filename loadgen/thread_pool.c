@@ -24,20 +24,42 @@ static void fail(struct lg_thread_pool *pool, const struct tb_error *error)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void lg_pool_count(struct lg_thread_pool *pool, int64_t done)
+json_t *lg_pool_counts(const struct lg_thread_pool *pool)
+{
+    json_t *counts = json_object();
+
+    for (int i = 0; i < LG_MAX_COUNTS && pool->names[i]; i++)
+        json_object_set_new(counts, pool->names[i], json_integer(pool->counts[i]));
+    return counts;
+}
+
+void lg_pool_count(struct lg_thread_pool *pool, int which, int64_t done)
 {
     uint64_t now_ns = tb_monotonic_ns();
 
     pthread_mutex_lock(&pool->lock);
-    pool->count += done;
-    if (now_ns - pool->told_ns >= PROGRESS_INTERVAL_NS) {
-        json_t *counts = json_pack("{s:I}", pool->what, (json_int_t)pool->count);
+    pool->counts[which] += done;
+    if (now_ns - pool->reported_ns >= PROGRESS_INTERVAL_NS) {
+        json_t *counts = lg_pool_counts(pool);
 
-        pool->told_ns = now_ns;
+        pool->reported_ns = now_ns;
         tb_progress(pool->event, counts);
         json_decref(counts);
     }
     pthread_mutex_unlock(&pool->lock);
+}
+
+bool lg_pool_end_bulk(struct lg_pool_thread *thread, int which, int64_t sent,
+                      struct tb_error *error)
+{
+    int64_t stored = thread->pool->job->backend->bulk_end(thread->connection, error);
+
+    if (stored >= 0 && stored != sent)
+        tb_fail(error, "the engine stored %lld of %lld rows", (long long)stored, (long long)sent);
+    if (stored != sent)
+        return false;
+    lg_pool_count(thread->pool, which, stored);
+    return true;
 }
 
 static void *work(void *argument)

@@ -71,7 +71,7 @@ static void fire_timers(struct lg_worker *worker)
     }
 }
 
-static void hear(struct lg_worker *worker, struct lg_connection *connection, uint32_t events)
+static void receive(struct lg_worker *worker, struct lg_connection *connection, uint32_t events)
 {
     if (connection->ready)
         return;
@@ -88,7 +88,7 @@ static void hear(struct lg_worker *worker, struct lg_connection *connection, uin
         lg_connection_answered(worker, connection);
         return;
     }
-    atomic_store_explicit(&worker->heard_ns, tb_monotonic_ns(), memory_order_relaxed);
+    atomic_store_explicit(&worker->reply_ns, tb_monotonic_ns(), memory_order_relaxed);
     lg_connection_settled(worker, connection, state);
 }
 
@@ -144,7 +144,7 @@ static void turn(struct lg_worker *worker)
             worker->now_ns = tb_monotonic_ns();
             worker->armed_ns = 0;
         } else if (events[i].data.ptr) {
-            hear(worker, events[i].data.ptr, events[i].events);
+            receive(worker, events[i].data.ptr, events[i].events);
         }
         if (atomic_load_explicit(&worker->run->stop, memory_order_relaxed))
             break;
@@ -232,11 +232,12 @@ static bool open_connections(struct lg_worker *worker)
                         run->spec->connections, error.text);
             return false;
         }
-        connection->descriptor = run->backend->descriptor(connection->handle);
+        connection->descriptor =
+            run->backend->descriptor ? run->backend->descriptor(connection->handle) : -1;
         connection->next = worker->free;
         worker->free = connection;
         worker->connection_count++;
-        atomic_store_explicit(&worker->heard_ns, tb_monotonic_ns(), memory_order_relaxed);
+        atomic_store_explicit(&worker->reply_ns, tb_monotonic_ns(), memory_order_relaxed);
         if (atomic_load(&run->stop))
             return false;
     }

@@ -44,11 +44,6 @@ static void *record_open(const json_t *connection, struct tb_error *error)
     return recorder;
 }
 
-static void record_close(void *client)
-{
-    free(client);
-}
-
 static FILE *new_file(struct recorder *recorder, const char *table, const char *kind,
                       struct tb_error *error)
 {
@@ -91,12 +86,6 @@ static void record_disconnect(void *connection)
     if (record->rows)
         fclose(record->rows);
     free(record);
-}
-
-static int record_descriptor(void *connection)
-{
-    (void)connection;
-    return -1;
 }
 
 static void write_value(FILE *file, const struct lg_value *value)
@@ -175,12 +164,6 @@ static enum lg_state record_submit(void *connection, const struct lg_statement *
     return LG_READY;
 }
 
-static enum lg_state record_advance(void *connection)
-{
-    (void)connection;
-    return LG_READY;
-}
-
 static const struct lg_result *record_result(void *connection)
 {
     return &((struct record *)connection)->result;
@@ -234,12 +217,10 @@ const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
     .name = "record",
     .open = record_open,
-    .close = record_close,
+    .close = free,
     .connect = record_connect,
     .disconnect = record_disconnect,
-    .descriptor = record_descriptor,
     .submit = record_submit,
-    .advance = record_advance,
     .result = record_result,
     .bulk_begin = record_bulk_begin,
     .bulk_write = record_bulk_write,

@@ -13,60 +13,32 @@
 #include "load.h"
 #include "params.h"
 
-#include "clock.h"
-#include "progress.h"
-#include "../spec.h"
 #include "support.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include "../thread_pool.h"
 
 /* One buffer a thread. A bigger one falls out of the processor's cache. */
 enum { BUFFER_BYTES = 256 * 1024 };
-#define PROGRESS_INTERVAL_NS UINT64_C(500000000)
-
-struct table_work {
-    int32_t next;    /* the first warehouse that nobody has taken yet */
-    int32_t last;    /* the last warehouse */
-    int threads;     /* now at this table */
-    int64_t stored;  /* rows */
-};
 
 struct load {
     struct lg_population population;
-    const struct lg_backend *backend;
-    void *client;
-    pthread_mutex_t lock; /* of all that follows */
-    struct table_work work[TPCC_TABLES];
-    uint64_t told_ns; /* when progress was last told */
-    struct tb_error error;
-    atomic_bool failed;
+    /* With the pool's lock. */
+    struct table_work {
+        int32_t next; /* the first warehouse that nobody has taken yet */
+        int32_t last; /* the last warehouse */
+        int threads;  /* now at this table */
+    } work[TPCC_TABLES];
 };
 
+/* A thread's own. */
 struct loader {
-    struct load *load;
-    pthread_t thread;
-    void *connection;
-    char *buffer;
     int table; /* -1 before the first package */
+    char buffer[BUFFER_BYTES];
 };
 
 struct package {
     int table;
     int32_t first, last; /* warehouses */
 };
-
-/* The first error stands; the others follow from it. */
-static void load_fail(struct load *load, const struct tb_error *error)
-{
-    pthread_mutex_lock(&load->lock);
-    if (!atomic_load(&load->failed)) {
-        load->error = *error;
-        atomic_store(&load->failed, true);
-    }
-    pthread_mutex_unlock(&load->lock);
-}
 
 static int64_t bytes_left(const struct load *load, int table)
 {
@@ -91,12 +63,13 @@ static int next_table(const struct load *load)
     return best;
 }
 
-static bool take_package(struct loader *loader, struct package *package)
+static bool take_package(struct lg_thread_pool *pool, struct loader *loader,
+                         struct package *package)
 {
-    struct load *load = loader->load;
+    struct load *load = pool->context;
     bool taken = false;
 
-    pthread_mutex_lock(&load->lock);
+    pthread_mutex_lock(&pool->lock);
     if (loader->table >= 0 && load->work[loader->table].next > load->work[loader->table].last) {
         load->work[loader->table].threads--;
         loader->table = -1;
@@ -106,7 +79,7 @@ static bool take_package(struct loader *loader, struct package *package)
         if (loader->table >= 0)
             load->work[loader->table].threads++;
     }
-    if (loader->table >= 0 && !atomic_load(&load->failed)) {
+    if (loader->table >= 0) {
         struct table_work *work = &load->work[loader->table];
         int32_t warehouses = lg_tpcc_tables[loader->table].package;
 
@@ -117,161 +90,87 @@ static bool take_package(struct loader *loader, struct package *package)
         work->next = package->last + 1;
         taken = true;
     }
-    pthread_mutex_unlock(&load->lock);
+    pthread_mutex_unlock(&pool->lock);
     return taken;
 }
 
-static json_t *stored_rows(const struct load *load)
-{
-    json_t *rows = json_object();
-
-    for (int i = 0; i < TPCC_TABLES; i++)
-        json_object_set_new(rows, lg_tpcc_tables[i].name, json_integer(load->work[i].stored));
-    return rows;
-}
-
-static void count_stored(struct load *load, int table, int64_t rows)
-{
-    uint64_t now_ns = tb_monotonic_ns();
-
-    pthread_mutex_lock(&load->lock);
-    load->work[table].stored += rows;
-    if (now_ns - load->told_ns >= PROGRESS_INTERVAL_NS) {
-        json_t *counts = stored_rows(load);
-
-        load->told_ns = now_ns;
-        tb_progress("loading", counts);
-        json_decref(counts);
-    }
-    pthread_mutex_unlock(&load->lock);
-}
-
 struct stream {
-    struct load *load;
-    void *connection;
+    struct lg_pool_thread *thread;
     struct tb_error error; /* empty while all is well */
 };
 
 static bool send_rows(void *context, const char *rows, size_t length)
 {
     struct stream *stream = context;
-    struct load *load = stream->load;
+    struct lg_thread_pool *pool = stream->thread->pool;
 
-    return !atomic_load(&load->failed) &&
-           load->backend->bulk_write(stream->connection, rows, length, &stream->error);
+    return !atomic_load(&pool->failed) &&
+           pool->job->backend->bulk_write(stream->thread->connection, rows, length,
+                                          &stream->error);
 }
 
-static bool load_package(struct loader *loader, const struct package *package,
-                         struct tb_error *error)
+static bool write_package(struct lg_pool_thread *thread, const struct package *package,
+                          struct tb_error *error)
 {
-    struct load *load = loader->load;
+    const struct load *load = thread->pool->context;
     const struct lg_tpcc_table *table = &lg_tpcc_tables[package->table];
-    struct stream stream = {.load = load, .connection = loader->connection};
+    struct loader *loader = thread->own;
+    struct stream stream = {.thread = thread};
     struct lg_rows rows = {.buffer = loader->buffer, .capacity = BUFFER_BYTES,
                            .sink = send_rows, .context = &stream};
 
-    if (!load->backend->bulk_begin(loader->connection, table->name, table->columns, error))
+    if (!thread->pool->job->backend->bulk_begin(thread->connection, table->name, table->columns,
+                                                error))
         return false;
     table->write(&load->population, &rows, package->first, package->last);
     if (!lg_rows_flush(&rows)) {
         *error = stream.error;
         return false; /* `disconnect` ends what was begun */
     }
-
-    int64_t stored = load->backend->bulk_end(loader->connection, error);
-
-    if (stored < 0)
-        return false;
-    if (stored != rows.count) {
-        tb_fail(error, "the server stored %lld of %lld rows", (long long)stored,
-                (long long)rows.count);
-        return false;
-    }
-    count_stored(load, package->table, stored);
-    return true;
+    return lg_pool_end_bulk(thread, package->table, rows.count, error);
 }
 
-static void *run_loader(void *argument)
+/* The number is not used: a thread stays with its table. */
+static bool load_package(struct lg_pool_thread *thread, int64_t number, struct tb_error *error)
 {
-    struct loader *loader = argument;
-    struct load *load = loader->load;
-    struct tb_error error = {""};
+    struct tb_error found = {""};
     struct package package;
 
-    loader->connection = load->backend->connect(load->client, NULL, 0, &error);
-    if (!loader->connection) {
-        load_fail(load, &error);
-        return NULL;
-    }
-    while (take_package(loader, &package)) {
-        if (!load_package(loader, &package, &error)) {
-            struct tb_error told;
+    (void)number;
+    if (!thread->own) {
+        struct loader *loader = thread->own = tb_allocate(1, sizeof *loader);
 
-            tb_fail(&told, "load table %s, warehouses %d to %d: %s",
-                    lg_tpcc_tables[package.table].name, package.first, package.last, error.text);
-            load_fail(load, &told);
-            break;
-        }
-    }
-    load->backend->disconnect(loader->connection);
-    return NULL;
-}
-
-static void run_loaders(struct load *load, uint32_t threads)
-{
-    struct loader *loaders = tb_allocate(threads, sizeof *loaders);
-    uint32_t started = 0;
-
-    for (; started < threads; started++) {
-        struct loader *loader = &loaders[started];
-
-        loader->load = load;
         loader->table = -1;
-        loader->buffer = tb_allocate(1, BUFFER_BYTES);
-        if (pthread_create(&loader->thread, NULL, run_loader, loader) != 0) {
-            struct tb_error error;
-
-            tb_fail(&error, "load: thread %u of %u could not be started", started + 1, threads);
-            load_fail(load, &error);
-            free(loader->buffer);
-            break;
-        }
     }
-    for (uint32_t i = 0; i < started; i++) {
-        pthread_join(loaders[i].thread, NULL);
-        free(loaders[i].buffer);
-    }
-    free(loaders);
+    if (!take_package(thread->pool, thread->own, &package))
+        return false;
+    if (write_package(thread, &package, &found))
+        return true;
+    if (found.text[0]) /* else another one has failed */
+        tb_fail(error, "load table %s, warehouses %d to %d: %.900s",
+                lg_tpcc_tables[package.table].name, package.first, package.last, found.text);
+    return false;
 }
 
 bool lg_tpcc_load(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     struct lg_tpcc_params params;
+    struct load load = {0};
+    struct lg_thread_pool pool = {.job = job, .packages = INT64_MAX, .work = load_package,
+                                  .context = &load, .event = "loading"};
 
     if (!lg_tpcc_params_read(&params, job->spec->params, error))
         return false;
-
-    struct load *load = tb_allocate(1, sizeof *load);
-
-    lg_population_init(&load->population, params.data_seed);
-    load->backend = job->backend;
-    load->client = job->client;
-    pthread_mutex_init(&load->lock, NULL);
-    for (int i = 0; i < TPCC_TABLES; i++)
-        load->work[i] = (struct table_work){
+    lg_population_init(&load.population, params.data_seed);
+    for (int i = 0; i < TPCC_TABLES; i++) {
+        pool.names[i] = lg_tpcc_tables[i].name;
+        load.work[i] = (struct table_work){
             .next = 1, .last = lg_tpcc_tables[i].once ? 1 : params.warehouses};
-    run_loaders(load, job->spec->threads);
-
-    bool loaded = !atomic_load(&load->failed);
-
-    if (loaded) {
-        json_object_set_new(result, "rows", stored_rows(load));
-        json_object_set_new(result, "notes",
-                            json_pack("{s:i}", "c_load", (int)load->population.c_load));
-    } else {
-        *error = load->error;
     }
-    pthread_mutex_destroy(&load->lock);
-    free(load);
-    return loaded;
+    if (!lg_pool_run(&pool, error))
+        return false;
+    json_object_set_new(result, "rows", lg_pool_counts(&pool));
+    json_object_set_new(result, "notes",
+                        json_pack("{s:i}", "c_load", (int)load.population.c_load));
+    return true;
 }

@@ -5,10 +5,10 @@
  */
 #include "keys.h"
 #include "load.h"
-#include "thread_pool.h"
 #include "values.h"
 
 #include "support.h"
+#include "../thread_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,35 +86,27 @@ static bool load_package(struct lg_pool_thread *thread, int64_t package, struct 
     const struct load *load = thread->pool->context;
     const struct lg_backend *backend = thread->pool->job->backend;
     int64_t first = load->params.insertstart + package * load->package_records;
-    int64_t end = load->params.insertstart + load->params.insertcount, stored;
+    int64_t end = load->params.insertstart + load->params.insertcount;
     struct tb_error found = {""};
 
     if (!thread->own)
         thread->own = tb_allocate(BUFFER_BYTES + row_bytes(&load->params), 1);
     end = end < first + load->package_records ? end : first + load->package_records;
-    if (!backend->bulk_begin(thread->connection, YCSB_TABLE, load->columns.bytes, &found) ||
-        !(backend->key_value ? put_records : write_rows)(thread, first, end, &found) ||
-        (stored = backend->bulk_end(thread->connection, &found)) < 0) {
-        if (found.text[0]) /* else another one has failed */
-            tb_fail(error, "load records %lld to %lld: %.900s", (long long)first,
-                    (long long)end - 1, found.text);
-        return false;
-    }
-    if (stored != end - first) {
-        tb_fail(error, "load records %lld to %lld: the engine stored %lld of %lld",
-                (long long)first, (long long)end - 1, (long long)stored,
-                (long long)(end - first));
-        return false;
-    }
-    lg_pool_count(thread->pool, stored);
-    return true;
+    if (backend->bulk_begin(thread->connection, YCSB_TABLE, load->columns.bytes, &found) &&
+        (backend->key_value ? put_records : write_rows)(thread, first, end, &found) &&
+        lg_pool_end_bulk(thread, 0, end - first, &found))
+        return true;
+    if (found.text[0]) /* else another one has failed */
+        tb_fail(error, "load records %lld to %lld: %.900s", (long long)first, (long long)end - 1,
+                found.text);
+    return false;
 }
 
 bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     struct load load = {0};
     struct lg_thread_pool pool = {.job = job, .work = load_package, .context = &load,
-                           .event = "loading", .what = YCSB_TABLE};
+                           .event = "loading", .names = {YCSB_TABLE}};
 
     if (!lg_ycsb_params_read(&load.params, job->spec->params, error))
         return false;
@@ -129,8 +121,7 @@ bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *err
     bool loaded = lg_pool_run(&pool, error);
 
     if (loaded)
-        json_object_set_new(result, "rows",
-                            json_pack("{s:I}", YCSB_TABLE, (json_int_t)pool.count));
+        json_object_set_new(result, "rows", lg_pool_counts(&pool));
     free(load.columns.bytes);
     return loaded;
 }

@@ -9,10 +9,10 @@
  */
 #include "keys.h"
 #include "load.h"
-#include "thread_pool.h"
 #include "values.h"
 
 #include "support.h"
+#include "../thread_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,7 +171,7 @@ static void keep_page(struct lg_thread_pool *pool, struct page *page)
     if (page->malformed)
         keep_first(verify, page->first);
     pthread_mutex_unlock(&pool->lock);
-    lg_pool_count(pool, page->found.count);
+    lg_pool_count(pool, 0, page->found.count);
 }
 
 /* One page from `page->from`, which is left out where it was seen already. */
@@ -304,7 +304,7 @@ static bool read_keys(struct lg_pool_thread *thread, int64_t first, int64_t end,
     if (missing)
         keep_first(verify, absent);
     pthread_mutex_unlock(&thread->pool->lock);
-    lg_pool_count(thread->pool, verify->ranges ? 0 : page.found.count);
+    lg_pool_count(thread->pool, 0, verify->ranges ? 0 : page.found.count);
     return true;
 }
 
@@ -389,7 +389,7 @@ static bool run_pool(struct verify *verify, const struct lg_job *job,
 {
     struct lg_thread_pool pool = {.job = job, .statements = &verify->statements, .packages = packages,
                            .work = work, .context = verify, .event = "verifying",
-                           .what = "records"};
+                           .names = {"records"}};
 
     return lg_pool_run(&pool, error);
 }

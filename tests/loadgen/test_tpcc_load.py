@@ -48,7 +48,7 @@ def test_rows_that_the_server_has_not_stored_fail_the_load(
     assert result["status"] == "failed"
     assert "rows" not in result
     assert f"load table {table}, warehouses 1 to 1: " in result["error"]
-    assert "the server stored" in result["error"]
+    assert "the engine stored" in result["error"]
     assert result["error"] in err
 
 

@@ -149,7 +149,7 @@ def test_records_that_were_not_stored_fail_the_load(loadgen_build: Path, tmp_pat
         loadgen_build / "loadgen", {"directory": str(tmp_path), "loses": "usertable"}
     )
     assert result["status"] == "failed"
-    assert result["error"] == "load records 0 to 1999: the engine stored 1999 of 2000"
+    assert result["error"] == "load records 0 to 1999: the engine stored 1999 of 2000 rows"
 
 
 def values_of(record: bytes) -> list[bytes]:
