@@ -21,6 +21,7 @@ from harness.yamlfile import scalar
 
 CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
 
+SHORTEST_WINDOW_NS = 10**9
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
 #: A destination of ssh's; never one that it would take for an option.
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
@@ -59,7 +60,8 @@ class Outline:
     """The facts that the harness needs of any workload's parameters.
 
     ``scale``: NaN for a workload without one. ``connections``: of the clients; 0 if unknown.
-    ``window_ns``: length of the measurement window; 0 if no duration bounds it.
+    ``window_ns``: length of the measurement window; 0 if no duration bounds it. ``clients``:
+    processes. ``stall_timeout_ns``: time without an answer; 0 for the client's default.
     """
 
     scale: float = math.nan
@@ -68,6 +70,8 @@ class Outline:
     window_ns: int = 0
     cache: CacheMode = "warm"
     client_hosts: tuple[str, ...] = ()
+    clients: int = 1
+    stall_timeout_ns: int = 0
 
 
 # Kinds of values ------------------------------------------------------------------
@@ -251,6 +255,28 @@ def parameter(
     text = default_text or _text(default)
     declared = Parameter(kind, help, default, derive, text, option, name, "", omit_unset, native)
     return field(metadata={_METADATA: declared})
+
+
+#: Arguments of :func:`parameter` that the workloads with client programs have in common.
+CLIENT_HOSTS: Mapping[str, Any] = {
+    "kind": Hosts(),
+    "default": [],
+    "default_text": "this host",
+    "help": "Hosts of the client processes, by ssh (docs/provisioning.md).",
+    "omit_unset": True,
+}
+CLIENTS: Mapping[str, Any] = {
+    "kind": Count(64),
+    "derive": lambda params: max(1, len(params.client_hosts)),
+    "default_text": "1 per client host",
+    "help": "Client processes.",
+}
+STALL_TIMEOUT: Mapping[str, Any] = {
+    "kind": Time(SHORTEST_WINDOW_NS),
+    "default_text": "the window, at least 2m",
+    "help": "Time without an answer on any connection after which the run fails.",
+    "omit_unset": True,
+}
 
 
 class Parameters:

@@ -38,10 +38,3 @@ class Measured:
     def transactions(self) -> float:
         """In the measured window, after HammerDB's rate of them."""
         return self.transactions_per_minute * self.duration_ns / 60e9
-
-    @property
-    def client_cpu_per_transaction_ns(self) -> float | None:
-        """None where it is not known."""
-        if self.client_cpu_ns is None or not self.transactions:
-            return None
-        return self.client_cpu_ns / self.transactions

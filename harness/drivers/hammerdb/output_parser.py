@@ -66,21 +66,21 @@ class Words:
         """Read one line; of a failure, also its continuation."""
         text = line.strip()
         if self.failure is not None:
-            self._hear_more(text)
+            self._read_more(text)
             return
         if found := _ERROR.match(text):
             self.failure = next((part for part in found.groups() if part), text)
         elif text == "ALL VIRTUAL USERS COMPLETE":
             self.complete = True
         elif found := _USER.match(text):
-            self._hear_user(int(found[1]), found[2].strip())
+            self._read_user(int(found[1]), found[2].strip())
 
-    def _hear_more(self, text: str) -> None:
+    def _read_more(self, text: str) -> None:
         self.failure_told = self.failure_told or text.startswith("Vuser ")
         if text and not self.failure_told:
             self.failure = f"{self.failure} {text}"
 
-    def _hear_user(self, user: int, said: str) -> None:
+    def _read_user(self, user: int, said: str) -> None:
         if found := _FAILED.match(said):
             self.failure = next((part for part in found.groups() if part), f"Vuser {user}: {said}")
         elif said.startswith("Processing ") and "transactions" in said:
@@ -88,11 +88,11 @@ class Words:
         elif said == "FINISHED SUCCESS":
             self._driving.discard(user)
         elif user in self._driving:
-            self._hear_driving(user, said)
+            self._read_driving(user, said)
         else:
-            self._hear_progress(said)
+            self._read_progress(said)
 
-    def _hear_driving(self, user: int, said: str) -> None:
+    def _read_driving(self, user: int, said: str) -> None:
         """A user that drives says nothing but the server's errors."""
         for code, pattern in _TRANSIENT.items():
             if pattern.search(said):
@@ -101,7 +101,7 @@ class Words:
         if said:
             self.failure = f"Vuser {user}: {said}"
 
-    def _hear_progress(self, said: str) -> None:
+    def _read_progress(self, said: str) -> None:
         if said == "Customer Done":
             self.customers += 1
         elif said == "Orders Done":

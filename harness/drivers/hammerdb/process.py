@@ -6,29 +6,22 @@ with its script, its SQLite files and its logs, which is removed at the end what
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.hammerdb.dialect import Target
 from harness.drivers.hammerdb.installation import HammerDb
 from harness.drivers.hammerdb.metrics import Measured
 from harness.drivers.hammerdb.output_parser import Phase, Words
 from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script
 from harness.drivers.hammerdb.time_profile import ResponseTimes, response_times
-from harness.drivers.private_folder import private_folder
-from harness.engine import Credentials, Process
-from harness.errors import RunFailed
-from harness.host.process_counters import read_counters
+from harness.engine import Credentials
 from harness.progress import Progress, Task
-from harness.supervise.failures import log_tail
-from harness.supervise.process import process_identity
 from harness.supervise.user_files import read_text, write_text
 from harness.workload import Clients
 
@@ -41,8 +34,6 @@ BUILD_SILENCE_S = 3600.0
 _MARGIN_S = 120.0
 #: It starts its users one after the other (``vuset delay`` and the threads themselves).
 _START_PER_USER_S = 0.5
-_LINES_TOLD = 15
-_TICK_S = 0.5
 #: Where a timed run is, for a person.
 _PHASES: Mapping[Phase, str] = {
     "starting": "ramp-up",
@@ -66,19 +57,21 @@ def build(
     """
     problem = f"{hammerdb.name}: build {options.warehouses} warehouses in {target!r}"
     total = 20 * options.warehouses  # ten districts' customers and orders
-    with _Conversation.open(hammerdb, target, clients, build_script(target, options)) as talk:
+    with _Conversation.open(
+        hammerdb, target, clients, build_script(target, options), problem
+    ) as talk:
         with progress.task(f"{hammerdb.name} loads {target.database}", total, "parts") as task:
-            last_line_s, done = time.monotonic(), 0
-            while not talk.ended:
-                last_line_s = time.monotonic() if talk.listen() else last_line_s
+            done = 0
+            while not talk.over:
+                talk.listen()
                 if talk.words.failure is not None:
                     break
-                if time.monotonic() - last_line_s > silence_s:
-                    raise talk.failed(problem, f"it has printed nothing for {silence_s:g} s")
+                if talk.silent_s > silence_s:
+                    raise talk.failed(f"it has printed nothing for {silence_s:g} s")
                 filled = talk.words.customers + talk.words.orders
                 task.advance(filled - done)
                 done = filled
-        talk.expect(problem, talk.words.built and talk.words.complete, "it ended without a schema")
+        talk.expect(talk.words.built and talk.words.complete, "it ended without a schema")
     return {
         "driver": hammerdb.name,
         "warehouses": options.warehouses,
@@ -101,22 +94,24 @@ def measure(
     ``at`` is called as the measured window begins ("before") and ends ("after").
     """
     problem = f"{hammerdb.name}: {options.users} users on {target!r}"
-    with _Conversation.open(hammerdb, target, clients, timed_script(target, options)) as talk:
-        with _watched(progress, hammerdb, options) as task:
+    profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
+    with _Conversation.open(
+        hammerdb, target, clients, timed_script(target, options), problem
+    ) as talk:
+        with progress.task(f"{hammerdb.name}, {options.users} users", profiled_s, "s") as task:
             window = _Window(talk, at, task)
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
-            window.until(problem, "measuring", starting_s + margin_s)
-            window.until(problem, "ending", 60.0 * options.duration_min + margin_s)
+            window.until("measuring", starting_s + margin_s)
+            window.until("ending", 60.0 * options.duration_min + margin_s)
             # Its time profile is sorted by Tcl: the longer the run, the longer that takes.
-            profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
-            window.until(problem, None, margin_s + profiled_s * options.time_profile)
+            window.until(None, margin_s + profiled_s * options.time_profile)
         words = talk.words
         rates = words.new_orders_per_minute, words.transactions_per_minute
-        talk.expect(problem, None not in rates and words.complete, "it ended without a result")
+        talk.expect(None not in rates and words.complete, "it ended without a result")
         if not words.new_orders_per_minute:
-            raise talk.failed(problem, "not one New-Order was committed in the measured window")
+            raise talk.failed("not one New-Order was committed in the measured window")
         if words.users != options.users:
-            raise talk.failed(problem, f"{words.users} virtual users were active")
+            raise talk.failed(f"{words.users} virtual users were active")
         return Measured(
             version=hammerdb.name,
             database_version=words.database_version,
@@ -133,13 +128,6 @@ def measure(
         )
 
 
-@contextmanager
-def _watched(progress: Progress, hammerdb: HammerDb, options: Timed) -> Iterator[Task]:
-    total_s = 60.0 * (options.ramp_up_min + options.duration_min)
-    with progress.task(f"{hammerdb.name}, {options.users} users", total_s, "s") as task:
-        yield task
-
-
 def _response_times(
     words: Words, folder: Path, user: Credentials | None
 ) -> dict[str, ResponseTimes]:
@@ -153,89 +141,54 @@ def _response_times(
     return dict(response_times(text))
 
 
-class _Conversation:
-    """A running HammerDB, what it says, and when it said it."""
+class _Conversation(ClientProgram):
+    """A running HammerDB, and what was understood of it."""
 
-    def __init__(
-        self, process: Process, folder: Path, user: Credentials | None, secret: str
-    ) -> None:
-        self.process = process
-        self._user = user
-        self.folder = folder
+    def __init__(self, *program: Any) -> None:
+        super().__init__(*program)
         self.words = Words()
-        self._secret = secret
-        self._last: deque[str] = deque(maxlen=_LINES_TOLD)
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._eof = False
-        self._reader = threading.Thread(target=self._read, name="hammerdb", daemon=True)
-        self._reader.start()
 
     @classmethod
     @contextmanager
     def open(
-        cls, hammerdb: HammerDb, target: Target, clients: Clients, script: str
+        cls, hammerdb: HammerDb, target: Target, clients: Clients, script: str, problem: str
     ) -> Iterator[_Conversation]:
         """Start HammerDB on the script; at the end it and its folder are gone."""
+        user = clients.credentials
         with private_folder(clients, "hammerdb-") as folder:
             path = folder / "script.tcl"
-            write_text(path, script, clients.credentials)
+            write_text(path, script, user)
             process = clients.processes.spawn(
                 [*hammerdb.argv, str(path)],
                 cwd=hammerdb.home,
                 env=hammerdb.environment(folder),
-                log=folder / "stderr.log",
-                credentials=clients.credentials,
+                log=folder / STDERR,
+                credentials=user,
                 capped=False,
                 pipes=True,
             )
-            try:
-                yield cls(process, folder, clients.credentials, target.password)
-            finally:
-                process.kill()
-                process.wait()
+            pipes = {"stdout": process.stdout}
+            with cls(process, folder, user, problem, pipes, target.password).running() as talk:
+                yield talk
 
-    @property
-    def ended(self) -> bool:
-        """It has said its last."""
-        return self._eof
-
-    def listen(self, timeout_s: float = _TICK_S) -> bool:
-        """Take in its next line; whether there was one within ``timeout_s``."""
-        try:
-            line = self._lines.get(timeout=timeout_s)
-        except queue.Empty:
+    def listen(self) -> bool:
+        """Read its next line; whether there was one."""
+        if (found := self.next_line()) is None:
             return False
-        if line is None:
-            self._eof = True
-            return False
+        _, line = found
         if line.strip():
-            self._last.append(line)
+            self.last.append(line)
         self.words.read_line(line)
         return True
 
-    def expect(self, problem: str, reached: bool, otherwise: str) -> None:
+    def expect(self, reached: bool, otherwise: str) -> None:
         """RunFailed where it reported a failure, or has ended without ``reached``."""
         if self.words.failure is not None:
             while not self.words.failure_told and self.listen():
                 pass  # the lines after its first often say more
-            raise self.failed(problem, self.words.failure)
+            raise self.failed(self.words.failure)
         if not reached:
-            raise self.failed(problem, otherwise)
-
-    def failed(self, problem: str, found: str) -> RunFailed:
-        """With its last lines and what it wrote to stderr; the password is in none of it."""
-        said = "\n".join(self._last) or "(it said nothing)"
-        errors = log_tail(self.folder / "stderr.log", self._user)
-        stderr = "" if errors.endswith("is empty)") else f"\nIts stderr:\n{errors}"
-        return RunFailed(problem, self._clean(f"{found}\nIts last lines:\n{said}{stderr}"))
-
-    def _clean(self, text: str) -> str:
-        return text.replace(self._secret, "…") if self._secret else text
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            self._lines.put(self._clean(line.decode(errors="replace").rstrip("\r\n")))
-        self._lines.put(None)
+            raise self.failed(otherwise)
 
 
 @dataclass
@@ -250,20 +203,18 @@ class _Window:
     cpu_ns: int | None = None
     _told: float = field(default_factory=time.monotonic)
 
-    def until(
-        self, problem: str, phase: Literal["measuring", "ending"] | None, limit_s: float
-    ) -> None:
+    def until(self, phase: Literal["measuring", "ending"] | None, limit_s: float) -> None:
         """Listen until that phase, or its end (None); RunFailed on a failure or at the limit."""
         deadline = time.monotonic() + limit_s
-        while not self.talk.ended and self.talk.words.failure is None:
+        while not self.talk.over and self.talk.words.failure is None:
             self.talk.listen()
             self._tick()
             if phase is not None and self.talk.words.phase == phase:
                 self._moment("before" if phase == "measuring" else "after")
                 return
             if time.monotonic() > deadline:
-                raise self.talk.failed(problem, f"it hangs: {_awaited(phase)} after {limit_s:g} s")
-        self.talk.expect(problem, phase is None, "it ended before its time")
+                raise self.talk.failed(f"it hangs: {_awaited(phase)} after {limit_s:g} s")
+        self.talk.expect(phase is None, "it ended before its time")
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -273,13 +224,12 @@ class _Window:
     def _moment(self, moment: Moment) -> None:
         """First our own clock and its CPU time, then the caller's counters, outside of both."""
         now = time.monotonic_ns()
-        identity = process_identity(self.talk.process.pid)
-        cpu = read_counters([identity]).get("cpu_ns") if identity else None
+        cpu_ns = self.talk.cpu_ns()
         if moment == "before":
-            self.began_ns, self.cpu_ns = now, None if cpu is None else int(cpu)
+            self.began_ns, self.cpu_ns = now, cpu_ns
         else:
             self.ended_ns = now
-            self.cpu_ns = None if cpu is None or self.cpu_ns is None else int(cpu) - self.cpu_ns
+            self.cpu_ns = None if cpu_ns is None or self.cpu_ns is None else cpu_ns - self.cpu_ns
         self.at(moment)
 
 

@@ -28,7 +28,7 @@ from harness.remote_hosts import agent_argv, remedy
 
 #: How far clocks may be apart: windows begin at one time by them (several._APART_NS).
 _APART_NS = 50_000_000
-_CLOCK_ASKED = 7
+_CLOCK_READINGS = 7
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _check_answer(problem: str, answer: dict[str, object]) -> None:
 def _clock(questions: IO[str], answers: IO[str]) -> Clock:
     """The answer that came fastest says most: its clock was read within that time."""
     found = []
-    for _ in range(_CLOCK_ASKED):
+    for _ in range(_CLOCK_READINGS):
         before = time.time_ns()
         questions.write("\n")
         questions.flush()

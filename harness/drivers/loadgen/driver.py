@@ -14,14 +14,16 @@ from harness.drivers.loadgen.protocols import (
     RunsNatively,
     TunnelsNatively,
 )
-from harness.drivers.result import Operation, WindowCallbacks
+from harness.drivers.result import SERIES_NS, Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
+from harness.native_programs import loadgen_program
 from harness.progress import Task
 from harness.store.spec import JsonObject
+from harness.units import NS_PER_S
 from harness.workload import Loading, Session
-from harness.workloads.parameters import Duration
+from harness.workloads.parameters import Outline
 
 #: How long the client waits after the window for operations that began in it.
 DRAIN_NS = 10_000_000_000
@@ -43,6 +45,14 @@ def loadable(engine: Engine, workload: str) -> LoadsNatively:
             f"choose an engine that {workload} runs on (docs/{workload}.md)",
         )
     return engine
+
+
+def check(engine: Engine, workload: str, hosts: Sequence[str]) -> None:
+    """UsageError where the client cannot drive the engine, here or from ``hosts``."""
+    backend = loadable(engine, workload).native_backend()
+    loadgen_program(backend)
+    if hosts:
+        afar(hosts, engine).hosts.check(backend)
 
 
 def afar(hosts: Sequence[str], engine: Engine) -> processes.Afar:
@@ -151,23 +161,47 @@ def load(
     return result
 
 
+def client_spec(
+    engine: Engine, workload: str, task: str, params: JsonObject, **keys: Any
+) -> dict[str, Any]:
+    """A spec of the client for the started engine; ``keys``: of the task."""
+    native = loadable(engine, workload)
+    return {
+        "schema": 1,
+        "task": task,
+        "backend": native.native_backend(),
+        "connection": dict(native.native_connection()),
+        "workload": {"name": workload, "params": params},
+        **keys,
+    }
+
+
 def offer(
-    spec: Mapping[str, Any],
-    session: Session,
-    drives: WindowCallbacks,
-    title: str,
-    seconds: float | None,
-    clients: int,
-    hosts: Sequence[str],
+    spec: Mapping[str, Any], session: Session, drives: WindowCallbacks, outline: Outline, title: str
 ) -> tuple[dict[str, Any], Mapping[str, int]]:
     """Run a spec on client processes; the merged result, and the counts from its beginning on.
 
-    ``seconds``: expected duration, None if operations bound it.
+    ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
     """
+    whole = {
+        **spec,
+        "connections": outline.connections,
+        "ramp_up_ns": outline.ramp_up_ns,
+        "drain_ns": DRAIN_NS,
+        "series_interval_ns": SERIES_NS,
+        "seed": session.seed,
+    }
+    seconds = None
+    if outline.window_ns:
+        whole["duration_ns"] = outline.window_ns
+        seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
+    if outline.stall_timeout_ns:
+        whole["stall_timeout_ns"] = outline.stall_timeout_ns
+    hosts = outline.client_hosts
     with session.progress.task(title, seconds, "s") as task:
         clock = Clock(task)
         elsewhere = afar(hosts, session.engine) if hosts else None
-        specs = several.split(spec, clients)
+        specs = several.split(whole, outline.clients)
         result = processes.drive(specs, session.clients(), clock.watch(drives), elsewhere)
     return result, clock.counts
 
@@ -224,11 +258,6 @@ def mode(rate_per_s: float | None, **closed: bool) -> dict[str, Any]:
     if rate_per_s is not None:
         return {"kind": "open", "rate_per_s": rate_per_s}
     return {"kind": "closed", **closed}
-
-
-def stall_timeout(timeout: Duration | None) -> dict[str, int]:
-    """The key of a spec for the workloads' parameter of that name; none for its default."""
-    return {} if timeout is None else {"stall_timeout_ns": timeout.ns}
 
 
 def seen(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from harness import remote_hosts
+from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.client_hosts import ClientHosts
 from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
 from harness.drivers.loadgen.several import merged, summed
-from harness.drivers.private_folder import private_folder
 from harness.engine import Credentials, Listens, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for

@@ -17,9 +17,7 @@ from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.drivers.ycsb.process import SILENCE_S, ClientProcess, Request
-from harness.host.process_counters import read_counters
 from harness.progress import Progress, Task
-from harness.supervise.process import process_identity
 from harness.workload import Clients
 
 _BEGIN, _END = "begin", "end"
@@ -131,11 +129,11 @@ class _Window:
         while not self.client.over and self.client.words.failure is None:
             tick = self.client.listen()
             if tick is not None:
-                self._hear(tick)
+                self._take(tick)
             if self.client.words.ended and not self._let_go:
                 self._ended()
 
-    def _hear(self, tick: Tick) -> None:
+    def _take(self, tick: Tick) -> None:
         number = len(self.ticks)
         self.ticks.append(tick)
         self._advance(tick)
@@ -178,15 +176,14 @@ class _Window:
 
     def _enter(self, name: str, then: Callable[[], None]) -> None:
         """First the client's own CPU time and the engine inside it, then the caller's counters."""
-        identity = process_identity(self.client.process.pid)
-        cpu = read_counters([identity]).get("cpu_ns") if identity else None
+        cpu_ns = self.client.cpu_ns()
         self.client.query(name)
         retried = dict(self.client.words.retried)
         if name == _BEGIN:
-            self.cpu_ns, self.retried = None if cpu is None else int(cpu), retried
+            self.cpu_ns, self.retried = cpu_ns, retried
         else:
             begun = self.cpu_ns
-            self.cpu_ns = None if cpu is None or begun is None else int(cpu) - begun
+            self.cpu_ns = None if cpu_ns is None or begun is None else cpu_ns - begun
             added = {code: count - self.retried.get(code, 0) for code, count in retried.items()}
             self.retried = {code: count for code, count in added.items() if count}
         then()

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 _LEAST = 17
 _RELEASE = re.compile(r'version "(\d+)')
 _TIMEOUT_S = 60
-_ASKED = "driver ycsb"
+_PROBLEM = "driver ycsb"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def _command(name: str) -> Path:
     found = shutil.which(name)
     if found is None:
         raise UsageError(
-            _ASKED,
+            _PROBLEM,
             f"there is no {name} on the PATH: the official client is a Java program, built by "
             "Maven on first use",
             "install both (Debian: sudo apt install default-jdk-headless maven)",
@@ -60,18 +60,18 @@ def _inspect(program: Path) -> Java:
             timeout=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(_ASKED, f"{program}: {error}", "install another Java") from error
+        raise UsageError(_PROBLEM, f"{program}: {error}", "install another Java") from error
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
     release = _RELEASE.search("\n".join(lines))
     if release is None:
         raise UsageError(
-            _ASKED,
+            _PROBLEM,
             f"{program} does not say its version: {(lines or ['it says nothing'])[0]}",
             "install another Java (Debian: default-jdk-headless)",
         )
     if int(release[1]) < _LEAST:
         raise UsageError(
-            _ASKED,
+            _PROBLEM,
             f"{program} is Java {release[1]}",
             f"put Java {_LEAST} or later on the PATH (Debian: default-jdk-headless)",
         )

@@ -68,12 +68,12 @@ class Words:
             at_ms = int(moment.timestamp()) * 1000 + int(found["ms"])
             return Tick(at_ms, int(found["operations"]))
         if found := _OURS.match(line):
-            self._hear_ours(found["name"], found["words"])
+            self._read_ours(found["name"], found["words"])
         elif self.failure is None and (found := _EXCEPTION.match(line) or _REFUSAL.match(line)):
             self.failure = line.strip()
         return None
 
-    def hear_result(self, line: str) -> None:
+    def read_result(self, line: str) -> None:
         """A line of its stdout."""
         if found := _RESULT.match(line):
             with suppress(ValueError):  # other words are no result
@@ -87,7 +87,7 @@ class Words:
         """A count printed at its end; 0 where there is none."""
         return int(self.results.get((group, name), 0))
 
-    def _hear_ours(self, name: str, words: str) -> None:
+    def _read_ours(self, name: str, words: str) -> None:
         if name == "failed" and self.failure is None:
             self.failure = words
         elif name == "retried":

@@ -7,24 +7,18 @@ happens. With an engine inside it is what the engine's memory cap and processors
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from harness.drivers.private_folder import private_folder
+from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.ycsb.build import Build
 from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.drivers.ycsb.properties import properties_text
-from harness.engine import Credentials, Process
-from harness.errors import RunFailed
-from harness.supervise.failures import log_tail
 from harness.supervise.user_files import make_directory, write_text
 from harness.units import MIB
 from harness.workload import Clients
@@ -36,14 +30,11 @@ SILENCE_S = 1800.0
 _BEYOND_S = 8
 #: For the rest of what it says of a failure.
 _LAST_WORDS_S = 2.0
-_LINES_TOLD = 15
-_TICK_S = 0.5
 _MAIN = "tierbench.ycsb.Main"
 _HISTOGRAMS = "histograms"
-_STDERR = "stderr.log"
+_RESULTS = "results"
 #: What it says for each of its threads, whatever happens.
 _BOILERPLATE = ("tierbench: c", "DBWrapper: report latency for each error")
-_Stream = Literal["said", "results"]
 
 
 @dataclass(frozen=True)
@@ -70,30 +61,13 @@ class Request:
         return None if self.duration_s is None else self.ramp_up_s + self.duration_s
 
 
-class ClientProcess:
-    """A running client, what it says, and when it said it."""
+class ClientProcess(ClientProgram):
+    """A running client, and what was understood of it."""
 
-    def __init__(
-        self,
-        process: Process,
-        folder: Path,
-        user: Credentials | None,
-        what: str,
-        silence_s: float,
-    ) -> None:
-        self.process = process
-        self.user = user
-        self.folder = folder
+    def __init__(self, silence_s: float, *program: Any) -> None:
+        super().__init__(*program)
         self.words = Words()
-        self.over = False
-        self._what = what
         self._silence_s = silence_s
-        self._heard = time.monotonic()
-        self._last: deque[str] = deque(maxlen=_LINES_TOLD)
-        self._lines: queue.SimpleQueue[tuple[_Stream, str | None]] = queue.SimpleQueue()
-        self._open: set[_Stream] = {"said", "results"}
-        for stream, pipe in (("said", process.progress), ("results", process.stdout)):
-            threading.Thread(target=self._read, args=(stream, pipe), daemon=True).start()
 
     @classmethod
     @contextmanager
@@ -107,44 +81,36 @@ class ClientProcess:
         silence_s: float,
     ) -> Iterator[ClientProcess]:
         """Start the client; at the end it and its folder are gone."""
+        user = clients.credentials
         with private_folder(clients, "ycsb-") as folder:
             histograms = folder / _HISTOGRAMS
             path = folder / "client.properties"
-            user = clients.credentials
             write_text(path, properties_text(_properties(request, histograms)), user)
             make_directory(histograms, user)
             process = clients.start_driver(
                 [*_command(build, java, request, folder), "-P", str(path)],
                 cwd=folder,
-                log=folder / _STDERR,
+                log=folder / STDERR,
                 pipes=True,
                 progress=True,
             )
-            try:
-                yield cls(process, folder, user, what, silence_s)
-            finally:
-                process.kill()
-                process.wait()
+            pipes = {"stderr": process.progress, _RESULTS: process.stdout}
+            with cls(silence_s, process, folder, user, what, pipes).running() as client:
+                yield client
 
     def listen(self) -> Tick | None:
         """Read its next line, if there is one soon; the status in it, if any."""
-        try:
-            stream, line = self._lines.get(timeout=_TICK_S)
-        except queue.Empty:
-            if time.monotonic() - self._heard > self._silence_s:
-                raise self.failed(f"it has said nothing for {self._silence_s:g} s") from None
+        if (found := self.next_line()) is None:
+            if self.silent_s > self._silence_s:
+                raise self.failed(f"it has printed nothing for {self._silence_s:g} s")
             return None
-        self._heard = time.monotonic()
-        if line is None:
-            self._open.discard(stream)
-            self.over = not self._open
-            return None
-        if stream == "results":
-            self.words.hear_result(line)
+        stream, line = found
+        if stream == _RESULTS:
+            self.words.read_result(line)
             return None
         tick = self.words.read_line(line)
         if tick is None and not line.startswith(_BOILERPLATE):  # clocks and counters are ours
-            self._last.append(line)
+            self.last.append(line)
         return tick
 
     def query(self, name: str) -> None:
@@ -162,7 +128,7 @@ class ClientProcess:
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
-    def hear_out(self) -> None:
+    def read_rest(self) -> None:
         """The lines after the first of a failure often say more."""
         until = time.monotonic() + _LAST_WORDS_S
         while not self.over and not self.words.ended and time.monotonic() < until:
@@ -171,7 +137,7 @@ class ClientProcess:
     def expect_success(self) -> None:
         """RunFailed where it reported a failure, or ended without its results."""
         if self.words.failure is not None:
-            self.hear_out()
+            self.read_rest()
             raise self.failed(self.words.failure)
         code = self.process.wait()
         if code != 0:
@@ -181,18 +147,6 @@ class ClientProcess:
             raise self.failed("it ended without a result")
         if self.words.fewer_threads:
             raise self.failed("it has fewer operations to do than threads, and used fewer threads")
-
-    def failed(self, found: str) -> RunFailed:
-        """With its last lines, and what its launcher had to say."""
-        said = "\n".join(line for line in self._last if line.strip()) or "(it said nothing)"
-        launcher = log_tail(self.folder / _STDERR, self.user)
-        more = "" if launcher.endswith("is empty)") else f"\n{launcher}"
-        return RunFailed(self._what, f"{found}\nIts last lines:\n{said}{more}")
-
-    def _read(self, stream: _Stream, pipe: Any) -> None:
-        for line in pipe:
-            self._lines.put((stream, line.decode(errors="replace").rstrip("\r\n")))
-        self._lines.put((stream, None))
 
 
 def _properties(request: Request, histograms: Path) -> dict[str, object]:

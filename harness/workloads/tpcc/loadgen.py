@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import several
-from harness.drivers.result import SERIES_NS, Operation, WindowCallbacks
+from harness.drivers.result import Operation, WindowCallbacks
 from harness.engine import Engine, RunsSql
 from harness.errors import RunFailed, UsageError
-from harness.native_programs import loadgen_program
 from harness.store.result import Check
 from harness.workload import Loading, Session
 from harness.workloads.tpcc import data
@@ -42,21 +41,18 @@ class Loadgen:
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and has its module."""
-        native = client.loadable(engine, "tpcc")
-        loadgen_program(native.native_backend())
-        client.calls(engine, "tpcc", {}, TRANSACTIONS)
         params = self.params
+        if params.client_hosts and params.test == "durability":
+            raise UsageError(
+                "test durability with client_hosts",
+                "the journal of commits stays on the host of each client",
+                "leave client_hosts out",
+            )
+        client.check(engine, "tpcc", params.client_hosts)
+        client.calls(engine, "tpcc", {}, TRANSACTIONS)
         client.check_connections(
             params.connections, engine, settings, "users or connections", params.clients
         )
-        if params.client_hosts:
-            if params.test == "durability":
-                raise UsageError(
-                    "test durability with client_hosts",
-                    "the journal of commits stays on the host of each client",
-                    "leave client_hosts out",
-                )
-            client.afar(params.client_hosts, engine).hosts.check(native.native_backend())
 
     def key(self) -> Mapping[str, Any]:
         """The seed, and which rows are made of it."""
@@ -84,39 +80,21 @@ class Loadgen:
     ) -> DriverResult:
         """Offer the load; ``journal``: a folder for the journal of acknowledged commits."""
         params = self.params
-        native = client.loadable(session.engine, "tpcc")
-        connection = dict(native.native_connection())
-        if params.isolation is not None:
-            connection["isolation"] = params.isolation.replace("-", " ")
-        spec = {
-            "schema": 1,
-            "task": "run",
-            "backend": native.native_backend(),
-            "connection": connection,
-            "workload": {"name": "tpcc", "params": params.native_json()},
-            "statements": client.calls(session.engine, "tpcc", {}, TRANSACTIONS),
-            "threads": params.client_threads,
-            "connections": params.connections,
-            "terminals": params.users,
-            "mode": client.mode(params.rate_per_s, think_time=params.think_time),
-            "ramp_up_ns": params.ramp_up.ns,
-            "duration_ns": params.duration.ns,
-            "drain_ns": client.DRAIN_NS,
-            **client.stall_timeout(params.stall_timeout),
-            "series_interval_ns": SERIES_NS,
-            "journal": None if journal is None else str(journal / _JOURNAL),
-            "seed": session.seed,
-        }
-        result, counts = client.offer(
-            spec,
-            session,
-            drives,
-            f"TPC-C, {params.users} users",
-            params.ramp_up.seconds + params.duration.seconds,
-            params.clients,
-            params.client_hosts,
+        spec = client.client_spec(
+            session.engine,
+            "tpcc",
+            "run",
+            params.native_json(),
+            statements=client.calls(session.engine, "tpcc", {}, TRANSACTIONS),
+            threads=params.client_threads,
+            terminals=params.users,
+            mode=client.mode(params.rate_per_s, think_time=params.think_time),
+            journal=None if journal is None else str(journal / _JOURNAL),
         )
-        return _driven(result, counts)
+        if params.isolation is not None:
+            spec["connection"]["isolation"] = params.isolation.replace("-", " ")
+        title = f"TPC-C, {params.users} users"
+        return _driven(*client.offer(spec, session, drives, params.outline(), title))
 
     def journals(self, folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""

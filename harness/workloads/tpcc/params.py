@@ -9,11 +9,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from harness.errors import UsageError, nearest
 from harness.workloads.parameters import (
+    CLIENT_HOSTS,
+    CLIENTS,
+    SHORTEST_WINDOW_NS,
+    STALL_TIMEOUT,
     Choice,
     Count,
     Duration,
     Flag,
-    Hosts,
     Number,
     Outline,
     Parameters,
@@ -35,7 +38,6 @@ _SHARED_CONNECTIONS = 32
 _CONNECTIONS_PER_THREAD = 16
 _ONE_LOOP_EACH = 2
 _MOST_THREADS = 8
-_SHORTEST_WINDOW_NS = 10**9
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class TpccParams(Parameters):
         Time(), "2m", option="--ramp-up", help="Time before the measurement window."
     )
     duration: Duration = parameter(
-        Time(_SHORTEST_WINDOW_NS),
+        Time(SHORTEST_WINDOW_NS),
         "3m",
         option="--duration",
         help="Length of the measurement window.",
@@ -178,19 +180,8 @@ class TpccParams(Parameters):
         default_text=f"users; at most {_SHARED_CONNECTIONS} with think time",
         help="Connections that the users share.",
     )
-    client_hosts: tuple[str, ...] = parameter(
-        Hosts(),
-        [],
-        default_text="this host",
-        help="Hosts of the client processes, by ssh (docs/provisioning.md).",
-        omit_unset=True,
-    )
-    clients: int = parameter(
-        Count(64),
-        derive=lambda params: max(1, len(params.client_hosts)),
-        default_text="1 per client host",
-        help="Client processes.",
-    )
+    client_hosts: tuple[str, ...] = parameter(**CLIENT_HOSTS)
+    clients: int = parameter(**CLIENTS)
     client_threads: int = parameter(
         Count(1_024),
         derive=lambda params: event_loops(params.connections / params.clients),
@@ -203,12 +194,7 @@ class TpccParams(Parameters):
         help="Isolation level of every transaction.",
         omit_unset=True,
     )
-    stall_timeout: Duration | None = parameter(
-        Time(_SHORTEST_WINDOW_NS),
-        default_text="the window, at least 2m",
-        help="Time without an answer on any connection after which the run fails.",
-        omit_unset=True,
-    )
+    stall_timeout: Duration | None = parameter(**STALL_TIMEOUT)
     data_seed: int = parameter(
         Count(2**32 - 1, least=0), 1, help="Seed of the population (clause 4.3).", native=True
     )
@@ -243,6 +229,8 @@ class TpccParams(Parameters):
             ramp_up_ns=self.ramp_up.ns,
             window_ns=self.duration.ns,
             client_hosts=self.client_hosts,
+            clients=self.clients,
+            stall_timeout_ns=self.stall_timeout.ns if self.stall_timeout else 0,
         )
 
 

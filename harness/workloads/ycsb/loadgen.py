@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.result import SERIES_NS, WindowCallbacks
+from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine, RunsInClient, RunsSql
 from harness.errors import UsageError
-from harness.native_programs import loadgen_program
 from harness.store.result import Check
 from harness.workload import Loading, Session
 from harness.workloads.ycsb import data
@@ -38,11 +37,8 @@ class Loadgen:
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and the engine can run the operations."""
         params = self.params
-        native = client.loadable(engine, "ycsb")
-        loadgen_program(native.native_backend())
+        client.check(engine, "ycsb", params.client_hosts)
         _statements(params, engine)
-        if hosts := params.client_hosts:
-            client.afar(hosts, engine).hosts.check(native.native_backend())
         if isinstance(engine, RunsInClient):
             _check_inside(params, engine)
         else:
@@ -75,66 +71,43 @@ class Loadgen:
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
         params = self.params
-        native = client.loadable(session.engine, "ycsb")
-        bound = (
-            {"duration_ns": params.duration.ns}
-            if params.duration
-            else {"operations": params.operationcount}
+        spec = client.client_spec(
+            session.engine,
+            "ycsb",
+            "run",
+            {**params.native_json(), "count_keys": COUNTED},
+            statements=_statements(params, session.engine),
+            threads=_loops(params, session.engine),
+            terminals=params.threadcount,
+            mode=client.mode(params.target),
         )
-        spec = {
-            "schema": 1,
-            "task": "run",
-            "backend": native.native_backend(),
-            "connection": dict(native.native_connection()),
-            "workload": {"name": "ycsb", "params": {**params.native_json(), "count_keys": COUNTED}},
-            "statements": _statements(params, session.engine),
-            "threads": _loops(params, session.engine),
-            "connections": params.threadcount,
-            "terminals": params.threadcount,
-            "mode": client.mode(params.target),
-            "ramp_up_ns": params.ramp_up.ns,
-            **bound,
-            "drain_ns": client.DRAIN_NS,
-            **client.stall_timeout(params.stall_timeout),
-            "series_interval_ns": SERIES_NS,
-            "seed": session.seed,
-        }
-        result, _ = client.offer(
-            spec,
-            session,
-            drives,
-            f"YCSB, {params.threadcount} client threads",
-            params.ramp_up.seconds + params.duration.seconds if params.duration else None,
-            params.clients,
-            params.client_hosts,
-        )
+        if params.duration is None:
+            spec["operations"] = params.operationcount
+        title = f"YCSB, {params.threadcount} client threads"
+        result, _ = client.offer(spec, session, drives, params.outline(), title)
         return _driven(result, params.shares)
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Read every record back, in pages of many where the engine scans."""
         params = self.params
         engine = session.engine
-        native = client.loadable(engine, "ycsb")
         whole = replace(params, readallfields=True)
         connections = min(_VERIFY_CONNECTIONS, params.threadcount)
         inserted = driven.inserted_count or 0
-        spec = {
-            "schema": 1,
-            "task": "verify",
-            "backend": native.native_backend(),
-            "connection": dict(native.native_connection()),
-            "workload": {
-                "name": "ycsb",
-                "params": {
-                    **whole.native_json(),
-                    "inserted": inserted,
-                    "inserts_begun": max(driven.inserts_begun_count or 0, inserted),
-                },
-            },
-            "statements": client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
-            "threads": connections,
-            "connections": connections,
+        native = {
+            **whole.native_json(),
+            "inserted": inserted,
+            "inserts_begun": max(driven.inserts_begun_count or 0, inserted),
         }
+        spec = client.client_spec(
+            engine,
+            "ycsb",
+            "verify",
+            native,
+            statements=client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
+            threads=connections,
+            connections=connections,
+        )
         total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
             watch = processes.Watch(on_counts=client.rows_moving(task))

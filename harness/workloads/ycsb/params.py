@@ -15,11 +15,14 @@ from typing import Any, ClassVar
 from harness.errors import UsageError
 from harness.store.spec import Json, JsonObject
 from harness.workloads.parameters import (
+    CLIENT_HOSTS,
+    CLIENTS,
+    SHORTEST_WINDOW_NS,
+    STALL_TIMEOUT,
     Choice,
     Count,
     Duration,
     Flag,
-    Hosts,
     Number,
     Outline,
     Parameters,
@@ -64,7 +67,6 @@ CORE_CLASS = "CoreWorkload"
 _MOST = 2**31 - 1
 #: Of a record's fields together: MySQL's largest packet is 16 MB.
 _LARGEST_RECORD = 16_000_000
-_SHORTEST_WINDOW_NS = 10**9
 
 
 @dataclass(frozen=True)
@@ -150,19 +152,8 @@ class YcsbParams(Parameters):
         option="--threads",
         help="Client threads: concurrent operations, each on its own connection.",
     )
-    client_hosts: tuple[str, ...] = parameter(
-        Hosts(),
-        [],
-        default_text="this host",
-        help="Hosts of the client processes, by ssh (docs/provisioning.md).",
-        omit_unset=True,
-    )
-    clients: int = parameter(
-        Count(64),
-        derive=lambda params: max(1, len(params.client_hosts)),
-        default_text="1 per client host",
-        help="Client processes.",
-    )
+    client_hosts: tuple[str, ...] = parameter(**CLIENT_HOSTS)
+    clients: int = parameter(**CLIENTS)
     client_threads: int | None = parameter(
         Count(1_024),
         default_text="1 per 16 connections",
@@ -250,7 +241,7 @@ class YcsbParams(Parameters):
         help="Open-loop arrival rate, in operations per second.",
     )
     duration: Duration | None = parameter(
-        Time(_SHORTEST_WINDOW_NS),
+        Time(SHORTEST_WINDOW_NS),
         derive=lambda params: None if params.operationcount is not None else "60s",
         default_text="1m, or until --operations are done",
         option="--duration",
@@ -263,12 +254,7 @@ class YcsbParams(Parameters):
         option="--ramp-up",
         help="Time before the measurement window.",
     )
-    stall_timeout: Duration | None = parameter(
-        Time(_SHORTEST_WINDOW_NS),
-        default_text="the window, at least 2m",
-        help="Time without an answer on any connection after which the run fails.",
-        omit_unset=True,
-    )
+    stall_timeout: Duration | None = parameter(**STALL_TIMEOUT)
 
     @classmethod
     def presets(cls, given: JsonObject) -> JsonObject:
@@ -400,6 +386,8 @@ class YcsbParams(Parameters):
             ramp_up_ns=self.ramp_up.ns,
             window_ns=self.duration.ns if self.duration else 0,
             client_hosts=self.client_hosts,
+            clients=self.clients,
+            stall_timeout_ns=self.stall_timeout.ns if self.stall_timeout else 0,
         )
 
     def without_effect(self) -> set[str]:

@@ -43,7 +43,7 @@ def test_a_status_line_tells_its_moment_and_the_operations_so_far():
 def test_what_it_says_in_passing_is_no_failure(line):
     words = Words()
     assert words.read_line(line) is None
-    words.hear_result(line)
+    words.read_result(line)
     assert words.failure is None
 
 
@@ -55,7 +55,7 @@ def test_the_first_line_that_tells_of_a_failure_is_kept(line):
     words.read_line("java.lang.RuntimeException: another one")
     assert words.failure == line
     on_stdout = Words()
-    on_stdout.hear_result(line)
+    on_stdout.read_result(line)
     assert on_stdout.failure == line
 
 
@@ -84,7 +84,7 @@ def test_results_are_counts_by_group_and_name():
         "[READ], Return=NOT_FOUND, 2",
         "Warning: the threadcount is bigger than recordcount, the threadcount will be recordcount!",
     ):
-        words.hear_result(line)
+        words.read_result(line)
     assert words.results["OVERALL", "RunTime(ms)"] == 6299
     assert words.total("READ", "Return=NOT_FOUND") == 2
     assert words.total("SCAN", "Return=OK") == 0
