@@ -126,13 +126,6 @@ def ping_of(result):
     return ping, hdr.decode(ping["latency_hdr"])
 
 
-def test_the_parts_that_need_no_loop(loadgen_build):
-    done = subprocess.run(
-        [loadgen_build / "test_core"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_without_the_headers_the_installation_goes_on_without_it(tmp_path):
     """A person who may install no packages still gets the harness."""
     places = ("CMAKE_SYSTEM", "SYSTEM_ENVIRONMENT", "CMAKE_ENVIRONMENT")

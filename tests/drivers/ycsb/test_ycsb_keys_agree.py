@@ -110,7 +110,3 @@ def test_the_native_client_chooses_the_same_keys_as_often(one, java, tmp_path):
         # A key that is not among those counted was chosen no more often than the last of them.
         count = ours.get(key, least) * scale
         assert abs(count - theirs[key]) <= FAR * math.sqrt(count * scale + theirs[key]), key
-
-
-CLIENT = {"workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
-          "operationcount", "dataintegrity"}  # fmt: skip
