@@ -372,10 +372,8 @@ static bool open_all(struct lg_run *run, json_t *notes)
     if (spec->journal) {
         int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
         run->journal = open(spec->journal, flags, 0600);
-        if (run->journal < 0) {
-            tb_fail(&run->error, "journal %s: %s", spec->journal, strerror(errno));
-            return false;
-        }
+        if (run->journal < 0)
+            return tb_fail(&run->error, "journal %s: %s", spec->journal, strerror(errno));
     }
     run->client = run->backend->open(spec->connection, &run->error);
     return run->client != NULL;

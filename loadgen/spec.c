@@ -4,79 +4,50 @@
  */
 #include "clock.h"
 #include "json.h"
+#include "param_table.h"
 #include "spec.h"
 
 #include <ctype.h>
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-#define COUNT(table) (sizeof(table) / sizeof *(table))
 #define MOST_TERMINALS 10000000
 /* A stall of the server is measured, however long; a window that it fills has no result. */
 #define SHORTEST_STALL_TIMEOUT_NS (120 * (uint64_t)TB_SECOND)
 #define LONGEST_NS (INT64_C(366) * 24 * 3600 * (int64_t)TB_SECOND)
 
-enum presence { REQUIRED, OPTIONAL, OF_A_RUN /* required for task "run" */ };
-
-/* Integers. NULL and a missing key are the default, where the key is optional. */
-static const struct number {
-    const char *key;
-    enum presence presence;
-    int64_t least, most, fallback;
-    size_t offset;
-    size_t size;
-} numbers[] = {
-#define FIELD(name) offsetof(struct lg_spec, name), sizeof(((struct lg_spec *)0)->name)
-    {"threads", REQUIRED, 1, 4096, 0, FIELD(threads)},
-    {"connections", OF_A_RUN, 1, MOST_TERMINALS, 0, FIELD(connections)},
-    {"terminals", OPTIONAL, 1, MOST_TERMINALS, 0, FIELD(terminals)},
-    {"first_terminal", OPTIONAL, 0, UINT32_MAX, 0, FIELD(first_terminal)},
-    {"all_terminals", OPTIONAL, 1, UINT32_MAX, 0, FIELD(all_terminals)},
-    {"ramp_up_ns", OF_A_RUN, 0, LONGEST_NS, 0, FIELD(ramp_up_ns)},
-    {"duration_ns", OPTIONAL, 1, LONGEST_NS, 0, FIELD(duration_ns)},
-    {"operations", OPTIONAL, 1, INT64_MAX, 0, FIELD(operations)},
-    {"drain_ns", OPTIONAL, 0, LONGEST_NS, 5 * (int64_t)TB_SECOND, FIELD(drain_ns)},
-    {"stall_timeout_ns", OPTIONAL, 1, LONGEST_NS, 0, FIELD(stall_timeout_ns)},
-    {"series_interval_ns", OPTIONAL, TB_MILLISECOND, LONGEST_NS, TB_SECOND,
-     FIELD(series_interval_ns)},
-    {"start_at_realtime_ns", OPTIONAL, 1, INT64_MAX, 0, FIELD(start_at_realtime_ns)},
-    {"seed", OF_A_RUN, 0, INT64_MAX, 0, FIELD(seed)},
-#undef FIELD
+#define KEY(member, least, most, fallback) \
+    LG_INTEGER_KEY(struct lg_spec, #member, member, least, most, fallback)
+/* NULL and a missing key are the default. */
+static const struct lg_param keys[] = {
+    /* Required for task "run". */
+    KEY(connections, 1, MOST_TERMINALS, TB_REQUIRED),
+    KEY(ramp_up_ns, 0, LONGEST_NS, TB_REQUIRED),
+    KEY(seed, 0, INT64_MAX, TB_REQUIRED),
+#define OF_A_RUN 3
+    KEY(threads, 1, 4096, TB_REQUIRED),
+    KEY(terminals, 1, MOST_TERMINALS, 0),
+    KEY(first_terminal, 0, UINT32_MAX, 0),
+    KEY(all_terminals, 1, UINT32_MAX, 0),
+    KEY(duration_ns, 1, LONGEST_NS, 0),
+    KEY(operations, 1, INT64_MAX, 0),
+    KEY(drain_ns, 0, LONGEST_NS, 5 * (int64_t)TB_SECOND),
+    KEY(stall_timeout_ns, 1, LONGEST_NS, 0),
+    KEY(series_interval_ns, TB_MILLISECOND, LONGEST_NS, TB_SECOND),
+    KEY(start_at_realtime_ns, 1, INT64_MAX, 0),
+    LG_OTHER_KEY("schema"),
+    LG_OTHER_KEY("task"),
+    LG_OTHER_KEY("backend"),
+    LG_OTHER_KEY("modules"),
+    LG_OTHER_KEY("connection"),
+    LG_OTHER_KEY("workload"),
+    LG_OTHER_KEY("statements"),
+    LG_OTHER_KEY("mode"),
+    LG_OTHER_KEY("journal"),
+    LG_OTHER_KEY("shared"),
 };
-
-static const char *const other_keys[] = {
-    "schema", "task", "backend", "modules", "connection", "workload", "statements", "mode",
-    "journal", "shared", NULL,
-};
-
-static bool only_known_keys(json_t *document, struct tb_error *error)
-{
-    const char *known[COUNT(numbers) + 1] = {NULL};
-    for (size_t i = 0; i < COUNT(numbers); i++)
-        known[i] = numbers[i].key;
-    if (json_is_object(document))
-        return tb_only_keys(document, known, other_keys, error);
-    tb_fail(error, "the spec: must be a JSON object");
-    return false;
-}
-
-static bool read_number(struct lg_spec *spec, const struct number *number, struct tb_error *error)
-{
-    bool required = number->presence == REQUIRED ||
-                    (number->presence == OF_A_RUN && spec->task == LG_RUN);
-    int64_t value;
-    if (!tb_read_integer(spec->document, number->key, number->least, number->most,
-                         required ? TB_REQUIRED : number->fallback, &value, error))
-        return false;
-    void *field = (char *)spec + number->offset;
-    if (number->size == sizeof(uint32_t))
-        *(uint32_t *)field = (uint32_t)value;
-    else
-        *(uint64_t *)field = (uint64_t)value;
-    return true;
-}
+#undef KEY
 
 static const char *read_text(const json_t *object, const char *key, const char *named,
                              struct tb_error *error)
@@ -98,14 +69,10 @@ static bool read_objects(struct lg_spec *spec, struct tb_error *error)
     spec->backend = read_text(spec->document, "backend", "backend", error);
     if (!spec->backend)
         return false;
-    if (!json_is_object(spec->connection)) {
-        tb_fail(error, "connection: must be an object");
-        return false;
-    }
-    if (!json_is_object(workload)) {
-        tb_fail(error, "workload: must be an object with name and params");
-        return false;
-    }
+    if (!json_is_object(spec->connection))
+        return tb_fail(error, "connection: must be an object");
+    if (!json_is_object(workload))
+        return tb_fail(error, "workload: must be an object with name and params");
     spec->workload = read_text(workload, "name", "workload.name", error);
     spec->params = json_object_get(workload, "params");
     if (spec->workload && !json_is_object(spec->params))
@@ -121,22 +88,16 @@ static bool read_mode(struct lg_spec *spec, struct tb_error *error)
         spec->think_time = json_is_true(json_object_get(mode, "think_time"));
         return true;
     }
-    if (!kind || strcmp(kind, "open") != 0) {
-        tb_fail(error, "mode.kind: must be \"closed\" or \"open\"");
-        return false;
-    }
+    if (!kind || strcmp(kind, "open") != 0)
+        return tb_fail(error, "mode.kind: must be \"closed\" or \"open\"");
     spec->open_loop = true;
     spec->rate_per_s = json_number_value(json_object_get(mode, "rate_per_s"));
-    if (!(spec->rate_per_s > 0 && spec->rate_per_s <= 1e9)) {
-        tb_fail(error, "mode.rate_per_s: must be > 0 and <= 1e9");
-        return false;
-    }
+    if (!(spec->rate_per_s > 0 && spec->rate_per_s <= 1e9))
+        return tb_fail(error, "mode.rate_per_s: must be > 0 and <= 1e9");
     const json_t *first = json_object_get(mode, "first_start");
     spec->first_start = json_number_value(first);
-    if ((first && !json_is_number(first)) || !(spec->first_start >= 0 && spec->first_start < 1)) {
-        tb_fail(error, "mode.first_start: must be >= 0 and < 1");
-        return false;
-    }
+    if ((first && !json_is_number(first)) || !(spec->first_start >= 0 && spec->first_start < 1))
+        return tb_fail(error, "mode.first_start: must be >= 0 and < 1");
     return true;
 }
 
@@ -154,11 +115,9 @@ static bool bounded(struct lg_spec *spec, struct tb_error *error)
     if (!spec->open_loop || spec->operations == 0)
         return true;
     double duration = (double)spec->operations / spec->rate_per_s * (double)TB_SECOND;
-    if (duration > (double)LONGEST_NS) {
-        tb_fail(error, "operations: would take more than a year at %g a second",
-                spec->rate_per_s);
-        return false;
-    }
+    if (duration > (double)LONGEST_NS)
+        return tb_fail(error, "operations: would take more than a year at %g a second",
+                       spec->rate_per_s);
     spec->duration_ns = (uint64_t)llround(duration);
     spec->duration_ns += spec->duration_ns == 0;
     spec->operations = 0;
@@ -200,20 +159,20 @@ static bool read_task(struct lg_spec *spec, struct tb_error *error)
 bool lg_spec_read(struct lg_spec *spec, json_t *document, struct tb_error *error)
 {
     *spec = (struct lg_spec){.document = document};
-    if (!only_known_keys(document, error))
+    if (!json_is_object(document))
+        return tb_fail(error, "the spec: must be a JSON object");
+    if (!lg_params_known(keys, LG_COUNT(keys), document, error))
         return false;
     if (json_integer_value(json_object_get(document, "schema")) != 1)
-        tb_fail(error, "schema: must be 1");
-    else if (read_task(spec, error) && read_objects(spec, error)) {
-        for (size_t i = 0; i < COUNT(numbers); i++)
-            if (!read_number(spec, &numbers[i], error))
-                return false;
-        if (spec->task == LG_RUN && !(read_mode(spec, error) && agrees(spec, error)))
-            return false;
-        set_stall_timeout(spec);
-        return true;
-    }
-    return false;
+        return tb_fail(error, "schema: must be 1");
+    if (!read_task(spec, error) || !read_objects(spec, error) ||
+        !lg_params_read(keys, OF_A_RUN, spec->task != LG_RUN, document, spec, error) ||
+        !lg_params_read(keys + OF_A_RUN, LG_COUNT(keys) - OF_A_RUN, false, document, spec, error))
+        return false;
+    if (spec->task == LG_RUN && !(read_mode(spec, error) && agrees(spec, error)))
+        return false;
+    set_stall_timeout(spec);
+    return true;
 }
 
 void lg_spec_free(struct lg_spec *spec)

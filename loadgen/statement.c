@@ -63,16 +63,12 @@ static bool read_statement(struct lg_statement *statement, const struct lg_opera
         while (name_goes_on(at[1 + length]))
             length++;
         int value = find_bind_parameter(operation, at + 1, length);
-        if (value < 0) {
-            tb_fail(error, "statements.%s: the workload has no parameter :%.*s", operation->name,
-                    (int)length, at + 1);
-            return false;
-        }
-        if (statement->parameter_count == LG_MAX_PARAMETERS) {
-            tb_fail(error, "statements.%s: more than %d parameters", operation->name,
-                    LG_MAX_PARAMETERS);
-            return false;
-        }
+        if (value < 0)
+            return tb_fail(error, "statements.%s: the workload has no parameter :%.*s",
+                           operation->name, (int)length, at + 1);
+        if (statement->parameter_count == LG_MAX_PARAMETERS)
+            return tb_fail(error, "statements.%s: more than %d parameters", operation->name,
+                           LG_MAX_PARAMETERS);
         struct lg_parameter *parameter = &statement->parameters[statement->parameter_count++];
         parameter->begin = (size_t)(at - sql);
         parameter->end = parameter->begin + 1 + length;
@@ -89,25 +85,19 @@ static bool read_texts(struct lg_statements *statements, const json_t *given,
                        struct tb_error *error)
 {
     size_t texts = json_is_array(given) ? json_array_size(given) : 1;
-    if (!given) {
-        tb_fail(error, "statements.%s: is required by the workload", operation->name);
-        return false;
-    }
-    if (texts != wanted && texts != 1) {
-        tb_fail(error, "statements.%s: must have %zu texts (got %zu)", operation->name, wanted,
-                texts);
-        return false;
-    }
+    if (!given)
+        return tb_fail(error, "statements.%s: is required by the workload", operation->name);
+    if (texts != wanted && texts != 1)
+        return tb_fail(error, "statements.%s: must have %zu texts (got %zu)", operation->name,
+                       wanted, texts);
     for (size_t i = 0; i < texts; i++) {
         struct lg_statement *statement = &statements->all[statements->count++];
         statement->name = operation->name;
         statement->sql = json_string_value(json_is_array(given) ? json_array_get(given, i)
                                                                 : given);
-        if (!statement->sql) {
-            tb_fail(error, "statements.%s: must be a text or a list of texts",
-                    operation->name);
-            return false;
-        }
+        if (!statement->sql)
+            return tb_fail(error, "statements.%s: must be a text or a list of texts",
+                           operation->name);
         if (!read_statement(statement, operation, error))
             return false;
     }

@@ -121,10 +121,8 @@ static bool await(struct lg_pool_thread *thread, enum lg_state state, struct tb_
         if (state == LG_WANT_WRITE)
             polled.events |= POLLOUT;
         ready = poll(&polled, 1, PATIENCE_MS);
-        if (ready == 0 || (ready < 0 && errno != EINTR)) {
-            tb_fail(error, "no answer from the server for %d s", PATIENCE_MS / 1000);
-            return false;
-        }
+        if (ready == 0 || (ready < 0 && errno != EINTR))
+            return tb_fail(error, "no answer from the server for %d s", PATIENCE_MS / 1000);
         state = backend->advance(thread->connection);
     }
     return true;

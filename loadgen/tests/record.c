@@ -189,14 +189,10 @@ static bool record_bulk_write(void *connection, const char *rows, size_t length,
 
     for (size_t i = 0; i < length; i++)
         record->row_count += rows[i] == '\n';
-    if (length == 0 || rows[length - 1] != '\n') {
-        tb_fail(error, "rows do not end with a row");
-        return false;
-    }
-    if (fwrite(rows, 1, length, record->rows) != length) {
-        tb_fail(error, "rows cannot be written");
-        return false;
-    }
+    if (length == 0 || rows[length - 1] != '\n')
+        return tb_fail(error, "rows do not end with a row");
+    if (fwrite(rows, 1, length, record->rows) != length)
+        return tb_fail(error, "rows cannot be written");
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* The spec's workload.params for TPC-C: see params.h. */
 #include "params.h"
 
-#include "json.h"
+#include "../param_table.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,18 +12,18 @@ const char *const lg_tpcc_transaction_names[TPCC_TRANSACTIONS] = {
     [TPCC_STOCK_LEVEL] = "stock_level",
 };
 
-/* One of two words; `second` says which. The first where none is given. */
-static bool read_word(const json_t *params, const char *key, const char *first_word,
-                      const char *second_word, bool *second, struct tb_error *error)
-{
-    const char *const words[] = {first_word, second_word, NULL};
-    int word;
+static const char *const homes[] = {"all", "fixed", NULL};
+static const char *const procedures[] = {"own", "hammerdb", NULL};
 
-    if (!tb_read_word(params, key, words, 0, &word, error))
-        return false;
-    *second = word == 1;
-    return true;
-}
+static const struct lg_param keys[] = {
+    LG_INTEGER_KEY(struct lg_tpcc_params, "warehouses", warehouses, 1, TPCC_MAX_WAREHOUSES,
+                   TB_REQUIRED),
+    LG_INTEGER_KEY(struct lg_tpcc_params, "data_seed", data_seed, 0, INT64_MAX, TB_REQUIRED),
+    LG_INTEGER_KEY(struct lg_tpcc_params, "threshold", threshold, 1, 1000, 0),
+    LG_WORD_KEY(struct lg_tpcc_params, "home", fixed_home, homes, 0),
+    LG_WORD_KEY(struct lg_tpcc_params, "procedures", hammerdb, procedures, 0),
+    LG_OTHER_KEY("mix"),
+};
 
 static int transaction_of(const char *name)
 {
@@ -41,11 +41,9 @@ static bool read_weights(struct lg_tpcc_params *read, json_t *mix, struct tb_err
     json_object_foreach(mix, name, weight) {
         int transaction = transaction_of(name);
 
-        if (transaction < 0 || !json_is_number(weight) || json_number_value(weight) < 0) {
-            tb_fail(error, "mix.%s: must be a transaction of TPC-C with a "
+        if (transaction < 0 || !json_is_number(weight) || json_number_value(weight) < 0)
+            return tb_fail(error, "mix.%s: must be a transaction of TPC-C with a "
                            "weight >= 0", name);
-            return false;
-        }
         read->weights[transaction] = json_number_value(weight);
     }
     for (int i = 1; i < TPCC_TRANSACTIONS; i++)
@@ -53,10 +51,8 @@ static bool read_weights(struct lg_tpcc_params *read, json_t *mix, struct tb_err
 
     double total = read->weights[TPCC_TRANSACTIONS - 1];
 
-    if (!(total > 0 && isfinite(total))) {
-        tb_fail(error, "mix: no transaction has a weight above 0");
-        return false;
-    }
+    if (!(total > 0 && isfinite(total)))
+        return tb_fail(error, "mix: no transaction has a weight above 0");
     for (int i = 0; i < TPCC_TRANSACTIONS; i++)
         read->weights[i] /= total;
     return true;
@@ -74,30 +70,12 @@ static bool read_mix(struct lg_tpcc_params *read, const json_t *params, struct t
     return read->deck;
 }
 
-static bool read(struct lg_tpcc_params *read, const json_t *params, struct tb_error *error)
-{
-    static const char *const keys[] = {"warehouses", "data_seed",  "home", "mix",
-                                       "threshold",  "procedures", NULL};
-    int64_t warehouses, data_seed, threshold;
-
-    if (!tb_only_keys(params, keys, NULL, error) ||
-        !tb_read_integer(params, "warehouses", 1, TPCC_MAX_WAREHOUSES, TB_REQUIRED, &warehouses,
-                         error) ||
-        !tb_read_integer(params, "data_seed", 0, INT64_MAX, TB_REQUIRED, &data_seed, error) ||
-        !read_word(params, "home", "all", "fixed", &read->fixed_home, error) ||
-        !read_word(params, "procedures", "own", "hammerdb", &read->hammerdb, error) ||
-        !tb_read_integer(params, "threshold", 1, 1000, 0, &threshold, error) ||
-        !read_mix(read, params, error))
-        return false;
-    read->warehouses = (int32_t)warehouses;
-    read->data_seed = (uint64_t)data_seed;
-    read->threshold = (int32_t)threshold;
-    return true;
-}
-
 bool lg_tpcc_params_read(struct lg_tpcc_params *params, const json_t *given,
                          struct tb_error *error)
 {
     *params = (struct lg_tpcc_params){0};
-    return read(params, given, error) || tb_fail_within(error, "workload.params.");
+    return (lg_params_known(keys, LG_COUNT(keys), given, error) &&
+            lg_params_read(keys, LG_COUNT(keys), false, given, params, error) &&
+            read_mix(params, given, error)) ||
+           tb_fail_within(error, "workload.params.");
 }

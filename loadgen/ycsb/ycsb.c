@@ -168,16 +168,12 @@ static bool ycsb_prepare(void *self, const struct lg_statements *statements,
                 uses->record |= value == YCSB_RECORD;
                 uses->change |= value == YCSB_CHANGE;
                 uses->fields |= value >= YCSB_FIELD0;
-                if (value >= YCSB_FIELD0 + ycsb->params.fieldcount) {
-                    tb_fail(error, "statements.%s: no parameter :field%d (fieldcount is %d)",
-                            statement->name, value - YCSB_FIELD0, (int)ycsb->params.fieldcount);
-                    return false;
-                }
-                if (value == YCSB_VALUE && ycsb->params.writeallfields) {
-                    tb_fail(error, "statements.%s: has no :value with writeallfields",
-                            statement->name);
-                    return false;
-                }
+                if (value >= YCSB_FIELD0 + ycsb->params.fieldcount)
+                    return tb_fail(error, "statements.%s: no parameter :field%d (fieldcount is %d)",
+                                   statement->name, value - YCSB_FIELD0, (int)ycsb->params.fieldcount);
+                if (value == YCSB_VALUE && ycsb->params.writeallfields)
+                    return tb_fail(error, "statements.%s: has no :value with writeallfields",
+                                   statement->name);
             }
         }
     }
