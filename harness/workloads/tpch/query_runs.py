@@ -24,7 +24,7 @@ from harness.engine import (
     SqlResult,
 )
 from harness.errors import RunFailed
-from harness.query_plan import Accounting, ExecutedPlan, account
+from harness.query_plan import ExecutedPlan, account
 from harness.sql_values import decode, encode
 from harness.store.result import Metric
 from harness.waits import Breakdown, explain_alone, take
@@ -118,19 +118,19 @@ class QueryRuns:
         executions = []
         with self._session.progress.task("run TPC-H queries", len(todo)) as task:
             for statement in todo:
-                kept = self._session.recalled(statement.step)
-                if kept is not None:
-                    executions.append(Execution.from_json(statement, kept))
-                    course.skip(partial(self._again, statement, course), query=True)
-                else:
-                    course.ready(statement.step, statement.name)
-                    execution = self._time(statement, course.connection())
-                    self._session.remember(statement.step, execution.to_json())
-                    executions.append(execution)
+                kept = course.step(
+                    statement.step,
+                    statement.name,
+                    partial(self._time, statement, course),
+                    partial(self._again, statement, course),
+                    query=True,
+                )
+                executions.append(Execution.from_json(statement, kept))
                 task.advance(note=f"Q{statement.query} done")
         return executions
 
-    def _time(self, statement: Statement, connection: SqlConnection) -> Execution:
+    def _time(self, statement: Statement, course: Course) -> dict[str, Any]:
+        connection = course.connection()
         for _ in range(self._warmups):
             execute(connection, statement, self._timeout_s)
         with explained_failure(statement):
@@ -138,14 +138,14 @@ class QueryRuns:
             before = dict(self._session.counters("before"))
         result = execute(connection, statement, self._timeout_s)
         if result is None:
-            return Execution(statement, None)
+            return Execution(statement, None).to_json()
         with explained_failure(statement):
             counters = difference(before, self._session.counters("after"))
             counters |= footprint.taken() if footprint else {}
         ended_ns = result.started_ns + result.duration_ns
         return Execution(
             statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
-        )
+        ).to_json()
 
     def _again(self, statement: Statement, course: Course) -> None:
         """For what it leaves in the caches."""
@@ -164,38 +164,36 @@ class QueryRuns:
         with self._session.progress.task("explain TPC-H queries", len(todo)) as task:
             for execution in todo:
                 statement = execution.statement
-                step = f"{statement.step}-plan"
-                kept = self._session.recalled(step)
-                if kept is not None:
-                    course.skip(partial(self._again, statement, course))
-                else:
-                    course.ready(step, f"{statement.name}'s plan")
-                    try:
-                        with explained_failure(statement):
-                            plan, accounting = self._explain(engine, course.connection(), execution)
-                    except CannotExplain as error:
-                        self.unexplained = str(error)
-                        return []
-                    kept = {
-                        "metrics": _plan_metrics(statement, plan),
-                        "document": plan.to_json() | {"accounting": accounting.to_json()},
-                    }
-                    self._session.remember(step, kept)
+                try:
+                    kept = course.step(
+                        f"{statement.step}-plan",
+                        f"{statement.name}'s plan",
+                        partial(self._explain, engine, course, execution),
+                        partial(self._again, statement, course),
+                    )
+                except CannotExplain as error:
+                    self.unexplained = str(error)
+                    return []
                 metrics = tuple(Metric.from_json(metric) for metric in kept["metrics"])
                 explained.append(Explained(statement.query, metrics, kept["document"]))
                 task.advance(note=f"Q{statement.query} done")
         return explained
 
-    def _explain(
-        self, engine: Explains, connection: SqlConnection, execution: Execution
-    ) -> tuple[ExecutedPlan, Accounting]:
+    def _explain(self, engine: Explains, course: Course, execution: Execution) -> dict[str, Any]:
         """The plan as executed now, held against the timed execution."""
+        statement = execution.statement
         assert execution.duration_ns is not None
-        before = self._session.counters("before")
-        plan = engine.explain(connection, execution.statement.sql)
-        spent = difference(before, self._session.counters("after"))
-        known = execution.counters.get("cpu_ns")
-        return plan, account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
+        with explained_failure(statement):
+            connection = course.connection()
+            before = self._session.counters("before")
+            plan = engine.explain(connection, statement.sql)
+            spent = difference(before, self._session.counters("after"))
+            known = execution.counters.get("cpu_ns")
+            accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
+        return {
+            "metrics": _plan_metrics(statement, plan),
+            "document": plan.to_json() | {"accounting": accounting.to_json()},
+        }
 
 
 @contextmanager

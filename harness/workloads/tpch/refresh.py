@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from harness.engine import RunsSql, Scalar, SqlConnection
 from harness.errors import RunFailed
 from harness.store.result import Check
 from harness.workload import Session
-from harness.workloads.tpch.query_runs import named_failure
+from harness.workloads.tpch.query_runs import Execution, named_failure
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
 from harness.workloads.tpch.refresh_data import RefreshData, orders_per_set
 from harness.workloads.tpch.refresh_sql import rf1_statements, rf2_statements
@@ -86,19 +86,21 @@ class RefreshFunctions:
 
     def timed(self, function: Function, pair: int, course: Course) -> Applied:
         """Execute it alone, as one step of the run, or recall it from an earlier attempt."""
-        step = f"{function.lower()}-{pair}"
-        kept = self._session.recalled(step)
-        if kept is not None:
-            course.skip(partial(self.again, [(function, pair)]), changes_data=True)
-            return Applied.from_json(kept)
-        course.ready(step, function)
+        kept = course.step(
+            f"{function.lower()}-{pair}",
+            function,
+            partial(self._time, function, pair),
+            partial(self.again, [(function, pair)]),
+            changes_data=True,
+        )
+        return Applied.from_json(kept)
+
+    def _time(self, function: Function, pair: int) -> dict[str, Any]:
         with self.connection() as connection:
             before = dict(self._session.counters("before"))
             applied = self.apply(connection, function, pair)
             counters = difference(before, self._session.counters("after"))
-        applied = Applied(**{**vars(applied), "counters": counters})
-        self._session.remember(step, applied.to_json())
-        return applied
+        return replace(applied, counters=counters).to_json()
 
     def again(self, functions: Sequence[tuple[Function, int]]) -> None:
         """Apply the functions of an earlier attempt again, and check the data."""
@@ -157,3 +159,27 @@ def _transaction(connection: SqlConnection, statements: Sequence[str]) -> tuple[
         with suppress(RunFailed):
             connection.execute("ROLLBACK")
         raise
+
+
+def seen(
+    execution: Execution, refresh: Sequence[Applied], before: int
+) -> tuple[tuple[int, ...], bool]:
+    """States (refresh functions applied) that ``execution`` may have seen, and whether it may
+    have seen data between two of them.
+
+    ``refresh``: the functions that ran in the test, in order, after ``before`` others. A
+    statement reads one snapshot, taken after it was submitted and before it ended. Its
+    snapshot has every transaction whose commit was done before, and none whose commit
+    was not even sent at its end; of those in between it may have any leading part.
+    """
+    done = sent = transactions = 0
+    states = {0: 0}  # functions that are whole after a number of transactions
+    for applied in refresh:
+        for commit_sent_ns, commit_done_ns in applied.commits:
+            done += commit_done_ns <= execution.submitted_ns
+            sent += commit_sent_ns <= execution.ended_ns
+        transactions += len(applied.commits)
+        states[transactions] = len(states)
+    possible = range(done, sent + 1)
+    whole = tuple(before + states[count] for count in possible if count in states)
+    return whole, len(whole) < len(possible)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from harness.engine import RunsSql, SqlConnection
 from harness.workload import Session
@@ -38,8 +39,7 @@ class Course:
 
         course.cold_point("run")               # where the run's caches begin
         for every piece of work in order:
-            course.skip(again)                 # it is known from an earlier attempt, or
-            course.ready("q6", "Q6")           # now everything is as if it were all done
+            result = course.step("q6", "Q6", do, again)   # of an earlier attempt, or done now
 
     ``queries``: number of queries of the run, for the message on resuming.
     """
@@ -60,10 +60,34 @@ class Course:
             self._cold = label
             self._since_cold = len(self._skipped)
 
+    def step(
+        self,
+        step: str,
+        name: str,
+        do: Callable[[], Any],
+        again: Callable[[], None] | None,
+        *,
+        changes_data: bool = False,
+        query: bool = False,
+    ) -> Any:
+        """The result of this work, a JSON document: of an earlier attempt, or of ``do`` now.
+
+        ``name``: for a person. ``again``: does it without timing; None: it left nothing.
+        ``query``: it is a timed query.
+        """
+        kept = self._session.recalled(step)
+        if kept is None:
+            self.ready(step, name)
+            kept = do()
+            self._session.remember(step, kept)
+        elif again is not None:
+            self.skip(again, changes_data=changes_data, query=query)
+        return kept
+
     def skip(
         self, again: Callable[[], None], *, changes_data: bool = False, query: bool = False
     ) -> None:
-        """This work was done in an earlier attempt; ``query``: it is a timed query."""
+        """This work was done in an earlier attempt."""
         self._skipped.append(_Skipped(again, changes_data, query))
 
     def ready(self, label: str, name: str) -> None:

@@ -28,12 +28,11 @@ from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
 from harness.workloads.tpch.checks import Answered, check_answers
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.query_runs import Execution, Explained, QueryRuns
-from harness.workloads.tpch.refresh import Applied, RefreshFunctions
+from harness.workloads.tpch.refresh import Applied, RefreshFunctions, seen
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.selectivity import selected_metrics
-from harness.workloads.tpch.snapshots import seen
 from harness.workloads.tpch.source_database import LOADED
 from harness.workloads.tpch.statements import chosen_statements, power_statements
 from harness.workloads.tpch.throughput import Throughput, run_throughput

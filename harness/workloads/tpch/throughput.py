@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -93,24 +93,22 @@ def run_throughput(
         stream_statements(params, folder, stream) for stream in range(1, (params.streams or 0) + 1)
     ]
     refresh = _refresh_stream(params, functions, first_pair)
-    kept = session.recalled(_STEP)
-    if kept is not None:
-        if functions is not None:
-            course.skip(partial(functions.again, refresh), changes_data=True)
-        return Throughput.from_json(statements, kept)
-    course.ready(_STEP, "the throughput test")
-    if first_pair == 1:  # no power test has come before it
-        _warm_up(params, engine, course)
-    course.close()
-    total = sum(map(len, statements)) + len(refresh)
-    before = dict(session.counters("before"))
-    with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
-        streams = _Streams(session.engine, engine, params.query_timeout_s, task)
-        found = streams.run(statements, functions, refresh)
-    counters = difference(before, session.counters("after"))
-    found = Throughput(found.streams, found.refresh, counters)
-    session.remember(_STEP, found.to_json())
-    return found
+
+    def measure() -> dict[str, Any]:
+        if first_pair == 1:  # no power test has come before it
+            _warm_up(params, engine, course)
+        course.close()
+        total = sum(map(len, statements)) + len(refresh)
+        before = dict(session.counters("before"))
+        with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
+            streams = _Streams(session.engine, engine, params.query_timeout_s, task)
+            found = streams.run(statements, functions, refresh)
+        counters = difference(before, session.counters("after"))
+        return replace(found, counters=counters).to_json()
+
+    again = None if functions is None else partial(functions.again, refresh)
+    kept = course.step(_STEP, "the throughput test", measure, again, changes_data=True)
+    return Throughput.from_json(statements, kept)
 
 
 def _refresh_stream(

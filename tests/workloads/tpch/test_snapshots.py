@@ -6,8 +6,7 @@ RF1 commits from 10 to 20, RF2 from 30 to 40.
 import pytest
 
 from harness.workloads.tpch.query_runs import Execution
-from harness.workloads.tpch.refresh import Applied
-from harness.workloads.tpch.snapshots import seen
+from harness.workloads.tpch.refresh import Applied, seen
 from harness.workloads.tpch.statements import Statement
 
 PAIR = [Applied("RF1", 1, 5, 20, ((10, 20),)), Applied("RF2", 1, 20, 40, ((30, 40),))]
