@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributions import CHANCE, assert_nurand, assert_uniform
 from scipy import stats
 
 Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
 Calls = dict[str, list[dict[str, str]]]
 
-#: A fit is refused where chance alone gives a worse one in a million runs.
-CHANCE = 1e-6
 NULL = r"\N"
 OFFERED = {
     "new_order": "w_id d_id c_id ol_cnt all_local rollback warehouses "
@@ -77,46 +76,8 @@ def listed(call: dict[str, str], name: str) -> list[int]:
     return [int(number) for number in call[name].split(",")]
 
 
-def assert_uniform(drawn: np.ndarray, low: int, high: int) -> None:
-    counts = np.bincount(drawn - low)
-    assert drawn.min() >= low
-    assert drawn.max() <= high
-    if high - low < 1000:
-        assert len(counts) == high - low + 1
-        assert stats.chisquare(counts).pvalue > CHANCE
-    else:
-        fit = stats.kstest((drawn - low + 0.5) / (high - low + 1), "uniform")
-        assert fit.pvalue > CHANCE
-
-
 def assert_share(chosen: int, of: int, share: float) -> None:
     assert stats.binomtest(chosen, of, share).pvalue > CHANCE
-
-
-def nurand_weights(a: int, low: int, high: int, c: int) -> np.ndarray:
-    """How often NURand(A, low, high) gives each number, from its formula (clause 2.1.6)."""
-    span = high - low + 1
-    weights = np.zeros(span)
-    numbers = np.arange(low, high + 1)
-    for bits in range(a + 1):
-        weights += np.bincount(((bits | numbers) + c) % span, minlength=span)
-    return weights
-
-
-def assert_nurand(drawn: np.ndarray, a: int, low: int, high: int, c: int) -> None:
-    assert drawn.min() >= low
-    assert drawn.max() <= high
-    weights = nurand_weights(a, low, high, c)
-    order = np.argsort(weights, kind="stable")
-    counts = np.bincount(drawn - low, minlength=len(weights))[order]
-    expected = weights[order] / weights.sum() * len(drawn)
-    assert counts[expected == 0].sum() == 0
-    bins = np.minimum(np.cumsum(expected) / len(drawn) * 200, 199).astype(int)
-    observed, wanted = np.bincount(bins, counts), np.bincount(bins, expected)
-    used = wanted > 0
-    statistic = ((observed[used] - wanted[used]) ** 2 / wanted[used]).sum()
-    assert wanted[used].min() > 5
-    assert stats.chi2.sf(statistic, used.sum() - 1) > CHANCE
 
 
 def test_the_mix_is_the_decks(asked: tuple[Calls, dict[str, Any]]) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from distributions import CHANCE, assert_nurand, assert_uniform
 from scipy import stats
 
 Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
 Table = dict[str, np.ndarray]
 
-#: A fit is refused where chance alone gives a worse one in a million data sets.
-CHANCE = 1e-6
 ENTRY_DATE = "2020-01-01 00:00:00"
 
 
@@ -77,18 +75,6 @@ def scaled(column: np.ndarray, places: int) -> np.ndarray:
     """Decimal numbers as integers in 10^-places; each has exactly so many places."""
     assert all(re.fullmatch(rf"-?\d+\.\d{{{places}}}", text) for text in np.unique(column))
     return integers(np.char.replace(column, ".", ""))
-
-
-def assert_uniform(drawn: np.ndarray, low: int, high: int) -> None:
-    """Each number of [low, high] is there, none beyond, and their counts fit chance."""
-    assert drawn.min() >= low
-    assert drawn.max() <= high
-    bins = min(high - low + 1, 100)
-    edges = np.linspace(low, high + 1, bins + 1)
-    whole = np.array([np.ceil(b) - np.ceil(a) for a, b in pairwise(edges)])
-    counts, _ = np.histogram(drawn, edges)
-    expected = whole / whole.sum() * len(drawn)
-    assert stats.chisquare(counts, expected).pvalue > CHANCE
 
 
 def assert_strings(column: np.ndarray, low: int, high: int) -> None:
@@ -254,27 +240,7 @@ def test_last_names(
 
     c_load = result["notes"]["c_load"]
     assert 0 <= c_load <= 255
-    a, b = np.meshgrid(np.arange(256), np.arange(1000))
-    weights = np.bincount((((a | b) + c_load) % 1000).ravel(), minlength=1000)
-    assert_drawn_by(numbers[~first], weights)
-
-
-def assert_drawn_by(numbers: np.ndarray, weights: np.ndarray) -> None:
-    """Counts fit the weights; rare numbers are taken together, so that each bin counts."""
-    order = np.argsort(weights)
-    expected = weights[order] / weights.sum() * len(numbers)
-    counts = np.bincount(numbers, minlength=len(weights))[order]
-    assert counts[expected == 0].sum() == 0
-    bins = np.floor(np.cumsum(expected) / 20).astype(int)
-    observed, wanted = np.bincount(bins, counts), np.bincount(bins, expected)
-    kept = wanted > 5
-    observed = np.append(observed[kept], observed[~kept].sum())
-    wanted = np.append(wanted[kept], wanted[~kept].sum())
-    if wanted[-1] < 5:
-        observed, wanted = observed[:-1], wanted[:-1]
-    assert len(wanted) > 100
-    statistic = ((observed - wanted) ** 2 / wanted).sum()
-    assert stats.chi2.sf(statistic, len(wanted) - 1) > CHANCE
+    assert_nurand(numbers[~first], 255, 0, 999, c_load)
 
 
 def test_history(tables: dict[str, Table]) -> None:
