@@ -107,6 +107,7 @@ class ServerProcess(ABC):
             log=self.log,
             credentials=self._context.credentials,
             memory=self._memory,
+            traced=True,
             stop_signal=orphaned,
         )
         deadline = time.monotonic() + self._timeouts.start_s

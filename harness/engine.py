@@ -118,6 +118,7 @@ class ProcessStarter(Protocol):
         credentials: Credentials | None = None,
         memory: MemoryPolicy | None = None,
         capped: bool = True,
+        traced: bool = False,
         pipes: bool = False,
         progress: bool = False,
         stop_signal: int = 15,
@@ -129,7 +130,8 @@ class ProcessStarter(Protocol):
         stdin and stdout to the caller); ``log_owner``, in whose directory it lies, opens it
         (default: ``credentials``). With ``progress`` (and ``pipes``) its descriptor 3
         is a pipe to the caller too, as the native programs write their progress. ``capped``
-        puts it into the run's memory cgroup and on its processors, if there are such.
+        puts it into the run's memory cgroup and on its processors, if there are such; ``traced``:
+        its file I/O is traced, if the run has a trace.
         ``stop_signal`` is what the supervisor sends first when the harness has died
         (SIGKILL follows after 2 s).
         """
@@ -388,6 +390,15 @@ class Listens(Protocol):
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
         """How clients on other hosts connect; None where it does not listen."""
+
+
+@runtime_checkable
+class TracesIo(Protocol):
+    """Engines whose file I/O can be traced (harness.iotrace): they start processes ``traced``."""
+
+    #: Threads that serve no client: ``thread=PREFIX`` of their name, ``title=PREFIX`` of their
+    #: process's title.
+    background_threads: Sequence[str]
 
 
 @runtime_checkable

@@ -142,7 +142,7 @@ def loadgen_for(backend: str, user: Credentials | None, scratch: Path) -> Path:
 
 def _where_open(files: list[Path], user: Credentials | None, scratch: Path) -> Path:
     """The first of ``files`` where ``user`` may execute all: copied to one folder if need be."""
-    if user is None or all(_open_to(path, user) for path in files):
+    if user is None or all(open_to(path, user) for path in files):
         return files[0]
     folder = scratch / "native"
     with suppress(FileExistsError):
@@ -157,6 +157,7 @@ def _module(backend: str) -> str:
     return f"loadgen_{backend}.so"
 
 
-def _open_to(path: Path, user: Credentials) -> bool:
+def open_to(path: Path, user: Credentials) -> bool:
+    """Whether ``user`` may enter every directory on the way to one of our files, and execute it."""
     resolved = path.resolve()
     return all(may_enter(place, user) for place in (resolved, *resolved.parents))

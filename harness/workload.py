@@ -65,7 +65,9 @@ class Clients:
         options = {"credentials": self.credentials, **options}
         if self.inside is None:
             return self.processes.spawn(argv, capped=False, **options)
-        process = self.processes.spawn(argv, capped=True, memory=self.memory, **options)
+        process = self.processes.spawn(
+            argv, capped=True, traced=True, memory=self.memory, **options
+        )
         if (identity := process_identity(process.pid)) is not None:
             self.inside.host(identity)
         return process
@@ -87,6 +89,9 @@ class Loading:
     progress: Progress
 
 
+Moment = Literal["before", "after", "under way", "before untimed", "after untimed"]
+
+
 class Session(Protocol):
     """The runner's services for a workload during the measured phase."""
 
@@ -104,13 +109,12 @@ class Session(Protocol):
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""
 
-    def counters(
-        self, moment: Literal["before", "after", "under way"] = "after"
-    ) -> Mapping[str, float]:
+    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
         """Cumulative counters of engine and kernel for it: bytes read, CPU ns …
 
         ``moment``: before or after the measured operation, or at a bound of a window while
-        clients run (their processes are read first). A counter that cannot be read is left out,
+        clients run (their processes are read first); ``untimed``: of a second execution, whose
+        I/O is not the run's. A counter that cannot be read is left out,
         never zero.
         """
 

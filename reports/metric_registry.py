@@ -96,6 +96,12 @@ _METRICS = {
     "query_pmem_write_bytes_per_s": MetricInfo("PMem write bandwidth", "counter", "query"),
     # The kernel's ticks again (proc(5), utime).
     "window_cpu_ns": MetricInfo("processor time", "counter", None, 1e7),
+    "io_duration_ns": MetricInfo("time of the engine's file I/O", "counter", "operation"),
+    "io_calls_count": MetricInfo("the engine's file I/O, calls", "counter", "operation"),
+    "io_bytes": MetricInfo("the engine's file I/O, bytes", "counter", "operation"),
+    "io_trace_coverage_share": MetricInfo(
+        "share of bytes that the I/O trace saw", "counter", "part"
+    ),
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),
 }

@@ -57,6 +57,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     """A server and directories that belong to the run."""
 
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
+    #: InnoDB's own threads: log writer, page cleaners, I/O threads, purge; MariaDB's thread pool.
+    background_threads: Sequence[str] = ("thread=ib_", "thread=page_cleaner")
 
     def __init__(self, context: EngineContext, flavour: Flavour) -> None:
         super().__init__()

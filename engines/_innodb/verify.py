@@ -18,6 +18,8 @@ from harness.errors import RunFailed
 from harness.host.page_cache import in_memory
 
 _DELETED = " (deleted)"
+#: memfd_create(2): no file of a file system.
+_MEMORY = "/memfd:"
 LOG_BUFFER = "innodb_log_buffer_size"
 _DIRECT = {"O_DIRECT", "O_DIRECT_NO_FSYNC"}
 
@@ -134,7 +136,7 @@ def _descriptors(pid: int) -> Iterator[OpenFile]:
             info = Path(f"/proc/{pid}/fdinfo/{descriptor.name}").read_text()
         except OSError:
             continue  # closed in the meantime
-        if target.startswith("/"):
+        if target.startswith("/") and not target.startswith(_MEMORY):
             flags = next(line.split()[1] for line in info.splitlines() if line[:6] == "flags:")
             yield OpenFile(
                 Path(target.removesuffix(_DELETED)), target.endswith(_DELETED), int(flags, 8)

@@ -60,6 +60,7 @@ class DuckDB:
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
     sql_folder: Path = Path(__file__).parent / "sql"
     load_format: ClassVar[LoadFormat] = "parquet"
+    background_threads: Sequence[str] = ()
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -108,6 +109,7 @@ class DuckDB:
             log=self._log,
             log_owner=self._user,
             memory=self._placed.memory,
+            traced=True,
             pipes=True,
         )
         self._worker = Worker(process, self._log, self._user)

@@ -9,7 +9,7 @@ address of the host only if the run requires it, and then with TLS only.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,20 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     name = "postgres"
     supported_parts: frozenset[Part] = frozenset(PARTS)
     hammerdb_database = "pg"
+    #: Not the I/O workers of release 18: they read for a backend that waits.
+    background_threads: Sequence[str] = tuple(
+        f"title=postgres: {name}"
+        for name in (
+            "archiver",
+            "autovacuum",
+            "background writer",
+            "checkpointer",
+            "logical replication",
+            "startup",
+            "walsummarizer",
+            "walwriter",
+        )
+    )
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__()

@@ -71,6 +71,8 @@ class RocksDb(OfficialClient):
     name = "rocksdb"
     kind: EngineKind = "embedded"
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "memory"})
+    #: Flushes and compactions.
+    background_threads: Sequence[str] = ("thread=rocksdb:",)
     #: See harness.engine.TellsDurability.
     durability_settings: ClassVar[Sequence[str]] = ("disable_wal", "manual_wal_flush", "sync")
 

@@ -17,12 +17,13 @@ from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.host import cgroup
 from harness.host.facts import host_facts
+from harness.native_programs import open_to
 from harness.progress import Progress
 from harness.store.datasets import DatasetStore
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
 from harness.supervise.supervisor import Supervisor
-from harness.supervise.user_files import make_passable, refuse_writable
+from harness.supervise.user_files import copy_file, make_passable, refuse_writable
 from harness.tiers.discovery import find_tiers
 from harness.tiers.hostfile import find_host_file, load_host_file
 from harness.tiers.linux.model import Tier
@@ -93,6 +94,24 @@ class Environment:
         name = f"tb-{secrets.token_hex(4)}"
         with self._registered(Path(tempfile.gettempdir()) / name) as path:
             yield path
+
+    @contextmanager
+    def readable(self, file: Path) -> Iterator[Path]:
+        """``file`` of ours where the servers' user can read it and not change it.
+
+        A copy in a directory of ours if that user cannot enter its directory.
+        """
+        if self.credentials is None or open_to(file, self.credentials):
+            yield file
+            return
+        folder = Path(tempfile.gettempdir()) / f"tb-{secrets.token_hex(4)}"
+        journal = self.supervisor.journal
+        registered = journal.register_directory(folder, mode=0o755)
+        try:
+            copy_file(file, registered / file.name, None, 0o755)
+            yield registered / file.name
+        finally:
+            journal.remove_directory(registered)
 
     @contextmanager
     def _registered(self, path: Path) -> Iterator[Path]:

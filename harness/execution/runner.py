@@ -17,6 +17,7 @@ from harness.engine import (
     KeepsOwnData,
     RunsInClient,
     TellsDurability,
+    TracesIo,
 )
 from harness.errors import HarnessError, RunFailed
 from harness.execution.data import (
@@ -36,7 +37,11 @@ from harness.experiment.preflight import ResolvedRun, work_directory
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
+from harness.iotrace.intervals import TimedIo
+from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.monitors import MonitorContext
+from harness.monitors.io import IoMonitor
+from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.supervise.user_files import regular_bytes
@@ -130,7 +135,8 @@ class _Run:
     ) -> None:
         self.prepared, self.env, self.record, self.stack = prepared, env, record, stack
         spec = prepared.spec
-        confined = env.supervisor.capped_by(record.cap, prepared.cpus)
+        self.trace = _io_trace(prepared, env, stack)
+        confined = env.supervisor.capped_by(record.cap, prepared.cpus, self.trace)
         engine = self.engine = make_engine(prepared, env, stack, confined)
         self._record_config({})
         self.session = RunSession(
@@ -184,6 +190,11 @@ class _Run:
         record.artifacts |= outcome.artifacts
         if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
+            if session.timed_io is not None:  # so is the trace
+                record.metrics += session.timed_io.metrics()
+        if session.timed_io is not None:
+            record.warnings += session.timed_io.warnings()
+            record.artifacts["io-operations"] = session.timed_io.operations()
         if session.placement_checks is None:
             session.measured()
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
@@ -199,6 +210,7 @@ class _Run:
             waits=engine.wait_observer if isinstance(engine, AccountsForWaits) else lambda: None,
             tiers=self.record.tiers,
             cgroup=cap.v2_path if cap is not None else None,
+            io_trace=self._traced,
         )
 
     def _load_external(self, engine: KeepsOwnData) -> None:
@@ -221,6 +233,7 @@ class _Run:
         self.stack.callback(self.engine.kill)
         env.progress.say(f"{record.run_id}: restoring the dataset")
         self.engine.restore(dataset.content, places)
+        self._trace_io(places)
         record.data_bytes = data_bytes(places, env.credentials)
         session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
         # The copies just made are in the page cache, charged to the harness: warm runs
@@ -229,6 +242,18 @@ class _Run:
         if record.cap is not None:
             self.room = self.stack.enter_context(TmpfsRoom(record.cap, places.directories.values()))
         self.engine.start()
+
+    def _trace_io(self, places: DataDirectories) -> None:
+        """Trace the processes that start from now on, if the engine can be traced."""
+        trace, engine = self.trace, self.engine
+        if trace is not None and isinstance(engine, TracesIo):
+            trace.background = engine.background_threads
+            parts = [part for part in DIRECTORY_PARTS if part in engine.supported_parts]
+            trace.directories = {part: places[part] for part in parts}
+            self.session.timed_io = TimedIo(trace, engine.processes)
+
+    def _traced(self) -> IoTrace | None:
+        return self.trace if self.trace is not None and self.trace.on else None
 
     def _record_config(self, config: Mapping[str, str]) -> None:
         version, settings = self.prepared.version, dict(self.prepared.settings)
@@ -246,6 +271,16 @@ class _Run:
             dict(config),
             list(deciding),
         )
+
+
+def _io_trace(prepared: ResolvedRun, env: Environment, stack: ExitStack) -> IoTrace | None:
+    """Traces processes once it has directories; None of an external server."""
+    library = find_native(LIBRARY)
+    if prepared.external or library is None or IoMonitor.name in prepared.spec.no_monitors:
+        return None
+    trace = IoTrace(stack.enter_context(env.readable(library)))
+    stack.callback(trace.page.close)
+    return trace
 
 
 def data_bytes(places: DataDirectories, user: Credentials | None) -> int:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness.engine import Credentials, Engine
 from harness.execution.monitoring import GuardedMonitor
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
+from harness.iotrace.intervals import TimedIo
 from harness.monitors import Monitor
 from harness.progress import Progress
 from harness.store.checkpoint import Checkpoint
 from harness.store.result import Check
 from harness.tiers.traffic import TierTraffic
-from harness.workload import Clients
-
-Moment = Literal["before", "after", "under way"]
+from harness.workload import Clients, Moment
 
 #: Above this share of pages still in the page cache a start is not called cold.
 COLD_SHARE = 0.01
@@ -57,12 +56,16 @@ class RunSession:
     #: Checks whether the engine's processes are where they should be.
     check_placement: Callable[[], list[Check]] = list
     placement_checks: list[Check] | None = None
+    #: What is traced of the engine's file I/O between "before" and "after", and in windows.
+    timed_io: TimedIo | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()
     residency: list[dict[str, Any]] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
     _written: tuple[int, int] = (0, 0)
+    #: Whether the last reading under way began a window.
+    _in_window: bool = False
     #: Requests under way on the tiers' devices before the measurement.
     _in_flight: int = 0
 
@@ -103,15 +106,30 @@ class RunSession:
         ``under way``, other clients are at work: nothing is waited for, and the engine comes
         last, since a busy server delays the reading.
         """
+        before = (self.engine.counters, self._devices_before, self._processes)
+        after = (self._processes, self._devices_after, self.engine.counters)
         order: Mapping[Moment, Sequence[Callable[[], Mapping[str, float]]]] = {
-            "before": (self.engine.counters, self._devices_before, self._processes),
-            "after": (self._processes, self._devices_after, self.engine.counters),
+            "before": before,
+            "before untimed": before,
+            "after": after,
+            "after untimed": after,
             "under way": (self._processes, self._devices, self.engine.counters),
         }
         counters: dict[str, float] = {}
+        if moment == "after":
+            self._time_io(begins=False)
+        elif moment == "under way":
+            self._in_window = not self._in_window
+            self._time_io(begins=self._in_window)
         for read in order[moment]:
             counters |= read()
+        if moment == "before":
+            self._time_io(begins=True)
         return counters
+
+    def _time_io(self, begins: bool) -> None:
+        if self.timed_io is not None:
+            (self.timed_io.begin if begins else self.timed_io.end)()
 
     def _totals(self, scope: str) -> dict[str, float]:
         totals: dict[str, float] = {}

@@ -26,6 +26,11 @@ class IoTrace:
     page: Page = field(default_factory=Page)
     directories: Mapping[str, Path] = field(default_factory=dict)
 
+    @property
+    def on(self) -> bool:
+        """Whether processes are to be traced: the parts have directories."""
+        return bool(self.directories)
+
     def environment(self, descriptor: int) -> dict[str, str]:
         """Of a process in which the page has that number."""
         parts = [(part, self.directories[part]) for part in PARTS if part in self.directories]

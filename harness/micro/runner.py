@@ -216,7 +216,10 @@ def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
         with _workplace(resolved, env, record.run_id) as work:
             record.begin_attempt({})
             monitors = RunMonitors(
-                spec, MonitorContext(_programs(env), lambda: None, [resolved.tier])
+                spec,
+                MonitorContext(
+                    _programs(env), lambda: None, [resolved.tier], io_trace=lambda: None
+                ),
             )
             with monitors.running():
                 measured = _measure(resolved, work)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
+from harness.iotrace.trace import IoTrace
 from harness.supervise.process import ProcessId
 from harness.tiers.linux.model import Tier
 from harness.waits import WaitObserver
@@ -25,7 +26,8 @@ class MonitorContext:
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
     engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each
     once. ``cgroup``: the run's control group of version 2; None without one. ``selected``: names
-    of the run's monitors, this one included.
+    of the run's monitors, this one included. ``io_trace``: that of the engine's file I/O, or None;
+    None outside of a run.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
@@ -33,6 +35,7 @@ class MonitorContext:
     tiers: Sequence[Tier] = ()
     cgroup: Path | None = None
     selected: Collection[str] = ()
+    io_trace: Callable[[], IoTrace | None] | None = None
 
 
 class Monitor(Protocol):

@@ -21,8 +21,8 @@ from harness.supervise.process import MARK, process_identity
 from harness.supervise.undo import append_entry
 
 _MAX_LINKS = 40
-#: Standard streams and the one for progress: 0 … 3.
-_STREAMS = 4
+#: Standard streams, the one for progress, the page of a trace: 0 … 4.
+_STREAMS = 5
 
 
 def run_child(

@@ -41,9 +41,9 @@ GRACE_S = 2.0
 #: Giving back gigabytes of memory takes a killed server its time on a busy host.
 _KILL_S = 15.0
 _POLL_S = 0.01
-#: stdin, stdout, stderr of the child, the pipe its exit status is written to, and, where
-#: it reports its progress, its descriptor 3.
-_DESCRIPTORS = 5
+#: stdin, stdout, stderr of the child, the pipe its exit status is written to, its descriptor 3
+#: where it reports its progress, and the page where its file I/O is traced.
+_DESCRIPTORS = 6
 
 
 @dataclass
@@ -147,8 +147,8 @@ class Daemon:
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         self._seen.note(process.descendants(self._pid))
-        stdin, stdout, stderr, status_fd, *progress = descriptors
-        streams = (stdin, stdout, stderr, *progress)
+        stdin, stdout, stderr, status_fd, *further = descriptors
+        streams = (stdin, stdout, stderr, *further)
         error_read, error_write = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:

@@ -25,13 +25,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from harness.engine import Credentials, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed
 from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
 from harness.supervise.process import ProcessId
+
+if TYPE_CHECKING:  # it needs numpy, which takes its time to import
+    from harness.iotrace.trace import IoTrace
 
 _DAEMON = Path(__file__).with_name("daemon.py")
 #: The supervisor needs 2 s of grace and up to as much again for kills and unmounts;
@@ -45,13 +48,14 @@ class Confinement:
 
     ``cgroup_procs``: files it writes itself into before exec. ``argv_prefix`` and
     ``env``: the launcher that does it instead (systemd-run), where we may not.
-    ``cpus``: the processors it may run on; empty for all of them.
+    ``cpus``: the processors it may run on; empty for all of them. ``trace``: of its file I/O.
     """
 
     cgroup_procs: tuple[Path, ...] = ()
     argv_prefix: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
     cpus: tuple[int, ...] = ()
+    trace: IoTrace | None = None
 
 
 class Confines(Protocol):
@@ -209,10 +213,15 @@ class Supervisor:
         """See :meth:`harness.supervise.journal.Journal.remove_directory`."""
         self.journal.remove_directory(path)
 
-    def capped_by(self, cap: Confines | None, cpus: tuple[int, ...] = ()) -> ProcessStarter:
-        """A starter whose ``capped`` processes go into this memory cap and on these processors."""
+    def capped_by(
+        self, cap: Confines | None, cpus: tuple[int, ...] = (), trace: IoTrace | None = None
+    ) -> ProcessStarter:
+        """A starter whose ``capped`` processes go into this memory cap and on these processors.
+
+        Those that are ``traced``, too, get the trace.
+        """
         confinement = cap.confinement if cap else Confinement()
-        return _CappedStarter(self, replace(confinement, cpus=cpus))
+        return _CappedStarter(self, replace(confinement, cpus=cpus, trace=trace))
 
     def spawn(
         self,
@@ -225,6 +234,7 @@ class Supervisor:
         credentials: Credentials | None = None,
         memory: MemoryPolicy | None = None,
         capped: bool = True,
+        traced: bool = False,
         pipes: bool = False,
         progress: bool = False,
         stop_signal: int = signal.SIGTERM,
@@ -243,11 +253,17 @@ class Supervisor:
         with self._lock:
             self._spawned += 1
             mark = f"{self.journal.owner}.{self._spawned}"
+        trace = confinement.trace if traced and confinement.trace and confinement.trace.on else None
+        #: After the standard streams and the one for progress.
+        preload = trace.environment(4 if progress else 3) if trace else {}
         request = {
             "op": "spawn",
             "argv": [*confinement.argv_prefix, *map(str, argv)],
             "cwd": str(home),
-            "env": minimal_environment(home) | dict(confinement.env or {}) | dict(env or {}),
+            "env": minimal_environment(home)
+            | dict(confinement.env or {})
+            | preload
+            | dict(env or {}),
             "mark": mark,
             "credentials": [credentials.uid, credentials.gid, credentials.name]
             if credentials and os.geteuid() == 0
@@ -264,7 +280,8 @@ class Supervisor:
             context = f"its log cannot be written: {error.strerror}: {log}"
             raise RunFailed(f"start {argv[0]}", context) from error
         with opened as streams:
-            answer = self.request(request, streams.theirs)
+            inherited = [trace.page.descriptor] if trace else []
+            answer = self.request(request, [*streams.theirs, *inherited])
             if "failed" in answer:
                 raise failures.spawn_failure(argv, credentials, answer["failed"])
             identity = ProcessId(answer["pid"], answer["start_ticks"])

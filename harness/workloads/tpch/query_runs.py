@@ -185,9 +185,9 @@ class QueryRuns:
         assert execution.duration_ns is not None
         with explained_failure(statement):
             connection = course.connection()
-            before = self._session.counters("before")
+            before = self._session.counters("before untimed")
             plan = engine.explain(connection, statement.sql)
-            spent = difference(before, self._session.counters("after"))
+            spent = difference(before, self._session.counters("after untimed"))
             known = execution.counters.get("cpu_ns")
             accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
         return {

@@ -1,0 +1,243 @@
+"""What the trace saw in the timed intervals of a run, and the share that it saw."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.counters import difference
+from harness.host.process_counters import read_counters
+from harness.iotrace.page import CELL_FIELDS, SIZE_CLASSES, Cell, PageError, Reading, cells
+from harness.iotrace.trace import IoTrace
+from harness.store.result import Metric
+from harness.supervise.process import ProcessId
+from harness.warnings import RunWarning
+
+#: Below this share of a part's bytes, the run has a warning.
+COMPLETE_SHARE = 0.95
+_URING = "anon_inode:[io_uring]"
+#: Operations that move bytes, with the counters of harness.host.process_counters that count them:
+#: by system calls, and at the block layer.
+_MOVES = {
+    "read": ("syscall_read_bytes", "io_read_bytes"),
+    "write": ("syscall_write_bytes", "io_write_bytes"),
+}
+
+
+class TimedIo:
+    """The timed intervals of one run, added up.
+
+    ``processes``: those of the engine now. ``begin`` and ``end`` may be nested and called from
+    several threads: an interval lasts from the first ``begin`` to the last ``end``.
+    """
+
+    def __init__(self, trace: IoTrace, processes: Callable[[], Sequence[ProcessId]]) -> None:
+        self._trace = trace
+        self._processes = processes
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._before: tuple[Reading, dict[str, float]] | None = None
+        self._spent: Reading | None = None
+        self._proc: dict[str, float] = {}
+        #: Whether the counters of /proc could be read at both ends of every interval.
+        self._proc_known = True
+        self._uring: bool | None = None
+        self._damage: str | None = None
+
+    def begin(self) -> None:
+        """An interval begins."""
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                self._before = self._read()
+
+    def end(self) -> None:
+        """It ends; nothing where none has begun."""
+        with self._lock:
+            if self._depth == 0:
+                return
+            self._depth -= 1
+            if self._depth == 0:
+                before, self._before = self._before, None
+                if self._uring is None:
+                    self._uring = _uses_uring(self._processes())
+                after = self._read(ends=True)
+                if before is not None and after is not None:
+                    self._add(before, after)
+
+    def metrics(self) -> list[Metric]:
+        """Durations, calls and bytes of each cell, and the coverage of each part."""
+        spent = self._spent
+        if spent is None or self._damage is not None:
+            return []
+        found = [
+            Metric("io_trace_coverage_share", "1", "none", {"part": part}, value=share)
+            for part, share in self.coverage().items()
+        ]
+        for cell in cells():
+            if not (calls := spent.value(cell, "calls")):
+                continue
+            labels = dict(cell.labels)
+            found.append(Metric("io_calls_count", "1", "none", labels, value=calls))
+            if cell.operation != "sync":
+                size = spent.value(cell, "bytes")
+                found.append(Metric("io_bytes", "B", "none", labels, value=size))
+            if (histogram := spent.histogram(cell)) is not None:
+                encoded = histogram.encode()
+                found.append(Metric("io_duration_ns", "ns", "none", labels, hdr=encoded))
+        return found
+
+    def operations(self) -> list[dict[str, Any]]:
+        """Every counter of each cell that has calls, with its sizes: as stored."""
+        spent = self._spent
+        if spent is None or self._damage is not None:
+            return []
+        return [
+            {
+                **cell.labels,
+                **{field: spent.value(cell, field) for field in CELL_FIELDS},
+                "sizes": _sizes(spent, cell),
+            }
+            for cell in cells()
+            if spent.value(cell, "calls")
+        ]
+
+    def coverage(self) -> dict[str, float]:
+        """By part, the share of its bytes that the trace saw; without parts that moved none.
+
+        Bytes that system calls moved unseen (the counts of /proc/PID/io) are divided among the
+        parts in proportion to their own, since Linux does not count by directory. Of a mapped
+        file, each byte counts as moved unseen once.
+        """
+        spent = self._spent
+        parts = list(self._trace.directories)
+        if spent is None or self._damage is not None:
+            return {}
+        if spent.slots == 0:
+            return dict.fromkeys(parts, 0.0)
+        shares = {}
+        for part in parts:
+            seen = sum(_moved(spent, part, operation) for operation in _MOVES)
+            unseen = float(spent.mapped_bytes[part])
+            if seen + unseen == 0 or not self._proc_known:
+                continue
+            for operation in _MOVES:
+                traced = _by_calls(spent, operation)
+                mine = _moved(spent, part, operation, submitted=False)
+                unseen += self._unseen(spent, operation) * mine / traced if traced else 0.0
+            shares[part] = seen / (seen + unseen)
+        return shares
+
+    def warnings(self) -> list[RunWarning]:
+        """``io-trace-incomplete`` for a damaged page, and for a share below 95 %."""
+        if self._damage is not None:
+            return [_incomplete(f"the trace's page is damaged: {self._damage}", "run again")]
+        coverage = self.coverage()
+        low = {part: share for part, share in coverage.items() if share < COMPLETE_SHARE}
+        spent = self._spent
+        if not low or spent is None:
+            return []
+        shares = ", ".join(f"{part} {share:.1%}" for part, share in sorted(low.items()))
+        unseen = "; ".join(self._not_seen(spent, low))
+        return [_incomplete(f"seen: {shares}; not seen: {unseen}", _HINT)]
+
+    def _not_seen(self, spent: Reading, low: Mapping[str, float]) -> list[str]:
+        if spent.slots == 0:
+            return ["anything: the library was not loaded"]
+        causes = []
+        if mapped := [part for part in low if spent.mapped_bytes[part]]:
+            causes.append(f"mmap ({', '.join(mapped)})")
+        if self._hidden_uring(spent):
+            causes.append("io_uring")
+        by_calls = sum(self._unseen(spent, operation) for operation in _MOVES)
+        if by_calls:
+            causes.append(f"raw system calls and C stdio ({by_calls:.0f} bytes)")
+        if spent.lost_calls:
+            causes.append(f"{spent.lost_calls} calls of threads without a slot")
+        return causes
+
+    def _unseen(self, spent: Reading, operation: str) -> float:
+        """Bytes of an operation that the trace did not see, whatever part they are of."""
+        by_calls, by_blocks = _MOVES[operation]
+        traced = _by_calls(spent, operation)
+        unseen = max(0.0, self._proc.get(by_calls, 0.0) - traced)
+        if self._hidden_uring(spent):
+            unseen = max(unseen, self._proc.get(by_blocks, 0.0) - traced)
+        return unseen
+
+    def _hidden_uring(self, spent: Reading) -> bool:
+        return bool(self._uring) and not any(spent.total(op, "submitted") for op in _MOVES)
+
+    def _read(self, ends: bool = False) -> tuple[Reading, dict[str, float]] | None:
+        """The page's interval encloses that of /proc, so nothing in between counts as unseen."""
+        try:
+            self._trace.page.check_delays()
+            moved = read_counters(self._processes()) if ends else {}
+            reading = self._trace.page.read()
+            return reading, moved if ends else read_counters(self._processes())
+        except PageError as error:
+            self._damage = str(error)
+            return None
+
+    def _add(
+        self, before: tuple[Reading, dict[str, float]], after: tuple[Reading, dict[str, float]]
+    ) -> None:
+        try:
+            spent = after[0] - before[0]
+        except PageError as error:
+            self._damage = str(error)
+            return
+        self._spent = spent if self._spent is None else self._spent + spent
+        moved = difference(before[1], after[1])
+        self._proc_known &= all(name in moved for names in _MOVES.values() for name in names)
+        for name, value in moved.items():
+            self._proc[name] = self._proc.get(name, 0.0) + value
+
+
+_HINT = "do not rely on the run's I/O by part; docs/io-trace.md lists what the trace cannot see"
+
+
+def _incomplete(context: str, hint: str) -> RunWarning:
+    return RunWarning("io-trace-incomplete", "the I/O trace is incomplete", context, hint)
+
+
+def _by_calls(spent: Reading, operation: str) -> int:
+    """Traced bytes that /proc/PID/io counts too: not those of asynchronous I/O."""
+    return spent.total(operation, "bytes") - spent.total(operation, "submitted_bytes")
+
+
+def _moved(spent: Reading, part: str, operation: str, submitted: bool = True) -> int:
+    """Traced bytes of a part."""
+    total = 0
+    for role in ("foreground", "background"):
+        cell = Cell(part, operation, role)
+        total += spent.value(cell, "bytes")
+        total -= 0 if submitted else spent.value(cell, "submitted_bytes")
+    return total
+
+
+def _sizes(spent: Reading, cell: Cell) -> dict[str, int]:
+    """Number of calls by the largest size of their class in bytes."""
+    counts = spent.sizes.get(cell)
+    names = [*map(str, SIZE_CLASSES), "more"]
+    if counts is None:
+        return {}
+    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def _uses_uring(processes: Sequence[ProcessId]) -> bool:
+    """Whether one of them has an io_uring."""
+    for process in processes:
+        try:
+            descriptors = list(Path(f"/proc/{process.pid}/fd").iterdir())
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            try:
+                if str(descriptor.readlink()) == _URING:
+                    return True
+            except OSError:
+                continue
+    return False

@@ -1,0 +1,88 @@
+"""The engine's file I/O by part, operation and role (harness.iotrace)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from harness.counters import labelled
+from harness.iotrace.page import OPERATIONS, ROLES, Cell, PageError, cells
+from harness.iotrace.trace import LIBRARY
+from harness.monitors import MonitorContext
+from harness.monitors._sampler import Sampler
+from harness.native_programs import find_native
+from harness.warnings import RunWarning
+
+
+class IoMonitor:
+    """Reads the trace's page once a second, and at the ends of queries and windows."""
+
+    name: ClassVar[str] = "io"
+    cost: ClassVar[str] = "preloads a library into the engine: about 70 ns per file I/O"
+    default: ClassVar[bool] = True
+    scope: ClassVar[Literal["engine", "host"]] = "engine"
+
+    def __init__(self, context: MonitorContext, interval_s: float = 1.0) -> None:
+        self._in_run = context.io_trace is not None
+        self._trace = context.io_trace() if context.io_trace is not None else None
+        self._sampler = Sampler(self._sample, interval_s)
+
+    def preflight(self) -> RunWarning | None:
+        """Whether the library was built, and the engine is started with it."""
+        context, hint = "", ""
+        if find_native(LIBRARY) is None:
+            context, hint = f"{LIBRARY} was not built", "install the harness again (make setup)"
+        elif self._in_run and self._trace is None:
+            context = "the harness does not trace this engine (docs/io-trace.md)"
+        if not context:
+            return None
+        return RunWarning("io-not-traced", "the engine's I/O is not traced", context, hint)
+
+    def start(self) -> None:
+        """Start sampling."""
+        self._sampler.start()
+
+    def stop(self) -> None:
+        """Stop sampling."""
+        self._sampler.stop()
+
+    def totals(self) -> Mapping[str, float]:
+        """Calls and bytes by part and operation until now; nothing from a damaged page."""
+        if self._trace is None:
+            return {}
+        try:
+            reading = self._trace.page.read(details=False)
+        except PageError:
+            return {}
+        found: dict[str, float] = {}
+        for part in self._trace.directories:
+            for operation in OPERATIONS:
+                both = [Cell(part, operation, role) for role in ROLES]
+                labels = {"part": part, "operation": operation}
+                calls = sum(reading.value(cell, "calls") for cell in both)
+                found[labelled("io_calls_count", **labels)] = float(calls)
+                if operation != "sync":
+                    size = sum(reading.value(cell, "bytes") for cell in both)
+                    found[labelled("io_bytes", **labels)] = float(size)
+        return found
+
+    def series(self) -> Mapping[str, Any]:
+        """``samples: [{monotonic_ns, calls_count[part=…,operation=…,role=…], …}]``, cumulative."""
+        return self._sampler.series()
+
+    def _sample(self) -> Mapping[str, float]:
+        assert self._trace is not None
+        reading = self._trace.page.read(details=False)
+        found: dict[str, float] = {}
+        for cell in cells():
+            if reading.value(cell, "calls"):
+                for name, field in (
+                    ("calls_count", "calls"),
+                    ("bytes", "bytes"),
+                    ("duration_ns", "ns"),
+                ):
+                    found[labelled(name, **cell.labels)] = float(reading.value(cell, field))
+        return found
+
+
+MONITOR = IoMonitor

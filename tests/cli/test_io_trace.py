@@ -1,0 +1,68 @@
+"""The I/O trace of real engines, through the command."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import hdr
+
+YCSB = ("run", "ycsb", "--records", "2000", "--threads", "2", "--ramp-up", "1s", "--duration", "5s")
+
+
+def labelled(run, name: str) -> dict[tuple[str, ...], object]:
+    """A metric by the values of its labels."""
+    return {
+        tuple(text for _, text in sorted(metric["labels"].items(), key=_order)): (
+            metric.get("value", metric.get("hdr"))
+        )
+        for metric in run["metrics"]
+        if metric["name"] == name
+    }
+
+
+def _order(label: tuple[str, str]) -> int:
+    return ("part", "operation", "role").index(label[0])
+
+
+def codes(run) -> set[str]:
+    return {warning["code"] for warning in run["uncontrolled"]}
+
+
+@pytest.mark.parametrize(
+    ("engine", "setting"),
+    [
+        ("postgres", "autovacuum=on"),
+        ("rocksdb", "write_buffer_size=65536"),
+        ("mysql", "innodb_use_native_aio=OFF"),
+        ("mariadb", "innodb_flush_log_at_trx_commit=1"),
+    ],
+)
+def test_data_and_log_of_a_window_are_seen(loaded, engine, setting):
+    done = loaded(*YCSB, "--workload", "a", "--engine", engine, "--set", setting,
+                  "--placement", "ssd-both", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    coverage = labelled(run, "io_trace_coverage_share")
+    assert ("wal",) in coverage
+    assert all(share >= 0.99 for share in coverage.values())
+    assert "io-trace-incomplete" not in codes(run)
+    calls, durations = labelled(run, "io_calls_count"), labelled(run, "io_duration_ns")
+    assert calls["wal", "write", "foreground"] > 0
+    for cell, text in durations.items():
+        assert 0 < hdr.decode(text).total <= calls[cell]
+    window = labelled(run, "window_io_bytes")
+    assert window["wal", "write"] == pytest.approx(
+        sum(labelled(run, "io_bytes").get(("wal", "write", role), 0)
+            for role in ("foreground", "background")), rel=0.05
+    )  # fmt: skip
+
+
+def test_data_read_by_queries_are_seen(loaded):
+    done = loaded("run", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01",
+                  "--queries", "1,6", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert labelled(run, "io_trace_coverage_share")["data",] >= 0.99
+    assert labelled(run, "io_bytes")["data", "read", "foreground"] > 0
+    queries = {m["labels"]["query"] for m in run["metrics"] if m["name"] == "query_io_bytes"}
+    assert queries == {"1", "6"}
