@@ -243,10 +243,11 @@ class Page:
         details = np.frombuffer(self._map, _DETAIL, len(by_slot), at)["distributions"]
         durations: dict[Cell, Counts] = {}
         sizes: dict[Cell, Counts] = {}
-        calls = by_slot[..., CELL_FIELDS.index("calls")]
+        # An asynchronous call may begin in one thread and end in another.
+        active = by_slot[..., CELL_FIELDS.index("calls")] + by_slot[..., CELL_FIELDS.index("timed")]
         for cell in cells():
             index = _index(cell)
-            slots = np.flatnonzero(calls[(slice(None), *index)])
+            slots = np.flatnonzero(active[(slice(None), *index)])
             if len(slots):
                 chosen = details[(slots, *index)]  # a copy: the page may change meanwhile
                 durations[cell] = _bounded(chosen["durations"], "durations").sum(axis=0)
