@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar
 
 from harness import registry
 from harness.errors import UsageError
-from harness.monitors import Monitor, MonitorContext, Warns
+from harness.monitors import Concludes, Monitor, MonitorContext, Warns
+from harness.store.result import Metric
 from harness.warnings import RunWarning, unique
 
 T = TypeVar("T")
@@ -76,6 +76,13 @@ class GuardedMonitor:
         nothing: Mapping[str, Any] = {}
         return self._guarded(self._monitor.series, nothing)
 
+    def metrics(self) -> Sequence[Metric]:
+        """Its figures of the whole phase."""
+        nothing: Sequence[Metric] = ()
+        if isinstance(self._monitor, Concludes):
+            return self._guarded(self._monitor.metrics, nothing)
+        return nothing
+
     def warnings(self) -> Sequence[RunWarning]:
         """Its own, and its first exception."""
         own: Sequence[RunWarning] = ()
@@ -104,7 +111,6 @@ class RunMonitors:
             for name, kind in kinds.items()
             if (kind.default or name in selection.monitors) and name not in selection.no_monitors
         }
-        context = replace(context, selected=frozenset(selected))
         self._requested = frozenset(selection.monitors)
         self._selected = [GuardedMonitor(kind, context) for kind in selected.values()]
         self._unavailable: list[RunWarning] = []
@@ -129,6 +135,10 @@ class RunMonitors:
     def artifacts(self) -> dict[str, Any]:
         """The series of each, by the artifact's name."""
         return {f"monitor-{monitor.name}": monitor.series() for monitor in self.started}
+
+    def metrics(self) -> list[Metric]:
+        """Figures of the measured phase as a whole."""
+        return [metric for monitor in self.started for metric in monitor.metrics()]
 
     def warnings(self) -> list[RunWarning]:
         """Of requested monitors that cannot work here, and of those that ran."""

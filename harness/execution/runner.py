@@ -182,6 +182,7 @@ class _Run:
                 record.begin_attempt(conditions)
                 outcome = prepared.workload.measure(prepared.params, session)
         finally:  # of a failed run, too: they show what led to it
+            record.metrics += monitors.metrics()
             record.artifacts |= monitors.artifacts()
             record.warnings += monitors.warnings()
         record.metrics += outcome.metrics

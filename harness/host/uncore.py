@@ -84,6 +84,12 @@ _RULES = (
     ),
 )
 _OPTANE = _Rule(_SERVER, {}, {"pmem_read_bytes": "event=0xe3", "pmem_write_bytes": "event=0xe7"})
+#: Responses with data, and requests with data (drivers/perf/cxl_pmu.c).
+_CXL = re.compile(r"cxl_pmu_mem\d+\.\d+")
+_CXL_EVENTS = {
+    "cxl_read_bytes": ("s2m_drs_memdata",),
+    "cxl_write_bytes": ("m2s_rwd_memwr", "m2s_rwd_memwrptl"),
+}
 
 
 def traffic_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
@@ -96,6 +102,24 @@ def traffic_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
         if rule.pmu.fullmatch(pmu)
         for event in _events(pmu, rule, kernel)
     ]
+
+
+def cxl_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
+    """Data read from and written to each CXL memory device that has a PMU and all the events."""
+    return [
+        event
+        for pmu in kernel.names(_DEVICES)
+        if _CXL.fullmatch(pmu)
+        for event in _cxl_events(f"{_DEVICES}/{pmu}", pmu, kernel)
+    ]
+
+
+def _cxl_events(folder: str, pmu: str, kernel: Kernel) -> Iterator[TrafficEvent]:
+    for counts, names in _CXL_EVENTS.items():
+        terms = {name: kernel.read(f"{folder}/events/{name}") for name in names}
+        for name, text in terms.items():
+            if text is not None and None not in terms.values():
+                yield from _opened(f"{pmu}/{name}/", counts, text, _LINE_BYTES, folder, kernel)
 
 
 def _events(pmu: str, rule: _Rule, kernel: Kernel) -> Iterator[TrafficEvent]:

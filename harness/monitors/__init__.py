@@ -7,12 +7,13 @@ lists those that come along.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from harness.iotrace.trace import IoTrace
+from harness.store.result import Metric
 from harness.supervise.process import ProcessId
 from harness.tiers.linux.model import Tier
 from harness.waits import WaitObserver
@@ -25,16 +26,14 @@ class MonitorContext:
 
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
     engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each
-    once. ``cgroup``: the run's control group of version 2; None without one. ``selected``: names
-    of the run's monitors, this one included. ``io_trace``: that of the engine's file I/O, or None;
-    None outside of a run.
+    once. ``cgroup``: the run's control group of version 2; None without one. ``io_trace``: that of
+    the engine's file I/O, or None; None outside of a run.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
     waits: Callable[[], WaitObserver | None] | None = None
     tiers: Sequence[Tier] = ()
     cgroup: Path | None = None
-    selected: Collection[str] = ()
     io_trace: Callable[[], IoTrace | None] | None = None
 
 
@@ -81,3 +80,11 @@ class Warns(Protocol):
 
     def warnings(self) -> Sequence[RunWarning]:
         """What makes its numbers less trustworthy."""
+
+
+@runtime_checkable
+class Concludes(Protocol):
+    """A monitor with figures of the measured phase as a whole, when it has stopped."""
+
+    def metrics(self) -> Sequence[Metric]:
+        """The figures."""

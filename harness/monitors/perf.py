@@ -1,0 +1,234 @@
+"""Events of the processors, counted by ``perf stat``.
+
+perf has the tables of each processor's events. It counts on all processors, for the run's control
+group alone where the run has one of version 2, and prints the counts of each interval as JSON. Its
+stamps are seconds of the monotonic clock since a moment between its start and its first answer on
+the control descriptor; ``stamp_error_ns`` is at most as long as that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from harness.counters import labelled
+from harness.monitors import MonitorContext
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.warnings import RunWarning
+
+#: Few enough for the counters of any processor: perf would otherwise count them in turn.
+EVENTS = (
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "task-clock",
+    "context-switches",
+    "cpu-migrations",
+    "page-faults",
+)
+_DEVICES = "/sys/bus/event_source/devices"
+#: PMUs of processors: x86, hybrid x86, Arm.
+_PMUS = ("cpu", "cpu_core", "cpu_atom", "armv8", "armv9")
+_CGROUPS = "/sys/fs/cgroup"
+#: The time that perf may take to open its events, and to end.
+_PATIENCE_S = 10
+_NS_PER_S, _MS_NS = 1_000_000_000, 1_000_000
+
+
+class PerfMonitor:
+    """Runs perf, and reads what it prints."""
+
+    name: ClassVar[str] = "perf"
+    cost: ClassVar[str] = "runs perf stat, which reads its counters once a second"
+    default: ClassVar[bool] = True
+    scope: ClassVar[Literal["engine", "host"]] = "host"
+
+    def __init__(
+        self,
+        context: MonitorContext,
+        kernel: Kernel = LIVE,
+        interval_s: float = 1.0,
+        events: Sequence[str] = EVENTS,
+        program: str = "perf",
+    ) -> None:
+        self._kernel, self._interval_s, self._events = kernel, interval_s, events
+        self._program = shutil.which(program)
+        self._group = _group(context, kernel)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader = threading.Thread(target=self._follow, name="monitor-perf", daemon=True)
+        self._printed: list[tuple[int, str]] = []
+        self._began: tuple[int, int] = (0, 0)
+        self._ended: int | None = None
+        self._output = self._control = -1
+
+    def preflight(self) -> RunWarning | None:
+        """Whether there is a PMU, and a perf that may count with it."""
+        hint = "run as root, on bare metal or in a virtual machine with a virtual PMU"
+        if not any(name.startswith(_PMUS) for name in self._kernel.names(_DEVICES)):
+            return _problem("the kernel offers no PMU of the processors", hint)
+        if self._program is None:
+            return _problem("perf is not installed", "install the perf of this kernel (linux-perf)")
+        argv = [self._program, "stat", "-j", "-a", "-e", ",".join(self._events), "true"]
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return _problem(str(error), hint)
+        if done.returncode == 0 and any("pcnt-running" in row for row in rows(done.stderr)):
+            return None
+        lines = done.stderr.strip().splitlines()
+        return _problem(lines[0] if lines else f"perf ended with status {done.returncode}", hint)
+
+    def start(self) -> None:
+        """Start perf, and wait until it counts."""
+        assert self._program is not None
+        commands, self._control = os.pipe()
+        answers, answer = os.pipe()
+        self._output, log = os.pipe()
+        group = ["-G", ",".join([self._group] * len(self._events))] if self._group else []
+        argv = [
+            *(self._program, "stat", "-j", "-a", "-I", str(round(self._interval_s * 1000))),
+            *("-D", "-1", "--control", f"fd:{commands},{answer}", "--log-fd", str(log)),
+            *("-e", ",".join(self._events), *group),
+        ]
+        before = time.monotonic_ns()
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                pass_fds=(commands, answer, log),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        finally:
+            for descriptor in (commands, answer, log):
+                os.close(descriptor)
+        self._reader.start()
+        try:
+            os.write(self._control, b"enable\n")
+            if not os.read(answers, 16):
+                raise RuntimeError("perf ended before it counted")
+        finally:
+            os.close(answers)
+        self._began = (before, time.monotonic_ns())
+
+    def stop(self) -> None:
+        """End perf; it may have been killed."""
+        if self._process is not None:
+            self._ended = self._process.poll()
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+            self._reader.join()
+            os.close(self._control)
+
+    def totals(self) -> Mapping[str, float]:
+        """Nothing: perf counts by intervals of its own."""
+        return {}
+
+    def series(self) -> Mapping[str, Any]:
+        """``samples: [{monotonic_ns, perf_cycles[of=host], …}]``: counts since the previous one.
+
+        ``of=run``: of the run's control group. ``running_share``: of each event, the least share
+        of an interval in which it was counted; below 1 its counts are scaled by perf.
+        """
+        earliest, latest = self._bounds()
+        of = "run" if self._group else "host"
+        samples: dict[float, dict[str, Any]] = {}
+        running: dict[str, float] = {}
+        for row in self._rows():
+            value, event = number(row), str(row["event"])
+            stamp = float(row["interval"])
+            sample = samples.setdefault(stamp, {"monotonic_ns": latest + round(stamp * _NS_PER_S)})
+            if value is not None:
+                sample[labelled(f"perf_{event.replace('-', '_')}", of=of)] = value
+                share = float(row["pcnt-running"]) / 100
+                running[event] = min(running.get(event, 1.0), share)
+        return {
+            "interval_s": self._interval_s,
+            "clock": "monotonic",
+            "stamp_error_ns": latest - earliest,
+            "running_share": running,
+            "samples": list(samples.values()),
+        }
+
+    def warnings(self) -> Sequence[RunWarning]:
+        """Of events that shared their counters, and of a perf that was killed."""
+        shared = {e: s for e, s in self.series()["running_share"].items() if s < 1}
+        found = ", ".join(f"{event} for {share:.0%}" for event, share in sorted(shared.items()))
+        hint = "stop other users of the processors' counters, such as the NMI watchdog"
+        multiplexed = RunWarning(
+            "perf-multiplexed", "perf counted for a part of the time", found, hint
+        )
+        ended = RunWarning(
+            "monitor-failed", "monitor perf is incomplete", f"perf ended with status {self._ended}"
+        )
+        return [*([multiplexed] if shared else []), *([ended] if self._ended is not None else [])]
+
+    def _follow(self) -> None:
+        with os.fdopen(self._output, encoding="utf-8", errors="replace") as output:
+            for line in output:
+                self._printed.append((time.monotonic_ns(), line))
+
+    def _rows(self) -> list[Mapping[str, Any]]:
+        return [row for _, line in self._printed for row in rows(line) if "interval" in row]
+
+    def _bounds(self) -> tuple[int, int]:
+        """The earliest and latest moment from which perf counts its stamps."""
+        earliest, latest = self._began
+        for received, line in self._printed:
+            for row in rows(line):
+                if "interval" in row:
+                    latest = min(latest, received - round(float(row["interval"]) * _NS_PER_S))
+        return earliest, max(earliest, latest)
+
+
+def rows(printed: str) -> Iterable[dict[str, Any]]:
+    """The objects of ``perf stat -j``, one on each line; other lines are perf's messages."""
+    for line in printed.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and {"counter-value", "event", "pcnt-running"} <= row.keys():
+            yield row
+
+
+def number(row: Mapping[str, Any]) -> float | None:
+    """The count, which perf prints as a string; None of ``<not counted>``, ``<not supported>``.
+
+    Clocks are in milliseconds there, and in nanoseconds here.
+    """
+    try:
+        value = float(row["counter-value"])
+    except ValueError:
+        return None
+    return value * _MS_NS if row.get("unit") == "msec" else value
+
+
+def _group(context: MonitorContext, kernel: Kernel) -> str | None:
+    """The run's control group below the root of the hierarchy; None: the whole host."""
+    root = kernel.path(_CGROUPS)
+    if context.cgroup is None or not context.cgroup.is_relative_to(root):
+        return None
+    return str(context.cgroup.relative_to(root))
+
+
+def _problem(context: str, hint: str) -> RunWarning:
+    return RunWarning("perf-not-counted", "processor events are not counted", context, hint)
+
+
+MONITOR = PerfMonitor

@@ -1,0 +1,159 @@
+"""Counters of devices that are not here: Optane modules' media, CXL memory.
+
+The CXL trees follow drivers/perf/cxl_pmu.c; what is counted is a software event of this kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toy_host import write
+
+from harness.host.perf_event import PerfEvent
+from harness.host.uncore import cxl_events
+from harness.monitors import MonitorContext
+from harness.monitors.cxl import CxlMonitor
+from harness.monitors.dimm_media import DimmMediaMonitor, media_counters
+from harness.tiers.linux.kernel import Kernel
+
+RECORDING = Path(__file__).parent / "recordings/ipmctl-performance.txt"
+EVENTS = "sys/bus/event_source/devices/cxl_pmu_mem0.0"
+SOFTWARE = "1"  # PERF_TYPE_SOFTWARE, of linux/perf_event.h
+CPU_CLOCK = "config=0x0"
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="system-wide counters are root's")
+
+
+# Optane modules ------------------------------------------------------------------
+
+
+def printed(media: int, requests: int, module: str = "0x0001") -> str:
+    """Counters of one module, in units of 64 bytes."""
+    names = {"MediaReads": 9, "MediaWrites": media, "ReadRequests": 9, "WriteRequests": requests}
+    lines = "".join(f"   {name}=0x{value:032x}\n" for name, value in names.items())
+    return f"---DimmID={module}---\n{lines}"
+
+
+def readings(*texts: str) -> Iterator[str]:
+    yield from texts
+
+
+def test_media_counters_are_in_units_of_64_bytes() -> None:
+    found = media_counters(RECORDING.read_text())
+    assert list(found) == ["0x0011", "0x0021"]
+    assert found["0x0011"] == {
+        "media_read_bytes": 0x1580458028 * 64,
+        "media_write_bytes": 0x115D003898 * 64,
+        "request_read_bytes": 0x5F3CE3C * 64,
+        "request_write_bytes": 0x5E952D8 * 64,
+    }
+
+
+def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
+    texts = readings(printed(100, 50), printed(110, 50), printed(510, 150))
+    monitor = DimmMediaMonitor(MonitorContext(), lambda: next(texts), idle_s=0)
+    monitor.start()
+    monitor.stop()
+    found = {metric.name: metric.value for metric in monitor.metrics()}
+    assert found["phase_media_write_bytes"] == 400 * 64
+    assert found["phase_effective_write_ratio"] == 100 / 400
+    drift = monitor.series()["idle_bytes_per_s"]["0x0001"]
+    assert drift["media_write_bytes"] > 0 and drift["request_write_bytes"] == 0
+
+
+@pytest.mark.parametrize("last", [printed(1, 1), printed(900, 900, "0x0101"), ""])
+def test_a_module_that_was_reset_or_is_gone_has_no_figures(last: str) -> None:
+    texts = readings(printed(100, 50), printed(100, 50), last)
+    monitor = DimmMediaMonitor(MonitorContext(), lambda: next(texts), idle_s=0)
+    monitor.start()
+    monitor.stop()
+    assert monitor.metrics() == []
+
+
+def test_a_phase_without_writes_has_no_ratio() -> None:
+    monitor = DimmMediaMonitor(MonitorContext(), lambda: printed(100, 50), idle_s=0)
+    monitor.start()
+    monitor.stop()
+    assert "phase_effective_write_ratio" not in {metric.name for metric in monitor.metrics()}
+
+
+def test_ipmctl_without_modules_or_missing() -> None:
+    def missing() -> str:
+        raise FileNotFoundError("ipmctl")
+
+    def slow() -> str:
+        raise subprocess.TimeoutExpired("ipmctl", 60)
+
+    words = "Initialization failed. No PMem modules in the system."
+    for run in (missing, slow, lambda: words, lambda: ""):
+        problem = DimmMediaMonitor(MonitorContext(), run).preflight()
+        assert problem and problem.code == "dimm-media-not-counted"
+    assert DimmMediaMonitor(MonitorContext(), lambda: printed(1, 1)).preflight() is None
+
+
+# CXL -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    """A host with a CXL memory device and its PMU."""
+    write(tmp_path, "proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6")
+    write(tmp_path, "sys/devices/system/cpu/online", "0")
+    write(tmp_path, "sys/bus/cxl/devices/mem0/serial", "0x1")
+    write(tmp_path, f"{EVENTS}/type", SOFTWARE)
+    write(tmp_path, f"{EVENTS}/cpumask", str(min(os.sched_getaffinity(0))))
+    for name in ("s2m_drs_memdata", "m2s_rwd_memwr", "m2s_rwd_memwrptl"):
+        write(tmp_path, f"{EVENTS}/events/{name}", CPU_CLOCK)
+    return tmp_path
+
+
+def test_a_device_counts_data_read_and_written(device: Path) -> None:
+    write(device, f"{EVENTS}/cpumask", "0")
+    write(device, f"{EVENTS}/events/s2m_drs_memdata", "config=0x1e98002400000001")
+    events = cxl_events(Kernel(device))
+    assert [event.counts for event in events] == ["cxl_read_bytes", *["cxl_write_bytes"] * 2]
+    assert events[0].event == PerfEvent(1, 0x1E98002400000001)
+    assert {event.bytes_per_count for event in events} == {64}
+
+
+def test_a_direction_of_which_an_event_is_missing_is_left_out(device: Path) -> None:
+    (device / EVENTS / "events/m2s_rwd_memwrptl").unlink()
+    assert [event.counts for event in cxl_events(Kernel(device))] == ["cxl_read_bytes"]
+
+
+@as_root
+def test_bytes_are_labelled_with_their_device(device: Path) -> None:
+    monitor = CxlMonitor(MonitorContext(), Kernel(device))
+    assert monitor.preflight() is None
+    monitor.start()
+    totals = monitor.totals()
+    monitor.stop()
+    assert totals.keys() == {"cxl_read_bytes[device=mem0]", "cxl_write_bytes[device=mem0]"}
+
+
+@pytest.mark.parametrize(
+    ("model", "named"), [(143, "Sapphire Rapids"), (207, "Emerald Rapids"), (173, "")]
+)
+def test_devices_without_counters_are_not_zero(device: Path, model: int, named: str) -> None:
+    for file in (device / EVENTS / "events").iterdir():
+        file.unlink()
+    write(
+        device,
+        "proc/cpuinfo",
+        f"processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : {model}",
+    )
+    monitor = CxlMonitor(MonitorContext(), Kernel(device))
+    problem = monitor.preflight()
+    assert problem and problem.code == "cxl-not-counted" and "mem0" in problem.context
+    assert ("cannot count CXL reads" in problem.context) == bool(named)
+    assert named in problem.context
+    assert monitor.totals() == {}
+
+
+def test_a_host_without_cxl_memory(tmp_path: Path) -> None:
+    problem = CxlMonitor(MonitorContext(), Kernel(tmp_path)).preflight()
+    assert problem and problem.code == "cxl-not-counted"

@@ -1,0 +1,117 @@
+"""perf: what it prints, and a real perf that counts software events, stalls and dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE_S
+from toy_host import write
+
+from harness.monitors import MonitorContext
+from harness.monitors.perf import PerfMonitor, number, rows
+from harness.tiers.linux.kernel import Kernel
+
+RECORDING = Path(__file__).parent / "recordings/perf-6.1-virtual-machine.jsonl"
+SOFTWARE = ("task-clock", "context-switches")
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="system-wide counters are root's")
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    """One that has a PMU of its processors."""
+    write(tmp_path, "sys/bus/event_source/devices/cpu/type", "4")
+    return Kernel(tmp_path)
+
+
+def wait(until: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_perf_prints_is_numbers_in_strings() -> None:
+    found = [(row["event"], number(row)) for row in rows(RECORDING.read_text())]
+    assert [event for event, _ in found[:3]] == ["task-clock", "context-switches", "cycles"]
+    clock, switches, cycles = (value for _, value in found[:3])
+    assert clock is not None and 0.9e9 < clock < 1.1e9, "two processors for half a second, in ns"
+    assert switches is not None and switches.is_integer()
+    assert cycles is None, "not supported: not 0"
+
+
+@pytest.mark.parametrize("text", ["", "Events disabled", "[]", "{", '{"event": "cycles"}', "7"])
+def test_other_lines_are_no_rows(text: str) -> None:
+    assert list(rows(text)) == []
+
+
+def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
+    row = {"interval": 1.0, "counter-value": "7.0", "event": "cycles", "pcnt-running": 62.5}
+    monitor = PerfMonitor(MonitorContext(), kernel)
+    monitor._printed.append((2_000_000_000, json.dumps(row)))
+    assert monitor.series()["running_share"] == {"cycles": 0.625}
+    (warning,) = monitor.warnings()
+    assert (warning.code, warning.context) == ("perf-multiplexed", "cycles for 62%")
+
+
+def test_hosts_without_a_pmu_or_perf(tmp_path: Path, kernel: Kernel) -> None:
+    without = PerfMonitor(MonitorContext(), Kernel(tmp_path / "none")).preflight()
+    missing = PerfMonitor(MonitorContext(), kernel, program="no-such-perf").preflight()
+    assert without and missing
+    assert {without.code, missing.code} == {"perf-not-counted"}
+    assert without.hint != missing.hint
+
+
+@as_root
+def test_counts_of_a_real_perf_are_on_the_run_s_clock(kernel: Kernel) -> None:
+    monitor = PerfMonitor(MonitorContext(), kernel, 0.1, SOFTWARE)
+    assert monitor.preflight() is None
+    before = time.monotonic_ns()
+    monitor.start()
+    wait(lambda: len(monitor.series()["samples"]) >= 3)
+    monitor.stop()
+    after = time.monotonic_ns()
+    series = monitor.series()
+    stamps = [sample["monotonic_ns"] for sample in series["samples"]]
+    assert before < stamps[0] and stamps == sorted(stamps) and stamps[-1] < after
+    assert 0 < series["stamp_error_ns"] < after - before
+    assert all(sample["perf_task_clock[of=host]"] > 0 for sample in series["samples"])
+    assert monitor.warnings() == []
+
+
+@as_root
+def test_a_killed_perf_leaves_its_samples_and_a_warning(kernel: Kernel) -> None:
+    monitor = PerfMonitor(MonitorContext(), kernel, 0.1, SOFTWARE)
+    monitor.start()
+    wait(lambda: monitor.series()["samples"])
+    assert monitor._process is not None
+    monitor._process.kill()
+    wait(lambda: monitor._process is not None and monitor._process.poll() is not None)
+    monitor.stop()
+    assert monitor.series()["samples"]
+    assert [warning.code for warning in monitor.warnings()] == ["monitor-failed"]
+
+
+@as_root
+def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from harness.monitors import MonitorContext;"
+        "from harness.monitors.perf import PerfMonitor; from harness.tiers.linux.kernel import"
+        " Kernel; m = PerfMonitor(MonitorContext(), Kernel(Path(sys.argv[1])), 0.1,"
+        " ('task-clock',)); m.start(); print(m._process.pid, flush=True); time.sleep(600)"
+    )
+    argv = [sys.executable, "-c", program, str(kernel.root)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as harness:
+        assert harness.stdout is not None
+        perf = Path(f"/proc/{int(harness.stdout.readline())}")
+        harness.send_signal(signal.SIGKILL)
+    wait(lambda: not perf.exists() or "State:\tZ" in (perf / "status").read_text())
