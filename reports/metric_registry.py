@@ -102,6 +102,10 @@ _METRICS = {
     "io_trace_coverage_share": MetricInfo(
         "share of bytes that the I/O trace saw", "counter", "part"
     ),
+    "wait_ns": MetricInfo("time of an operation by resource", "breakdown", "resource"),
+    "wait_accounted_share": MetricInfo("of that time, accounted for", "breakdown"),
+    "query_wait_ns": MetricInfo("query time by resource", "breakdown", "query"),
+    "query_wait_accounted_share": MetricInfo("of that time, accounted for", "breakdown", "query"),
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),
 }

@@ -20,6 +20,7 @@ from reports.charts.stacked import (
     tier_bytes,
     working_set,
 )
+from reports.charts.waits import operation_waits, query_waits
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.series import Panel
@@ -51,6 +52,8 @@ KINDS = (
     ChartKind("operations_per_second", "rate", rate_bars),
     ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
     ChartKind("query_duration_ns", "speedups", speedups),
+    ChartKind("wait_ns", "waits", operation_waits, why=True),
+    ChartKind("query_wait_ns", "waits", query_waits, why=True),
     ChartKind("plan_operator_ns", "operators", operator_times, why=True),
     ChartKind("query_tier_read_bytes", "tiers", tier_bytes, why=True),
     ChartKind("query_working_set_bytes", "working-set", working_set, why=True),

@@ -34,6 +34,18 @@ OPERATOR_STYLES = {
     "other": ("#BBBBBB", ""),
     "outside": ("#666666", "--"),
 }
+#: What waits for devices in shades of two colours, the log's hatched.
+RESOURCE_STYLES = {
+    "processor": ("#009E73", ""),
+    "data read": ("#56B4E9", ""),
+    "data write": ("#0072B2", ""),
+    "log write": ("#E69F00", "//"),
+    "log sync": ("#D55E00", "//"),
+    "lock": ("#CC79A7", "xx"),
+    "buffer": ("#F0E442", ".."),
+    "client": ("#BBBBBB", ""),
+    "other": ("#666666", "--"),
+}
 #: Of bold 12 point and of 10 point letters, in fonts that may be wider than those measured.
 _TITLE_PER_IN, _LABEL_PER_IN = 8.5, 11.0
 _LINE_IN, _BESIDE_IN = 0.2, 1.1

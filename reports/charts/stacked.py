@@ -96,7 +96,7 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
         (1.0,),
         _TALLEST,
     )
-    return _draw(panel, stacks, name)
+    return draw_stacks(panel, stacks, name)
 
 
 def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
@@ -123,7 +123,7 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
     stacks = Stacks(
         "Bytes per tier", parts, format_bytes, caption, lambda _, one: one.moved_by_others
     )
-    return _draw(panel, stacks, name)
+    return draw_stacks(panel, stacks, name)
 
 
 def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
@@ -147,7 +147,7 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         lambda arm, one: bound_bytes(arm, one) is not None,
         sorted({run.run["memory_bytes"] for run in panel.runs if run.run["memory_bytes"]}),
     )
-    return _draw(panel, stacks, name)
+    return draw_stacks(panel, stacks, name)
 
 
 def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
@@ -169,7 +169,7 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
         "2023, Fig. 3). In Memory Mode it includes DRAM's work as a cache."
     )
     stacks = Stacks("DRAM bandwidth", parts, lambda v: quantity_text(v, "B/s"), caption)
-    return _draw(panel, stacks, name)
+    return draw_stacks(panel, stacks, name)
 
 
 # Drawing -----------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _present(panel: Panel, parts: Sequence[Part]) -> list[Part]:
     return [part for part in parts if any(part.value(arm, one) > 0 for arm, one in bars)]
 
 
-def _draw(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
+def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
     """One group for each query, one stacked bar for each arm; None where all is nothing."""
     parts = _present(panel, stacks.parts)
     if not parts:

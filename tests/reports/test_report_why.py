@@ -330,3 +330,31 @@ def test_a_title_is_wrapped(tmp_path: Path) -> None:
     assert len(titles) > 2 and max(map(len, titles)) < 62
     assert "EMULATED" in " ".join(titles)
     assert "pmem-both (EMULATED)" in drawing.svg
+
+
+def waiting(scale: float, share: float, **labels: str) -> list[Any]:
+    """Half lock, half log sync, of ``scale`` ms; ``share``: accounted for."""
+    prefix = "query_" if labels else ""
+    parts = {"lock": scale / 2, "log sync": scale / 2, "buffer": 0.0}
+    return [
+        *(
+            metric(f"{prefix}wait_ns", ms * 1e6, resource=resource, **labels)
+            for resource, ms in parts.items()
+        ),
+        metric(f"{prefix}wait_accounted_share", share, **labels),
+    ]
+
+
+@pytest.mark.draws
+@pytest.mark.parametrize("labels", [{}, {"query": "6"}])
+def test_waits_are_stacked_by_resource_and_marked_where_they_do_not_add_up(
+    tmp_path: Path, labels: dict[str, str]
+) -> None:
+    slow, fast = waiting(8, 0.7, **labels), waiting(4, 1.0, **labels)
+    runs = two(tmp_path, query("6", 4.0, 1.0) + slow, query("6", 2.0, 1.0) + fast)
+    files, _ = report(runs, tmp_path)
+    (path,) = [p for p in files.figures if p.name.endswith("waits.svg")]
+    drawn = path.read_text(encoding="utf-8")
+    assert ">lock<" in drawn and ">log sync<" in drawn and ">buffer<" not in drawn
+    marked, plain = (">a*<", ">b<") if labels else (">ssd-both *<", ">pmem-both<")
+    assert marked in drawn and plain in drawn
