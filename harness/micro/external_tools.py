@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import RunFailed, UsageError
 from harness.micro.protocol import Workplace
-from harness.supervise.failures import log_tail
+from harness.supervise.conversation import converse
+from harness.supervise.failures import ending, log_tail
 from harness.supervise.user_files import acting_as
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
@@ -125,26 +125,12 @@ def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
     process = work.env.supervisor.spawn(
         argv, cwd=work.directory, log=log, credentials=work.env.credentials, pipes=True
     )
-    try:
-        with suppress(BrokenPipeError):  # it has ended already: its status says why
-            process.stdin.write(stdin.encode())
-            process.stdin.flush()
-            process.stdin.close()
-        printed: bytes = process.stdout.read()
-        code = process.wait()
-    finally:
-        process.kill()
-        process.stdout.close()
+    code, output = converse(process, stdin)
+    printed = output.decode(errors="replace")
     if code != 0:
-        raise RunFailed(
-            shlex.join(argv), _last_words(work, code, printed.decode(errors="replace"), log)
-        )
+        said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
+        last = "; ".join(said[-3:]) or log_tail(log, work.env.credentials)
+        raise RunFailed(shlex.join(argv), f"it {ending(code)}: {last}")
     with acting_as(work.env.credentials):
         log.unlink(missing_ok=True)
-    return printed.decode()
-
-
-def _last_words(work: Workplace, code: int, printed: str, log: Path) -> str:
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-    said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
-    return f"it {how}: {'; '.join(said[-3:]) or log_tail(log, work.env.credentials)}"
+    return printed

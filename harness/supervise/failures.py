@@ -69,6 +69,11 @@ def _name(lookup: Any, number: int) -> str:
         return str(number)
 
 
+def ending(code: int) -> str:
+    """How a process with this exit status ended, as a predicate."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+
+
 def log_tail(path: Path, user: Credentials | None, lines: int = 15, max_bytes: int = 16384) -> str:
     """The last lines of a log, for RunFailed, or why it cannot be read.
 

@@ -313,10 +313,7 @@ class Supervisor:
         deadline = time.monotonic() + 1.0
         while (code := self._process.poll()) is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        if code is None:
-            how = "no longer answers"
-        else:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        how = "no longer answers" if code is None else failures.ending(code)
         raise RunFailed(
             "supervise the run's processes",
             f"the supervisor process {self._process.pid} {how}; its processes ended with it",

@@ -35,7 +35,7 @@ from harness.engine import Credentials, Listens, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
 from harness.store import schemas
-from harness.supervise.failures import log_tail
+from harness.supervise.failures import ending, log_tail
 from harness.supervise.user_files import acting_as, hold_socket
 from harness.workload import Clients
 
@@ -184,8 +184,7 @@ class _Client:
             self.process.stdin.close()
 
     def _failure(self, code: int) -> str:
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        return f"it {how}: {log_tail(self.log, self.user)}"
+        return f"it {ending(code)}: {log_tail(self.log, self.user)}"
 
 
 #: (client, event) from its descriptor 3; (client, None) when one of its streams has ended.

@@ -19,6 +19,7 @@ from harness.drivers.ycsb.build import Build
 from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.drivers.ycsb.properties import properties_text
+from harness.supervise.failures import ending
 from harness.supervise.user_files import make_directory, write_text
 from harness.units import MIB
 from harness.workload import Clients
@@ -141,8 +142,7 @@ class ClientProcess(ClientProgram):
             raise self.failed(self.words.failure)
         code = self.process.wait()
         if code != 0:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-            raise self.failed(f"it {how}")
+            raise self.failed(f"it {ending(code)}")
         if ("OVERALL", "RunTime(ms)") not in self.words.results:
             raise self.failed("it ended without a result")
         if self.words.fewer_threads:
