@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
-from harness.micro.scaling import TargetKey, targets_of
+from harness.micro.scaling import target_sizes
 from harness.units import GIB
 
 #: Measured on an EPYC of 2023. Once: start of harness and program, checks and storing; zeroing and
@@ -47,10 +47,7 @@ class Estimate:
 
 def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeats: int) -> Estimate:
     """Of the whole command."""
-    sizes: dict[TargetKey, int] = {}
-    for one in measurements:
-        for key, size in targets_of(one, capacity).items():
-            sizes[key] = max(size, sizes.get(key, 0))
+    sizes = target_sizes(measurements, capacity)
     once = _START_NS + round(sum(sizes.values()) / GIB * _TOUCH_GIB_NS)
     each = len(measurements) * _THREADS_NS
     each += sum(_setup_ns(job) for one in measurements for job in one.jobs)

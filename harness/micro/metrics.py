@@ -21,8 +21,11 @@ from harness.store.result import Metric
 #: Kinds that load memory while another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
-
-
+#: Rates with their units, and the kinds that report them.
+_RATES = {
+    "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page")),
+    "operations_per_second": ("1/s", ("chain", "log", "page")),
+}
 #: Said of a job whose figures would be zero, or those of fewer threads.
 NOTHING_DONE = "one of its threads got nothing done while all ran: give it more time (-p duration)"
 
@@ -77,22 +80,9 @@ def metrics_of(
 
 
 def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
-    if one.job.kind in ("throughput", "chain", "log", "page"):
-        yield Metric(
-            "bandwidth_bytes_per_second",
-            "B/s",
-            "higher",
-            labels,
-            samples=one.values("bandwidth_bytes_per_second"),
-        )
-    if one.job.kind in ("chain", "log", "page"):
-        yield Metric(
-            "operations_per_second",
-            "1/s",
-            "higher",
-            labels,
-            samples=one.values("operations_per_second"),
-        )
+    for name, (unit, kinds) in _RATES.items():
+        if one.job.kind in kinds:
+            yield Metric(name, unit, "higher", labels, samples=one.values(name))
 
 
 def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
@@ -137,16 +127,18 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
         "threads": str(job.threads),
         "range_bytes": str(job.range_bytes),
         "pages": pages_of(result["targets"][told["target"]]),
-        **({"place": "dram"} if job.place == "dram" else {}),
-        **({"numa": job.numa} if job.numa == "far" else {}),
-        **({"partitions": str(job.partitions)} if job.partitions != 1 else {}),
-        **({"dram_range_bytes": str(job.dram_range_bytes)} if job.dram_range_bytes else {}),
-        **({"dram_share": _text(job.dram_share)} if job.dram_share else {}),
-        **({"isa": str(told["facts"]["isa"])} if "isa" in told["facts"] else {}),
-        **({"persistent": told["durable"]} if told["durable"] else {}),
-        **_pace_label(measurement, job),
     }
-    return labels | _load_beside(measurement, job)
+    optional = {
+        "place": job.place if job.place == "dram" else "",
+        "numa": job.numa if job.numa == "far" else "",
+        "partitions": str(job.partitions) if job.partitions != 1 else "",
+        "dram_range_bytes": str(job.dram_range_bytes or ""),
+        "dram_share": _text(job.dram_share) if job.dram_share else "",
+        "isa": str(told["facts"].get("isa", "")),
+        "persistent": told["durable"],
+    }
+    labels |= {name: text for name, text in optional.items() if text}
+    return labels | _pace_label(measurement, job) | _load_beside(measurement, job)
 
 
 def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:

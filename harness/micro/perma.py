@@ -12,7 +12,7 @@ of both. Where it measures something else than it says, ours is right: docs/micr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -163,7 +163,7 @@ def _measured(benchmark: PermaBenchmark, one: PermaConfiguration) -> Iterator[Me
     names = benchmark.parts or (benchmark.name,)
     jobs = tuple(_job(name, config) for name, config in zip(names, one.configs, strict=True))
     run_time = max(config.run_time for config in one.configs)
-    yield Measurement(
+    rated = Measurement(
         benchmark.name,
         jobs,
         one.axes,
@@ -173,19 +173,11 @@ def _measured(benchmark: PermaBenchmark, one: PermaConfiguration) -> Iterator[Me
         source=one.configs,
         origin=one.origin,
     )
+    yield rated
     if any(config.latency_sample_frequency for config in one.configs):
         timed = tuple(_timed(job, c) for job, c in zip(jobs, one.configs, strict=True))
         axes = (*one.axes, Axis(one.axes[0].job if one.axes else "", "chain", "dependent"))
-        yield Measurement(
-            benchmark.name,
-            timed,
-            axes,
-            None,
-            WARM_UP_NS,
-            needed=True,
-            source=one.configs,
-            origin=one.origin,
-        )
+        yield replace(rated, jobs=timed, axes=axes, duration_ns=None)
 
 
 def _job(name: str, c: PermaConfig) -> Job:
@@ -234,4 +226,4 @@ def _timed(job: Job, c: PermaConfig) -> Job:
     sampled = c.number_operations // max(1, c.latency_sample_frequency)
     least = _LEAST_TIMED * c.number_threads * SAMPLE_EVERY
     operations = max(min(sampled * SAMPLE_EVERY, c.number_operations), least)
-    return Job(**{**vars(job), "keys": {"mode": "dependent"}, "operations": operations})
+    return replace(job, keys={"mode": "dependent"}, operations=operations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +57,17 @@ def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetK
     return found
 
 
+def target_sizes(
+    measurements: Iterable[Measurement], capacity: HostCapacity
+) -> dict[TargetKey, int]:
+    """Bytes of each target: as large as its largest use."""
+    sizes: dict[TargetKey, int] = {}
+    for one in measurements:
+        for key, size in targets_of(one, capacity).items():
+            sizes[key] = max(size, sizes.get(key, 0))
+    return sizes
+
+
 def scale(suite: Suite, capacity: HostCapacity, limits: Limits) -> ScaledSuite:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     requested = _requested(suite, capacity, limits)
@@ -109,18 +120,11 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: Limits) -> list[Mea
 def _gigantic(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> tuple[dict[Place, int], str]:
-    """By place, what lies on pages of 1 GiB, and which measurement wants it first.
-
-    Each target is as large as its largest use.
-    """
-    found: dict[Place, int] = {}
-    first = ""
-    for one in measurements:
-        for (place, pages), size in targets_of(one, capacity).items():
-            if pages == "1g":
-                found[place] = max(size, found.get(place, 0))
-                first = first or f"{one.origin}, {one.configuration}"
-    return found, first
+    """By place, what lies on pages of 1 GiB, and which measurement wants it first."""
+    found = [one for one in measurements if any(p == "1g" for _, p in targets_of(one, capacity))]
+    sizes = target_sizes(found, capacity)
+    first = f"{found[0].origin}, {found[0].configuration}" if found else ""
+    return {place: size for (place, pages), size in sizes.items() if pages == "1g"}, first
 
 
 def _with_processors(

@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
-from harness.micro.scaling import TargetKey, target_of, targets_of
+from harness.micro.scaling import TargetKey, target_of, target_sizes
 from harness.tiers.explain import node_list
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
@@ -32,16 +32,12 @@ def spec_json(
 
     Repeats are interleaved: what drifts while a suite runs is in every configuration alike.
     """
-    sizes: dict[TargetKey, int] = {}
-    for one in measurements:
-        for key, size in targets_of(one, capacity).items():
-            sizes[key] = max(size, sizes.get(key, 0))
     return {
         "schema": 2,
         "seed": seed,
         "targets": {
             _target_name(key): _target(key, size, tier, directory, capacity)
-            for key, size in sizes.items()
+            for key, size in target_sizes(measurements, capacity).items()
         },
         "measurements": [
             _measurement(one, index, block, capacity)
@@ -158,17 +154,15 @@ def _pace(job: Job) -> Mapping[str, Any] | None:
 
 def _chain(job: Job) -> dict[str, Any]:
     dependent = job.keys["mode"] == "dependent"
+    steps = []
+    for one in job.chain:
+        place = "second" if one.place == "dram" else "first"
+        step = {"operation": one.kind, "target": place, "bytes": one.size_bytes}
+        if one.kind == "write":
+            step |= {"persist": one.persist, "offset_bytes": one.offset_bytes}
+        steps.append(step)
     return {
-        "steps": [
-            {
-                "operation": one.kind,
-                "target": "second" if one.place == "dram" else "first",
-                "bytes": one.size_bytes,
-                **({"persist": one.persist} if one.kind == "write" else {}),
-                **({"offset_bytes": one.offset_bytes} if one.kind == "write" else {}),
-            }
-            for one in job.chain
-        ],
+        "steps": steps,
         "dependent": dependent,
         "sample_every": SAMPLE_EVERY if dependent else 0,
     }

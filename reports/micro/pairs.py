@@ -135,6 +135,12 @@ def each_ratio(held: Sequence[Pair]) -> str:
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
+def named_ratios(held: Sequence[Pair], name: Callable[[Point], str]) -> str:
+    """The ratio of each pair, by name: ``zero 0.900×, classic 1.20×``."""
+    found = ((name(a), value(a) / value(b)) for a, b in held if value(b))
+    return ", ".join(f"{text} {times(number)}".strip() for text, number in found)
+
+
 def pages_text(held: Sequence[Pair]) -> str:
     """Behind a ratio of two tiers: on which pages each lies, where these differ; else empty."""
     told = dict.fromkeys((a[_PAGES], b[_PAGES]) for a, b in held if a[_PAGES] != b[_PAGES])

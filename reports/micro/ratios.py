@@ -19,6 +19,7 @@ from reports.micro.pairs import (
     Pair,
     UnderivedError,
     each_ratio,
+    named_ratios,
     numbers_text,
     one_experiment,
     pages_text,
@@ -198,11 +199,8 @@ def far_over_near(asked: Asked) -> str:
         return _far_bandwidth(asked)
     points = [p for p in asked.device.select(DURATION, job="") if _is_asked_of(p, asked.x)]
     near, far = _near_and_far(asked.device, points, "times of far accesses")
-    held = pairs(far, near, "numa")
     patterned = asked.x in ("sequential", "random")
-    return ", ".join(
-        f"{'' if patterned else a['pattern']} {times(value(a) / value(b))}".strip() for a, b in held
-    )
+    return named_ratios(pairs(far, near, "numa"), lambda p: "" if patterned else p["pattern"])
 
 
 def _is_asked_of(point: Point, x: str) -> bool:
@@ -269,10 +267,9 @@ _PERSIST = {
 def persist_instructions(asked: Asked) -> str:
     """``none over cache`` of random writes with 32 threads (Figure 6b)."""
     over, under = (_PERSIST[word] for word in asked.arm.split()[1::2])
-    points = asked.device.select(
-        RATE, measurement="random_writes", job="", access_size_bytes=asked.x
+    points = _measured(
+        asked.device, 32, RATE, measurement="random_writes", job="", access_size_bytes=asked.x
     )
-    points = with_threads(beyond_caches(asked.device, points), 32)
     held = by_kind(one_experiment(points, *INSTRUCTIONS))
     return ratio_of(pairs(held.get(over, []), held.get(under, []), *INSTRUCTIONS))
 
@@ -304,6 +301,13 @@ def _flushed(asked: Asked, word: str, size: str) -> str:
     return f"{word} {ratio_of(pairs(twice, once, 'chain'))}"
 
 
+def _measured(
+    device: Device, threads: int, metric: str, **labels: str | Sequence[str]
+) -> list[Point]:
+    """Points beyond the caches, with as many threads."""
+    return with_threads(beyond_caches(device, device.select(metric, **labels)), threads)
+
+
 def with_threads(points: Sequence[Point], threads: int) -> list[Point]:
     """Those with as many threads; UnderivedError where only others were measured."""
     found = [p for p in points if p.number("threads") == threads]
@@ -325,21 +329,17 @@ def none_over_cache(asked: Asked) -> str:
     """Operations without a flush over those with one (PVLDB 15(11), Sections 4.4.1 and 4.4.4)."""
     if asked.x == "log":
         return _unflushed_logs(asked)
-    none, cache = (_chained(asked, _FLUSHED[asked.x].format(word)) for word in ("none", "cache"))
+    chains = (_FLUSHED[asked.x].format(word) for word in ("none", "cache"))
+    near = {"mode": "independent", "numa": NEAR_NODES}
+    none, cache = (_measured(asked.device, 32, OPERATIONS, chain=one, **near) for one in chains)
     return ratio_of(pairs(none, cache, "chain"))
-
-
-def _chained(asked: Asked, chain: str) -> Sequence[Point]:
-    points = asked.device.select(OPERATIONS, chain=chain, mode="independent", numa=NEAR_NODES)
-    return with_threads(beyond_caches(asked.device, points), 32)
 
 
 def _unflushed_logs(asked: Asked) -> str:
     """Of each way to write a log."""
-    found = asked.device.select(OPERATIONS, measurement="log", numa=NEAR_NODES)
-    points = with_threads(beyond_caches(asked.device, found), 32)
+    points = _measured(asked.device, 32, OPERATIONS, measurement="log", numa=NEAR_NODES)
     held = pairs_by(one_experiment(points, "writer", "flush"), "flush", "none", "clwb")
-    return ", ".join(f"{a['writer']} {times(value(a) / value(b))}" for a, b in held if value(b))
+    return named_ratios(held, lambda p: p["writer"])
 
 
 # Pages and logs (DaMoN'19) ---------------------------------------------------------
@@ -347,9 +347,8 @@ def _unflushed_logs(asked: Asked) -> str:
 
 def crossover_dirty_lines(asked: Asked) -> str:
     """From how many dirty lines on CoW flushes more pages a second than µLog (Figure 5)."""
-    device = asked.device
-    points = device.select(OPERATIONS, measurement="dirty_lines", method=("cow", "mulog"))
-    points = with_threads(beyond_caches(device, points), int(asked.x))
+    of = {"measurement": "dirty_lines", "method": ("cow", "mulog")}
+    points = _measured(asked.device, int(asked.x), OPERATIONS, **of)
     held = pairs_by(one_experiment(points, "method", "dirty_lines"), "method", "cow", "mulog")
     held.sort(key=lambda pair: pair[0].number("dirty_lines"))
     lines = [int(cow.number("dirty_lines")) for cow, _ in held]
@@ -369,11 +368,7 @@ def versions_over_invalidation(asked: Asked) -> str:
     found = asked.device.select(OPERATIONS, measurement="barriers", kind="page")
     points = one_experiment(beyond_caches(asked.device, found), "method", "threads")
     held = pairs_by(points, "method", "cow", "cow_invalidate")
-    return ", ".join(
-        f"{counted(int(a.number('threads')), 'thread')} {times(value(a) / value(b))}"
-        for a, b in held
-        if value(b)
-    )
+    return named_ratios(held, lambda p: counted(int(p.number("threads")), "thread"))
 
 
 def padded_over_naive(asked: Asked) -> str:
@@ -421,11 +416,12 @@ def prefetched_reads(asked: Asked) -> str:
     missing = [state for state in ("enabled", "disabled") if state not in states]
     if missing:
         raise UnderivedError(f"needs a run of this tier with prefetchers {' and '.join(missing)}")
-    on, off = (_reads(states[state], asked.x) for state in ("enabled", "disabled"))
-    held = sorted(pairs(on, off), key=lambda pair: pair[0].number(_SIZE))
-    return ", ".join(
-        f"{format_bytes(a.number(_SIZE))} {times(value(a) / value(b))}" for a, b in held if value(b)
+    reads = {"measurement": "prefetched_reads", "operation": "load"}
+    on, off = (
+        _measured(states[state], int(asked.x), RATE, **reads) for state in ("enabled", "disabled")
     )
+    held = sorted(pairs(on, off), key=lambda pair: pair[0].number(_SIZE))
+    return named_ratios(held, lambda p: format_bytes(p.number(_SIZE)))
 
 
 def _switched(one: Device, other: Device) -> bool:
@@ -435,11 +431,6 @@ def _switched(one: Device, other: Device) -> bool:
         and one.state != other.state
         and {**one.state, _PREFETCHERS: ""} == {**other.state, _PREFETCHERS: ""}
     )
-
-
-def _reads(device: Device, threads: str) -> list[Point]:
-    points = device.select(RATE, measurement="prefetched_reads", operation="load")
-    return list(with_threads(beyond_caches(device, points), int(threads)))
 
 
 def over_dimms(asked: Asked) -> str:
