@@ -59,6 +59,45 @@ def spec_of(
     return {"schema": 2, "seed": seed, "targets": targets, "measurements": named}
 
 
+def throughput(operation: str = "load", pattern: str = "sequential", **keys: Any) -> dict[str, Any]:
+    """A job that loads or stores lines."""
+    return {
+        "kind": "throughput", "operation": operation, "pattern": pattern,
+        "access_bytes": 64, **keys,
+    }  # fmt: skip
+
+
+def latency(**keys: Any) -> dict[str, Any]:
+    """A job that times operations on lines at random, each alone."""
+    return {"kind": "latency", "access_bytes": 64, "pattern": "random", **keys}
+
+
+def chain(text: str, *, dependent: bool, **keys: Any) -> dict[str, Any]:
+    """A chain in PerMA-Bench's words: r_512,w_64_cache_128."""
+    steps = []
+    for one in text.split(","):
+        letters, size, *how = one.split("_")
+        step: dict[str, Any] = {
+            "operation": "read" if letters[0] == "r" else "write",
+            "target": "second" if letters.endswith("d") else "first",
+            "bytes": int(size),
+        }
+        if how:
+            step |= {"persist": how[0], "offset_bytes": int(how[1]) if how[1:] else 0}
+        steps.append(step)
+    return {"kind": "chain", "steps": steps, "dependent": dependent, **keys}
+
+
+def measured(job: dict[str, Any], operations: int = 2000) -> dict[str, Any]:
+    """A measurement of one job that ends by a count."""
+    return {"jobs": [{**job, "operations": operations}]}
+
+
+def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first job of every measurement's only repeat."""
+    return [one["repeats"][0]["jobs"][0] for one in result["measurements"]]
+
+
 def repeated(job: dict[str, Any]) -> dict[str, Any]:
     """So often and so briefly that some repeat goes by without neighbours: see `best_rate`."""
     return {"duration_ns": 20_000_000, "repeats": 20, "jobs": [job]}

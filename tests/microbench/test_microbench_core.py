@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from microbench_build import Run, execute, spec_of
+from microbench_build import Run, execute, spec_of, throughput
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -23,13 +23,6 @@ KEEP_SIZE, PUNCH_HOLE = 1, 2  # linux/falloc.h
 _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
 _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 DRAM = {"near": {"kind": "dram", "pages": "base", "size_bytes": 16 * MIB}}
-
-
-def throughput(operation: str = "load", pattern: str = "sequential", **keys: Any) -> dict[str, Any]:
-    return {
-        "kind": "throughput", "operation": operation, "pattern": pattern,
-        "access_bytes": LINE, **keys,
-    }  # fmt: skip
 
 
 def only_job(result: dict[str, Any]) -> dict[str, Any]:
@@ -301,111 +294,6 @@ def test_a_file_in_a_directory_leaves_nothing_behind(microbench: Run, tmp_path: 
     assert facts["map_sync"] is False
     assert facts["filesystem"]
     assert facts["pages"] is None
-
-
-#: How an error that names a key of the job begins.
-JOB = "measurement m0: job j0: "
-REFUSED = {
-    "sync required": (
-        {"t": {"kind": "file", "path": "TMP", "size_bytes": MIB, "sync": "required"}},
-        throughput(operations=1),
-        1,
-        "target t: sync",
-    ),
-    "a file that is there": (
-        {"t": {"kind": "file", "path": "TMP/there", "size_bytes": MIB}},
-        throughput(operations=1),
-        2,
-        "target t",
-    ),
-    "no device": (
-        {"t": {"kind": "devdax", "path": "/dev/null", "size_bytes": MIB, "overwrite": True}},
-        throughput(operations=1),
-        2,
-        "target t",
-    ),
-    "no such pages": (
-        {"t": {"kind": "dram", "size_bytes": MIB, "pages": "big"}},
-        throughput(operations=1),
-        2,
-        "target t: pages",
-    ),
-    "no node": (
-        {"t": {"kind": "dram", "size_bytes": MIB, "node": 999}},
-        throughput(operations=1),
-        1,
-        "target t: node",
-    ),
-    "gigantic pages": (
-        {"t": {"kind": "dram", "size_bytes": 1 << 40, "pages": "1g"}},
-        throughput(operations=1),
-        1,
-        "target t: pages",
-    ),
-    "endless": (DRAM, throughput(), 2, "measurement m0: duration_ns"),
-    "unknown key": (DRAM, throughput(operations=1, acess=64), 2, JOB + "acess"),
-    "unknown kind": (DRAM, {"kind": "dance"}, 2, JOB + "kind"),
-    "unknown target": (DRAM, throughput(operations=1, target="moon"), 2, JOB + "target"),
-    "odd access": (DRAM, throughput(operations=1, access_bytes=100), 2, JOB + "access_bytes"),
-    "too large": (DRAM, throughput(operations=1, access_bytes=32 * MIB), 2, JOB + "access_bytes"),
-    "partitions": (
-        DRAM,
-        throughput(operations=4, threads=3, partitions=2),
-        2,
-        JOB + "partitions",
-    ),
-    "flushed reads": (DRAM, throughput(operations=1, flush="clwb"), 2, JOB + "flush"),
-    "fence": (
-        DRAM,
-        throughput(
-            "store", operations=1, fence="sfence", fence_every_bytes=96 * 2, access_bytes=128
-        ),
-        2,
-        JOB + "fence_every_bytes",
-    ),
-    "no processor": (DRAM, throughput(operations=1, cpus=[1023]), 2, JOB + "cpus"),
-    "neon": (DRAM, throughput(operations=1, isa="neon"), 2, JOB + "isa"),
-    "no hot spot": (
-        DRAM,
-        throughput(operations=1, pattern="hotspot", hotspot_bytes=1 << 30),
-        2,
-        JOB + "hotspot_bytes",
-    ),
-    "a hot spot of less than an access": (
-        DRAM,
-        throughput(operations=1, pattern="hotspot", hotspot_bytes=64, access_bytes=512),
-        2,
-        JOB + "hotspot_bytes",
-    ),
-    "a share of the second target": (
-        DRAM,
-        throughput(
-            operations=2, threads=2, second={"target": "near", "share": 0.5, "range_bytes": 64}
-        ),
-        2,
-        JOB + "second: range_bytes",
-    ),
-    "a wide hot range": (
-        DRAM,
-        throughput(operations=1, range_bytes=1 << 40),
-        2,
-        JOB + "range_bytes",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_run_is_refused_by_key(case, tested_build: Path, tmp_path: Path):
-    targets, job, status, key = REFUSED[case]
-    (tmp_path / "there").write_bytes(b"something of somebody")
-    given = json.loads(json.dumps(targets).replace("TMP", str(tmp_path)))
-    done = execute(tested_build / "microbench", spec_of(given, {"jobs": [job]}))
-    assert done.returncode == status, done.stderr
-    assert f"microbench: {key}: " in done.stderr
-    assert (tmp_path / "there").read_bytes() == b"something of somebody"
-    if status == 1:  # what was begun has a result that says so
-        assert json.loads(done.stdout)["status"] == "failed"
-        assert json.loads(done.stdout)["error"].startswith(f"{key}: ")
 
 
 def test_a_spec_is_only_looked_at_where_that_is_asked_for(tested_build: Path):

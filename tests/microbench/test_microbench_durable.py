@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import Run, best_rate, execute, repeated, spec_of
+from microbench_build import Run, best_rate, chain, jobs, measured, repeated
 
 MIB = 1 << 20
 TARGETS = {
@@ -19,30 +19,6 @@ TARGETS = {
     "t1": {"kind": "dram", "size_bytes": 8 * MIB, "pages": "base"},
 }
 FLUSHES = ("none", "clwb", "clflushopt", "clflush", "ntstore")
-
-
-def measured(job: dict[str, Any], operations: int = 2000) -> dict[str, Any]:
-    return {"jobs": [{**job, "operations": operations}]}
-
-
-def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one["repeats"][0]["jobs"][0] for one in result["measurements"]]
-
-
-def chain(text: str, *, dependent: bool, **keys: Any) -> dict[str, Any]:
-    """r_512,w_64_cache_128: PerMA-Bench's words, those that are needed here."""
-    steps = []
-    for one in text.split(","):
-        letters, size, *how = one.split("_")
-        step: dict[str, Any] = {
-            "operation": "read" if letters[0] == "r" else "write",
-            "target": "second" if letters.endswith("d") else "first",
-            "bytes": int(size),
-        }
-        if how:
-            step |= {"persist": how[0], "offset_bytes": int(how[1]) if how[1:] else 0}
-        steps.append(step)
-    return {"kind": "chain", "steps": steps, "dependent": dependent, **keys}
 
 
 @pytest.mark.parametrize("dependent", [True, False])
@@ -129,56 +105,6 @@ def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path
         written = path.read_bytes()
         assert written[1024:4096] != bytes(3072)
         assert written[4096:] == bytes(4096)
-
-
-@pytest.mark.parametrize(
-    ("job", "key"),
-    [
-        (
-            chain("r_512", dependent=True, pattern="hotspot", hotspot_bytes=64),
-            "steps[0]: hotspot_bytes",
-        ),
-        (
-            chain("r_64,r_512", dependent=True, pattern="sequential", threads=4, range_bytes=1024),
-            "steps[1]: range_bytes",
-        ),
-        (
-            chain(
-                "rd_512",
-                dependent=True,
-                pattern="strided",
-                threads=2,
-                second={"target": "t1", "share": 0, "range_bytes": 512},
-            ),
-            "steps[0]: range_bytes",
-        ),
-        (chain("w_64_cache", dependent=True), "steps[0]"),
-        (chain("r_64,wd_64_cache", dependent=True), "steps[1]"),
-        (chain("rd_64", dependent=True), "steps[0]"),
-        (chain("r_64,w_64_cash", dependent=True), "steps[1]: persist"),
-        (chain("r_512,w_64_cache_128", dependent=True, range_bytes=256), "steps[0]"),
-        ({"kind": "chain", "steps": []}, "dependent"),
-        ({"kind": "log", "writer": "zero", "entry_bytes": 64, "range_bytes": 4096}, "range_bytes"),
-        ({"kind": "log", "writer": "zeros", "entry_bytes": 64}, "writer"),
-        ({"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 65}, "dirty_lines"),
-        (
-            {
-                "kind": "page",
-                "method": "cow",
-                "page_bytes": 4096,
-                "dirty_lines": 1,
-                "range_bytes": 8192,
-            },
-            "range_bytes",
-        ),
-    ],
-)
-def test_what_cannot_be_done_is_refused_with_its_key(
-    release_build: Path, job: dict[str, Any], key: str
-):
-    done = execute(release_build / "microbench", spec_of(TARGETS, measured(job, 10)))
-    assert done.returncode == 2
-    assert f"measurement m0: job j0: {key}: " in done.stderr
 
 
 @pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import Run, best_rate, execute, repeated, spec_of
+from microbench_build import Run, best_rate, execute, jobs, latency, measured, repeated, spec_of
 
 MIB = 1 << 20
 DRAM = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}
@@ -37,19 +37,6 @@ BASIC = [
     for kernel in KERNELS.values()
     for size in (64, 128, 256)
 ] + [{"kind": "latency", "access_bytes": 64, "operation": "empty"}]
-
-
-def latency(**keys: Any) -> dict[str, Any]:
-    return {"kind": "latency", "access_bytes": 64, "pattern": "random", **keys}
-
-
-def measured(job: dict[str, Any], operations: int = 2000) -> dict[str, Any]:
-    return {"jobs": [{**job, "operations": operations}]}
-
-
-def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first job of every measurement's only repeat."""
-    return [one["repeats"][0]["jobs"][0] for one in result["measurements"]]
 
 
 def histogram(job: dict[str, Any]) -> HdrHistogram:
@@ -228,30 +215,6 @@ def test_nobody_writes_over_the_pointers_of_a_chase(release_build: Path, beside:
     assert done.returncode == (0 if beside else 1)
     if not beside:
         assert "measurement m0: range_bytes: " in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("job", "key"),
-    [
-        (latency(operation="ntload", lane="words"), "lane"),
-        (latency(operation="store", before="written"), "before"),
-        (latency(operation="load", distance=4), "distance, written_by"),
-        (latency(operation="load", flush="clwb"), "flush"),
-        ({"kind": "chase", "range_bytes": 64}, "range_bytes"),
-        ({"kind": "chase", "stride_bytes": 256}, "stride_bytes"),
-        (
-            {"kind": "chase", "order": "strided", "node_bytes": 256, "stride_bytes": 320},
-            "stride_bytes",
-        ),
-        ({"kind": "chase", "chains": 9}, "chains"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_with_its_key(
-    release_build: Path, job: dict[str, Any], key: str
-):
-    done = execute(release_build / "microbench", spec_of(SMALL, measured(job, 10)))
-    assert done.returncode == 2
-    assert f"measurement m0: job j0: {key}: " in done.stderr
 
 
 def test_durations_are_multiples_of_the_step_that_the_clock_is_said_to_go_in(microbench: Run):
