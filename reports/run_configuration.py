@@ -70,7 +70,7 @@ _HOST_FACTS = (
 )
 #: Parts of the spec that are no fact of their own: the repeat, a requirement that the
 #: detected mode answers, and what the placement's own facts say.
-_SPEC_LEFT_OUT = ("schema", "block", "required_host_mode", "placement", "label")
+_SPEC_LEFT_OUT = ("schema", "block", "required_host_mode", "placement", "label", "plant")
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,13 @@ def _followers(setting: str) -> tuple[str, ...]:
 
 
 def placement_name(spec: Mapping[str, Any]) -> str:
-    """The placement of a run's spec, or what an external engine's owner called it."""
+    """The placement of a run's spec, or what an external engine's owner called it.
+
+    Delays planted in the engine's I/O are part of the name: they are wherever its numbers are.
+    """
     placement = spec["placement"]
-    return str(placement["name"] if placement else spec["label"] or "external")
+    name = str(placement["name"] if placement else spec["label"] or "external")
+    return " ".join([name, *(["PLANTED", *spec["plant"]] if spec.get("plant") else ())])
 
 
 def emulated_tiers(run: Mapping[str, Any]) -> list[dict[str, str]]:

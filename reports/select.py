@@ -26,6 +26,7 @@ _FIELDS: dict[str, _Field] = {
     "cpus": lambda run: str(run.head["spec"].get("cpus") or "all"),
     "listen": lambda run: str(run.head["spec"].get("listen") or "none"),
     "driver": lambda run: str(run.head["spec"]["driver"]),
+    "plant": lambda run: " ".join(run.head["spec"].get("plant", ())) or "none",
     "block": lambda run: str(run.head["spec"]["block"]),
     "status": lambda run: str(run.head["status"]),
     "experiment": lambda run: str(run.head["experiment"]["name"]),
@@ -40,7 +41,8 @@ def select(store: Store, text: str) -> list[StoredRun]:
 
     ``text``: a run (id, unique beginning or end, path), an experiment (``name`` or
     ``name@hash``), or ``key=value,…`` over the fields above, ``params.<name>`` and
-    ``settings.<name>``. UsageError where nothing matches, with what there is.
+    ``settings.<name>``. Runs with planted delays only by their id or ``plant=…``. UsageError where
+    nothing matches, with what there is.
     """
     if store.has(text) or (Path(text) / "run.json").exists():
         return [store.run(text)]
@@ -50,17 +52,23 @@ def select(store: Store, text: str) -> list[StoredRun]:
     name, _, version = text.partition("@")
     of_experiment = [
         run
-        for run in runs
+        for run in unplanted(runs)
         if run.head["experiment"]["name"] == name
         and run.head["experiment"]["hash"].startswith(version)
     ]
     return of_experiment or [store.run(text)]
 
 
+def unplanted(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """Those without planted delays, which slow a device on purpose."""
+    return [run for run in runs if not run.head["spec"].get("plant")]
+
+
 def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:
     facts = {fact for run in runs for fact in spec_facts(run)}
-    every = runs
-    for key, value in _pairs(text, facts).items():
+    pairs = _pairs(text, facts)
+    runs = every = runs if "plant" in pairs else unplanted(runs)
+    for key, value in pairs.items():
         present = sorted({_field(run, key) for run in runs})
         runs = [run for run in runs if _field(run, key) == value]
         if not runs:

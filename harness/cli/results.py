@@ -128,12 +128,14 @@ def report(
 
 
 def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:
+    from reports.select import unplanted
+
     chosen = chosen_runs(where, names)
     if experiment is not None:
         known = {stored.run_id for stored in chosen}
         chosen += [run for run in _of_experiment(where, experiment) if run.run_id not in known]
     elif not names:
-        chosen = where.runs()
+        chosen = unplanted(where.runs())
     if not chosen:
         raise UsageError(
             f"report on {experiment or ', '.join(names) or 'all runs'}",

@@ -71,6 +71,13 @@ class RunOptions(CommonOptions):
             help="Address where the server listens, with TLS, for -p client_hosts=… [none: ssh].",
         ),
     ] = None
+    plant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART.OPERATION=+TIME",
+            help="Delay the engine's file I/O: wal.sync=+200us, jittered +200us~50us; may repeat.",
+        ),
+    ] = None
     dsn: Annotated[
         str | None, typer.Option(help="External server ($HARNESS_DSN keeps it out of argv).")
     ] = None
@@ -130,6 +137,7 @@ def _plan(parameters: type[Parameters], options: RunOptions) -> Plan:
         "memory_limit": options.memory_limit,
         "label": options.label,
         "listen": options.listen,
+        "plant": options.plant,
         "monitors": names(options.monitor),
         "no_monitors": names(options.no_monitor),
     }

@@ -64,7 +64,7 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
                 "workload": spec.workload,
                 "engine": spec.engine,
                 "version": prepared.version.version if prepared else None,
-                "placement": placement_label(spec.placement, spec.label),
+                "placement": placement_label(spec),
                 "block": spec.block,
                 "params": dict(spec.params),
                 "least_duration_ns": least_ns(spec),

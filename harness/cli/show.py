@@ -125,6 +125,8 @@ def agreement(finished: Sequence[StoredRun]) -> None:
 def _note(stored: StoredRun) -> str:
     run = stored.run
     notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
+    if stored.spec.plant:
+        notes.append(stored.spec.planted_mark)
     if any(entry.get("code") == "offered-rate-not-reached" for entry in run["uncontrolled"]):
         notes.append("rate not kept")
     return "; ".join(notes + (["resumed"] if run.get("resumed") else []))
@@ -139,4 +141,4 @@ def exit_for(finished: Sequence[StoredRun]) -> None:
 def where(stored: StoredRun) -> str:
     """Engine and place of a run, for tables."""
     spec = stored.spec
-    return f"{spec.engine} {placement_label(spec.placement, spec.label)}"
+    return f"{spec.engine} {placement_label(spec)}"

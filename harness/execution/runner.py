@@ -38,6 +38,7 @@ from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
+from harness.iotrace.plant import parse_plant
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
@@ -194,7 +195,8 @@ class _Run:
             if session.timed_io is not None:  # so is the trace
                 record.metrics += session.timed_io.metrics()
         if session.timed_io is not None:
-            record.warnings += session.timed_io.warnings()
+            plants = [parse_plant(text) for text in prepared.spec.plant]
+            record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
             record.artifacts["io-operations"] = session.timed_io.operations()
         if session.placement_checks is None:
             session.measured()
@@ -252,6 +254,8 @@ class _Run:
             parts = [part for part in DIRECTORY_PARTS if part in engine.supported_parts]
             trace.directories = {part: places[part] for part in parts}
             self.session.timed_io = TimedIo(trace, engine.processes)
+            for text in self.prepared.spec.plant:
+                parse_plant(text).apply(trace.page)
 
     def _traced(self) -> IoTrace | None:
         return self.trace if self.trace is not None and self.trace.on else None

@@ -18,14 +18,19 @@ from harness.engine import (
     ProcessStarter,
     RunsSql,
     TakesOptionFile,
+    TracesIo,
 )
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
 from harness.execution.monitoring import check_monitors
-from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
+from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
+from harness.iotrace.plant import parse_plant
+from harness.iotrace.trace import LIBRARY
+from harness.monitors.io import IoMonitor
+from harness.native_programs import find_native
 from harness.sql_files import text_of
 from harness.store.datasets import dataset_name
 from harness.store.spec import RunSpec, content_hash
@@ -141,6 +146,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
             "the harness cannot have its server listen",
             "leave listen out",
         )
+    _check_plant(spec, engine, supported)
     if isinstance(workload, AsksOfEngine):
         workload.check_engine(params, spec.driver, engine, settings)
     source = workload.source_key(params, engine) if isinstance(workload, HasSource) else ""
@@ -241,6 +247,23 @@ def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
         )
     data = tiers.get("data")
     return resolve_cpus(spec.cpus, data_node=data.facts.numa_node if data else None)
+
+
+def _check_plant(spec: RunSpec, engine: Engine, supported: frozenset[Part]) -> None:
+    """UsageError for a delay that would not reach the engine."""
+    for text in spec.plant:
+        plant = parse_plant(text)
+        if not isinstance(engine, TracesIo):
+            context = f"the harness does not trace {engine.name}"
+        elif plant.part not in supported:
+            context = f"{plant.part} of {engine.name} cannot be placed, nor traced"
+        elif IoMonitor.name in spec.no_monitors:
+            context = "the monitor io is excluded"
+        elif find_native(LIBRARY) is None:
+            context = f"{LIBRARY} was not built: install the harness again (make setup)"
+        else:
+            continue
+        raise UsageError(f"planted delay {text}", context, "leave --plant out")
 
 
 def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address | None:
@@ -347,9 +370,10 @@ def _changes_needed(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
     return {} if env.source.find(name) is not None else {name: workload.changes_bytes(params)}
 
 
-def placement_label(placement: Placement | None, label: str | None) -> str:
-    """The name of a run's placement in tables: its own, or the user's label."""
-    return placement.name if placement else (label or "external")
+def placement_label(spec: RunSpec) -> str:
+    """The name of a run's placement in tables (its own, or the user's label), and the delays."""
+    name = spec.placement.name if spec.placement else (spec.label or "external")
+    return f"{name} {spec.planted_mark}".rstrip()
 
 
 def golden_name(prepared: ResolvedRun, engine: Engine) -> str:

@@ -31,6 +31,7 @@ from harness.experiment.expression import evaluate, is_expression
 from harness.experiment.placement import parse_placement
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
+from harness.iotrace.plant import parse_plant
 from harness.paths import data_folder
 from harness.store.spec import JsonObject, RunSpec, content_hash
 from harness.units import parse_size
@@ -405,6 +406,8 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
     listen = values.get("listen")
     with _blaming(document, point.where("listen")):
         address = str(parse_listen(str(listen))) if listen is not None else None
+    with _blaming(document, point.where("plant")):
+        planted = tuple(str(parse_plant(text)) for text in values.get("plant", ()))
     return RunSpec(
         workload=point.workload,
         engine=engine,
@@ -423,6 +426,7 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         no_monitors=tuple(values.get("no_monitors", ())),
         cpus=processors,
         listen=address,
+        plant=planted,
     )
 
 

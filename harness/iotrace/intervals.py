@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.counters import difference
+from harness.errors import RunFailed
 from harness.host.process_counters import read_counters
 from harness.iotrace.page import CELL_FIELDS, SIZE_CLASSES, Cell, PageError, Reading, cells
+from harness.iotrace.plant import Plant
 from harness.iotrace.trace import IoTrace
 from harness.store.result import Metric
 from harness.supervise.process import ProcessId
@@ -142,6 +144,21 @@ class TimedIo:
         shares = ", ".join(f"{part} {share:.1%}" for part, share in sorted(low.items()))
         unseen = "; ".join(self._not_seen(spent, low))
         return [_incomplete(f"seen: {shares}; not seen: {unseen}", _HINT)]
+
+    def check(self, plants: Sequence[Plant]) -> Iterator[RunWarning]:
+        """Warnings of planted delays that reached no call; RunFailed if the trace is missing."""
+        spent = self._spent
+        if plants and (spent is None or spent.slots == 0 or self._damage is not None):
+            context = self._damage or "no process of the engine has loaded the library"
+            raise RunFailed("plant delays", context, "run without --plant")
+        for plant in plants:
+            if spent and not any(spent.value(cell, "delayed") for cell in plant.cells()):
+                yield RunWarning(
+                    "planted-delay-unused",
+                    "a planted delay reached no call",
+                    f"{plant}: the engine made no such call in the timed intervals",
+                    "choose an operation that io-operations.json lists",
+                )
 
     def _not_seen(self, spent: Reading, low: Mapping[str, float]) -> list[str]:
         if spent.slots == 0:

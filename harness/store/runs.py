@@ -249,6 +249,7 @@ class Store:
         stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         where = spec.placement.name if spec.placement else (spec.label or "external")
         where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
+        where += "-PLANTED" if spec.plant else ""
         name = f"{stem}-{spec.workload}-{spec.engine}-{where}-b{spec.block}-{spec.hash()[:6]}"
         try:
             self.runs_folder.mkdir(parents=True, exist_ok=True)

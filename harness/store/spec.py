@@ -64,6 +64,8 @@ class RunSpec:
     cpus: str | None = None
     #: Where its server listens for clients on other hosts (host.listen_address); None: nowhere.
     listen: str | None = None
+    #: Delays planted in its file I/O (harness.iotrace.plant).
+    plant: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
@@ -89,6 +91,7 @@ class RunSpec:
             **({"no_monitors": list(self.no_monitors)} if self.no_monitors else {}),
             **({"cpus": self.cpus} if self.cpus is not None else {}),
             **({"listen": self.listen} if self.listen is not None else {}),
+            **({"plant": list(self.plant)} if self.plant else {}),
         }
 
     @classmethod
@@ -100,7 +103,13 @@ class RunSpec:
         fields["emulate"] = tuple(fields["emulate"])
         fields["monitors"] = tuple(fields["monitors"])
         fields["no_monitors"] = tuple(fields.get("no_monitors", ()))
+        fields["plant"] = tuple(fields.get("plant", ()))
         return cls(**fields)
+
+    @property
+    def planted_mark(self) -> str:
+        """``PLANTED wal.sync=+200us``; empty without planted delays."""
+        return f"PLANTED {' '.join(self.plant)}" if self.plant else ""
 
     def runs_in(self, mode: str) -> bool:
         """Whether this run can be made on a host in that mode.

@@ -72,3 +72,35 @@ def test_data_read_by_queries_are_seen(loaded):
     assert labelled(run, "io_bytes")["data", "read", "foreground"] > 0
     queries = {m["labels"]["query"] for m in run["metrics"] if m["name"] == "query_io_bytes"}
     assert queries == {"1", "6"}
+
+
+def test_a_planted_delay_is_in_the_histogram_and_marked(loaded):
+    argv = (*YCSB, "--workload", "a", "--engine", "rocksdb", "--set", "sync=true", "--json",
+            "--placement", "ssd-both")  # fmt: skip
+    done = loaded(*argv, "--plant", "wal.sync=+20ms", "--plant", "wal.read=+1us")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["spec"]["plant"] == ["wal.sync=+20000us", "wal.read=+1us"]
+    assert "-PLANTED-" in run["run_id"]
+    assert "planted-delay-unused" in codes(run)  # a database that is open does not read its log
+    syncs = hdr.decode(labelled(run, "io_duration_ns")["wal", "sync", "foreground"])
+    assert syncs.percentile(0) >= 20_000_000
+    plain = loaded(*argv)
+    (other,) = plain.json["runs"]
+    shown = loaded(
+        "compare", "engine=rocksdb,settings.sync=true", run["run_id"], "--anyway", "--json"
+    )
+    assert shown.code == 0, shown.err  # A has no planted run, or it would be in both
+    sides = json.dumps(shown.json)
+    assert other["run_id"] in sides
+    assert "PLANTED wal.sync=+20000us" in sides
+
+
+@pytest.mark.parametrize(
+    "plant",
+    ["wal.sync", "wal.sync=200us", "wal.sync=+0us", "log.sync=+1us", "wal.open=+1us",
+     "wal.sync=+1us~2us", "wal.sync=+11s", "temp.read=+1us"],
+)  # fmt: skip
+def test_delays_that_cannot_be_planted_are_refused(harness, plant):
+    done = harness(*YCSB, "--engine", "rocksdb", "--placement", "ssd-both", "--plant", plant)
+    assert done.code == 2

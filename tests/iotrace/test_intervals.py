@@ -1,0 +1,141 @@
+"""What a run's intervals say of the trace: coverage, warnings, and what a damaged page leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from harness.errors import RunFailed
+from harness.iotrace.intervals import TimedIo
+from harness.iotrace.plant import parse_plant
+from harness.supervise.process import process_identity
+
+#: Runs each line that it reads, and prints an empty one.
+WORKER = """
+import ctypes
+raw = ctypes.CDLL(None).syscall
+data = os.open('data/table', os.O_RDWR | os.O_CREAT)
+wal = os.open('wal/log', os.O_RDWR | os.O_CREAT)
+for line in iter(input, ''):
+    exec(line)
+    print(flush=True)
+"""
+
+
+class Engine:
+    """A traced process that runs lines between the ends of an interval."""
+
+    def __init__(self, process, trace):
+        self.process = process
+        self.timed = TimedIo(trace, self.processes)
+
+    def processes(self):
+        found = process_identity(self.process.pid)
+        return [found] if found else []
+
+    def run(self, *lines):
+        self.timed.begin()
+        for line in lines:
+            self.execute(line)
+        self.timed.end()
+
+    def execute(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "\n"
+
+    def metrics(self, name):
+        """Values by part."""
+        found = [metric for metric in self.timed.metrics() if metric.name == name]
+        return {metric.labels["part"]: metric.value for metric in found}
+
+
+@pytest.fixture
+def engine(trace, start):
+    with start(WORKER, stdin=subprocess.PIPE) as process:
+        one = Engine(process, trace)
+        one.execute("pass")  # it has started
+        yield one
+        process.kill()
+
+
+def test_all_calls_of_all_intervals_are_seen(engine):
+    engine.run("os.write(data, bytes(50_000))")
+    engine.execute("os.write(data, bytes(7_000_000))")  # not timed
+    engine.run("os.write(data, bytes(50_000))", "os.write(wal, bytes(1_000))")
+    assert engine.metrics("io_bytes") == {"data": 100_000, "wal": 1_000}
+    assert engine.metrics("io_trace_coverage_share") == {
+        "data": pytest.approx(1, abs=0.01),
+        "wal": pytest.approx(1, abs=0.01),
+    }
+    assert engine.timed.warnings() == []
+
+
+def test_an_interval_ends_with_the_last_of_nested_ones(engine):
+    engine.timed.begin()
+    engine.run("os.write(data, bytes(500))")
+    assert engine.timed.metrics() == []
+    engine.timed.end()
+    engine.timed.end()  # none has begun
+    assert engine.metrics("io_bytes") == {"data": 500}
+
+
+def test_raw_system_calls_are_missed_and_reported(engine):
+    engine.run("os.write(data, bytes(50_000))", "raw(1, data, bytes(50_000), 50_000)")
+    assert engine.metrics("io_trace_coverage_share")["data"] == pytest.approx(0.5, abs=0.01)
+    (warning,) = engine.timed.warnings()
+    assert warning.code == "io-trace-incomplete"
+    assert "raw system calls" in warning.context
+
+
+def test_mapped_files_are_missed_and_reported(engine):
+    engine.run(
+        "os.truncate(wal, 99_000); os.write(wal, bytes(1_000))",
+        "import mmap; mmap.mmap(wal, 99_000)[:] = bytes(99_000)",
+        "os.write(data, bytes(50_000))",
+    )
+    coverage = engine.metrics("io_trace_coverage_share")
+    assert coverage["wal"] == pytest.approx(0.01, abs=0.001)
+    assert coverage["data"] > 0.95
+    (warning,) = engine.timed.warnings()
+    assert "mmap (wal)" in warning.context
+
+
+def test_an_engine_that_did_not_load_the_library_is_not_seen(engine, trace):
+    os.pwrite(trace.page.descriptor, bytes(4), 28)  # no slot is in use
+    engine.run()
+    assert engine.metrics("io_trace_coverage_share") == {"data": 0, "wal": 0}
+    assert [warning.code for warning in engine.timed.warnings()] == ["io-trace-incomplete"]
+    with pytest.raises(RunFailed):
+        list(engine.timed.check([parse_plant("wal.sync=+1us")]))
+
+
+def test_a_killed_engine_leaves_what_was_counted(engine):
+    engine.timed.begin()
+    engine.process.stdin.write("os.write(data, bytes(500)); os.kill(os.getpid(), 9)\n")
+    engine.process.stdin.flush()
+    engine.process.wait()
+    engine.timed.end()
+    assert engine.metrics("io_bytes") == {"data": 500}
+    assert engine.metrics("io_trace_coverage_share") == {}  # /proc has forgotten the process
+
+
+def test_a_page_that_the_engine_damages_is_dropped(engine, trace):
+    """The servers' user has the descriptor, and can write anything."""
+    engine.run("os.write(data, bytes(500))")
+    engine.run(f"os.pwrite({trace.page.descriptor}, b'hostile!', 4096 + 64)")
+    assert engine.timed.metrics() == engine.timed.operations() == []
+    (warning,) = engine.timed.warnings()
+    assert warning.code == "io-trace-incomplete"
+
+
+def test_delays_that_reach_no_call_are_reported(engine, trace):
+    plants = [parse_plant("data.write=+1us"), parse_plant("wal.sync=+1ms~100us")]
+    for plant in plants:
+        plant.apply(trace.page)
+    engine.run("os.write(data, bytes(500))")
+    (warning,) = engine.timed.check(plants)
+    assert warning.code == "planted-delay-unused"
+    assert "wal.sync=+1000us~100us" in warning.context
