@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ycsb_store import RECORDS, Store
+from ycsb_store import RECORDS, Store, execute
 
 SOURCE = Path(__file__).resolve().parents[2] / "loadgen"
 
@@ -40,15 +39,9 @@ def loadgen(loadgen_build: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Run a spec that ends well; its result."""
 
     def run(spec: dict[str, Any]) -> dict[str, Any]:
-        done = subprocess.run(
-            [str(loadgen_build / "loadgen"), "-"],
-            input=json.dumps({"schema": 1, "modules": [str(loadgen_build)], **spec}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        result: dict[str, Any] = json.loads(done.stdout)
+        whole = {"schema": 1, "modules": [str(loadgen_build)], **spec}
+        status, result = execute(loadgen_build / "loadgen", whole)
+        assert status == 0, result
         return result
 
     return run

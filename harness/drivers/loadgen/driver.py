@@ -161,18 +161,14 @@ def load(
     return result
 
 
-def client_spec(
-    engine: Engine, workload: str, task: str, params: JsonObject, **keys: Any
-) -> dict[str, Any]:
-    """A spec of the client for the started engine; ``keys``: of the task."""
+def client_spec(engine: Engine, workload: str, task: str) -> dict[str, Any]:
+    """The keys of a spec that follow from the started engine."""
     native = loadable(engine, workload)
     return {
         "schema": 1,
         "task": task,
         "backend": native.native_backend(),
         "connection": dict(native.native_connection()),
-        "workload": {"name": workload, "params": params},
-        **keys,
     }
 
 

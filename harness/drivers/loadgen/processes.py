@@ -103,31 +103,30 @@ def drive(
     ``afar``: on those hosts in turn, not on this one. RunFailed with loadgen's message where
     one fails; the others are killed.
     """
-    copies = [dict(spec) for spec in specs]
+    with _together(specs, clients, afar) as whole:
+        return merged(_run(whole, clients, watch or Watch(), afar))
+
+
+@contextmanager
+def _together(
+    specs: Sequence[Mapping[str, Any]], clients: Clients, afar: Afar | None
+) -> Iterator[list[dict[str, Any]]]:
+    """The specs with one start by the wall clock; processes of one host share a file, too."""
+    if afar is None and len(specs) == 1:
+        yield [dict(specs[0])]
+        return
+    most = max(spec["connections"] for spec in specs)
+    ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most + (_AFAR_S if afar else 0)
+    start = {"start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9)}
     if afar is not None:
-        return merged(_run(_together_afar(copies), clients, watch or Watch(), afar))
-    if len(copies) == 1:
-        return merged(_run(copies, clients, watch or Watch()))
-    most = max(spec["connections"] for spec in copies)
-    ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most
+        yield [{**spec, **start} for spec in specs]
+        return
     shared = clients.scratch / f"shared-{uuid.uuid4().hex}"
-    together = {
-        "start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9),
-        "shared": str(shared),
-    }
     try:
-        return merged(_run([{**spec, **together} for spec in copies], clients, watch or Watch()))
+        yield [{**spec, **start, "shared": str(shared)} for spec in specs]
     finally:
         with acting_as(clients.credentials):
             shared.unlink(missing_ok=True)
-
-
-def _together_afar(specs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Add one start by the wall clock, which all hosts share; they share no file."""
-    most = max(spec["connections"] for spec in specs)
-    ahead_s = _AFAR_S + _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most
-    start = time.time_ns() + int(ahead_s * 1e9)
-    return [{**spec, "start_at_realtime_ns": start} for spec in specs]
 
 
 def load(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +94,15 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return first
     _check_together(results)
     offered = [result["offered"] for result in results if result["offered"]]
+    operations = zip(*(result["operations"] for result in results), strict=True)
     return first | {
-        "measured_ns": max(result["measured_ns"] for result in results),
-        "client_cpu_ns": sum(result["client_cpu_ns"] for result in results),
-        "threads_cpu_ns": [cpu for result in results for cpu in result["threads_cpu_ns"]],
-        "memory_peak_bytes": max(result["memory_peak_bytes"] for result in results),
-        "operations": [
-            _merged_operation(same)
-            for same in zip(*(result["operations"] for result in results), strict=True)
-        ],
+        **{
+            name: combine(result[name] for result in results)
+            for name, combine in _COMBINED.items()
+            if name in first
+        },
+        "operations": [_merged_operation(same) for same in operations],
         "series": _merged_series([result["series"] for result in results]),
-        "errors": summed(result["errors"] for result in results),
         "offered": summed(offered) if offered else None,
         **_merged_keys(results),
     }
@@ -121,16 +119,9 @@ def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[s
 
 
 def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """YCSB's inserts, updated fields, and the keys that all processes together drew most often."""
-    common: dict[str, Any] = {
-        name: max(result[name] for result in results)
-        for name in ("inserted", "inserts_begun")
-        if name in results[0]
-    }
-    if "updated" in results[0]:  # the highest hash of each group of fields
-        common["updated"] = list(map(max, *(result["updated"] for result in results)))
+    """The keys that all processes of YCSB together drew most often."""
     if "key_counts" not in results[0]:
-        return common
+        return {}
     counted: dict[int, dict[str, Any]] = {}  # by number, or by distance from the newest
     for result in results:
         for one in result["key_counts"]:
@@ -139,8 +130,7 @@ def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             counted[place] = {**one, "count": so_far + one["count"]}
     most = max(len(result["key_counts"]) for result in results)
     hottest = sorted(counted, key=lambda place: (-counted[place]["count"], place))[:most]
-    return common | {
-        "draws": sum(result["draws"] for result in results),
+    return {
         "key_counts": [counted[place] for place in hottest],
     }
 
@@ -167,6 +157,20 @@ def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, count in one.items():
             total[name] = total.get(name, 0) + count
     return total
+
+
+#: How the values of a result are combined, by name.
+_COMBINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {
+    "measured_ns": max,
+    "client_cpu_ns": sum,
+    "threads_cpu_ns": lambda lists: list(chain.from_iterable(lists)),
+    "memory_peak_bytes": max,
+    "errors": summed,
+    "inserted": max,
+    "inserts_begun": max,
+    "updated": lambda hashes: list(map(max, *hashes)),  # the highest of each group of fields
+    "draws": sum,
+}
 
 
 def _merged_operation(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.drivers.result import Operation
 from harness.drivers.ycsb.client import Done
@@ -37,17 +38,17 @@ _NS_PER_MS = 1_000_000
 class Measured:
     """The window: its length, and what was done in it.
 
-    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``backlog``: of a target, what was
-    due and not begun at the window's beginning and end; None without one. ``apart_ns``: by how
+    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``backlog_count``: of a target, what was
+    due and not begun at the window's beginning and end; None without one. ``ends_apart_ns``: by how
     much the windows of different operations differ, as they are not closed at one moment.
     """
 
     window_ns: int
     operations: Mapping[str, Operation]
-    series: Sequence[Mapping[str, object]]
+    series: Sequence[Mapping[str, Any]]
     offered_count: int | None
-    backlog: tuple[int, int] | None
-    apart_ns: int
+    backlog_count: tuple[int, int] | None
+    ends_apart_ns: int
 
 
 def measured(

@@ -80,17 +80,15 @@ class Loadgen:
     ) -> DriverResult:
         """Offer the load; ``journal``: a folder for the journal of acknowledged commits."""
         params = self.params
-        spec = client.client_spec(
-            session.engine,
-            "tpcc",
-            "run",
-            params.native_json(),
-            statements=client.calls(session.engine, "tpcc", {}, TRANSACTIONS),
-            threads=params.client_threads,
-            terminals=params.users,
-            mode=client.mode(params.rate_per_s, think_time=params.think_time),
-            journal=None if journal is None else str(journal / _JOURNAL),
-        )
+        spec = {
+            **client.client_spec(session.engine, "tpcc", "run"),
+            "workload": {"name": "tpcc", "params": params.native_json()},
+            "statements": client.calls(session.engine, "tpcc", {}, TRANSACTIONS),
+            "threads": params.client_threads,
+            "terminals": params.users,
+            "mode": client.mode(params.rate_per_s, think_time=params.think_time),
+            "journal": None if journal is None else str(journal / _JOURNAL),
+        }
         if params.isolation is not None:
             spec["connection"]["isolation"] = params.isolation.replace("-", " ")
         title = f"TPC-C, {params.users} users"

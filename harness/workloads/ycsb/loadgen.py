@@ -71,16 +71,14 @@ class Loadgen:
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
         params = self.params
-        spec = client.client_spec(
-            session.engine,
-            "ycsb",
-            "run",
-            {**params.native_json(), "count_keys": COUNTED},
-            statements=_statements(params, session.engine),
-            threads=_loops(params, session.engine),
-            terminals=params.threadcount,
-            mode=client.mode(params.target),
-        )
+        spec = {
+            **client.client_spec(session.engine, "ycsb", "run"),
+            "workload": {"name": "ycsb", "params": {**params.native_json(), "count_keys": COUNTED}},
+            "statements": _statements(params, session.engine),
+            "threads": _loops(params, session.engine),
+            "terminals": params.threadcount,
+            "mode": client.mode(params.target),
+        }
         if params.duration is None:
             spec["operations"] = params.operationcount
         title = f"YCSB, {params.threadcount} client threads"
@@ -99,15 +97,13 @@ class Loadgen:
             "inserted": inserted,
             "inserts_begun": max(driven.inserts_begun_count or 0, inserted),
         }
-        spec = client.client_spec(
-            engine,
-            "ycsb",
-            "verify",
-            native,
-            statements=client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
-            threads=connections,
-            connections=connections,
-        )
+        spec = {
+            **client.client_spec(engine, "ycsb", "verify"),
+            "workload": {"name": "ycsb", "params": native},
+            "statements": client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
+            "threads": connections,
+            "connections": connections,
+        }
         total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
             watch = processes.Watch(on_counts=client.rows_moving(task))

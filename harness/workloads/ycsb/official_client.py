@@ -142,22 +142,17 @@ class Official:
         in_time = late_ns <= found.window_ns * _LATE
         inserted = done.words.total("INSERT", "Return=OK")
         return DriverResult(
+            **vars(found),
             driver=self.name,
             version=client.NAME,
-            window_ns=found.window_ns,
-            operations=found.operations,
             client_cpu_ns=done.cpu_ns if in_time else None,
             client_threads=params.threadcount,
-            offered_count=found.offered_count,
-            backlog_count=found.backlog,
             retried_by_code=done.retried,
-            series=found.series,
             engine_counters=difference(begin[0], end[0]) if in_time else {},
             engine_text=end[1],
             inserted_count=inserted,
             inserts_begun_count=inserted,
             counters_late_ns=None if in_time else late_ns,
-            ends_apart_ns=found.apart_ns,
             notes={**_notes(params, request), "counters_late_ns": late_ns},
         )
 

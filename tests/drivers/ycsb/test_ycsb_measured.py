@@ -88,12 +88,12 @@ def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed()
     found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": log([5, 6, 7, 8], 700, 50)}))
     assert found.operations["read_modify_write"].count == 21
     assert found.operations["read"].count == 90 + 1 - 21
-    assert found.apart_ns == 0  # each of its seconds began as late as it ended
+    assert found.ends_apart_ns == 0  # each of its seconds began as late as it ended
     late = [*plain.logs["READ-MODIFY-WRITE"]]
     late[4] = interval(late[4].begin_ms, late[4].end_ms + 300, 8)
     found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": late}))
     assert found.operations["read_modify_write"].count == 21
-    assert found.apart_ns == 300_000_000
+    assert found.ends_apart_ns == 300_000_000
 
 
 def test_more_intervals_than_status_lines_fail_the_run():
@@ -108,7 +108,7 @@ def test_with_a_rate_latencies_are_the_intended_ones_and_what_is_due_is_told():
     assert latencies.percentile(50) == pytest.approx(500_500, rel=0.01)
     assert found.offered_count == 600
     # Since the first interval began, at 100 ms: 380 due and 200 done, 980 due and 500 done.
-    assert found.backlog == (180, 480)
+    assert found.backlog_count == (180, 480)
 
 
 def test_without_a_bound_in_time_everything_is_measured():
