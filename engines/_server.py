@@ -129,24 +129,28 @@ class ServerProcess(ABC):
             "if it needs more time, raise the engine option start_timeout_s",
         )
 
-    def _end(self, number: signal.Signals) -> int | None:
+    def _end(self, number: signal.Signals, request: Callable[[], None] | None = None) -> int | None:
         """Request a shutdown and wait; returns the exit status, None if the server did not run.
 
-        RunFailed if it had exited before, or had to be killed.
+        ``request``: requests it in another way than by the signal ``number``. RunFailed if the
+        server had exited before, or had to be killed.
         """
         if (process := self._process) is None:
             return None
         if (status := process.poll()) is not None:
             self._process = None
             raise self._failed("stop", f"it had already exited with status {status}")
-        process.signal(number)
+        if request is None:
+            process.signal(number)
+        else:
+            request()
         try:
             status = process.wait(self._timeouts.stop_s)
         except TimeoutError:
             self.kill()
             raise self._failed(
                 "stop",
-                f"killed: still running {self._timeouts.stop_s:g} s after {number.name}",
+                f"killed: still running {self._timeouts.stop_s:g} s after the request",
                 "if it needs more time to write its pages, raise the engine option stop_timeout_s",
             ) from None
         self._process = None

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engines._innodb.installation import Installation
+from engines._managed import DataFolders
 from engines._server import make_folder, run_once
-from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import DataDirectories, EngineContext
-from harness.errors import RunFailed, UsageError
+from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 
@@ -37,7 +37,7 @@ _NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*.pem", "*.pid", "ib_buffer_pool")
 _SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
 
 
-class Cluster:
+class Cluster(DataFolders):
     """One data directory of a run; its server is stopped while these methods run."""
 
     def __init__(
@@ -47,9 +47,8 @@ class Cluster:
         directories: DataDirectories,
         doublewrite: Part = "data",
     ) -> None:
+        super().__init__(context)
         self._installation = installation
-        self._context = context
-        self._user = context.credentials
         self.data = directories["data"] / "data"
         self.redo = directories["wal"] / "redo"
         self.binary_log = directories["wal"] / "binlog"
@@ -57,8 +56,6 @@ class Cluster:
         self.temporary_tablespaces = directories["temp"] / "innodb"
         self.doublewrite = self.redo if doublewrite == "wal" else self.data
         self.title = installation.title
-        #: Whether the last shutdown of its server was clean.
-        self.clean = False
 
     def directories(self) -> list[Path]:
         return [self.data, self.redo, self.binary_log, self.tmp, self.temporary_tablespaces]
@@ -94,39 +91,21 @@ class Cluster:
             self._run("initialise", configuration, "--bootstrap", statements=self._system_tables())
         self.clean = True
 
-    def make_durable(self) -> None:
-        """Force to the devices what the server wrote without fsync."""
-        for folder in self.directories():
-            make_durable(folder, self._user)
-
-    def assert_clean(self, problem: str) -> None:
-        """RunFailed unless its server was shut down cleanly."""
-        if not self.clean:
-            raise RunFailed(
-                problem, f"the server on {self.data} was not shut down cleanly", "load it again"
-            )
-
-    def snapshot(self, dataset: Path) -> None:
-        """Move (copy across file systems) data and redo log to ``dataset``."""
-        self.assert_clean("store as a dataset")
-        with acting_as(self._user):
-            for pattern in _NOT_KEPT:
-                for path in self.data.glob(pattern):
-                    path.unlink()
-        for folder, name in self._dataset_names().items():
-            move_tree(folder, dataset / name, self._user)
-        make_durable(dataset)
-
     def restore(self, dataset: Path) -> None:
         """Copy data and redo log; the other directories start empty."""
-        for folder, name in self._dataset_names().items():
-            copy_tree(dataset / name, folder, writer=self._user)
+        self._copy(dataset)
         for folder in (self.binary_log, self.tmp, self.temporary_tablespaces):
             make_folder(self._context, folder)
         self.clean = True
 
-    def _dataset_names(self) -> dict[Path, str]:
+    def dataset_names(self) -> dict[Path, str]:
         return {self.data: "data", self.redo: "redo"}
+
+    def _strip(self, dataset: Path) -> None:
+        with acting_as(self._user):
+            for pattern in _NOT_KEPT:
+                for path in self.data.glob(pattern):
+                    path.unlink()
 
     def _system_tables(self) -> str:
         """The statements that make MariaDB's system tables, each on a new line."""

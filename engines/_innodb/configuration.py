@@ -195,9 +195,9 @@ def _problems(installation: Installation, settings: Mapping[str, str]) -> list[s
     if not values:
         return [done.stderr.strip() or f"exit status {done.returncode}"]
     return [
-        f"{name}={asked} would be {values[name]}"
-        for name, asked in settings.items()
-        if asked and not same_value(asked, values[name])
+        f"{name}={requested} would be {values[name]}"
+        for name, requested in settings.items()
+        if requested and not same_value(requested, values[name])
     ]
 
 

@@ -206,7 +206,7 @@ def close(raw: LazyConnection) -> None:
 def message(error: pymysql.Error) -> str:
     """The server's words, with its error number."""
     code, *words = error.args or ("?",)
-    if code == 0:  # PyMySQL's own, for what the server was not asked
+    if code == 0:  # PyMySQL's own error, without a request to the server
         return "the connection is closed"
     return f"{' '.join(map(str, words)).strip() or type(error).__name__} (error {code})"
 

@@ -22,12 +22,12 @@ from engines._innodb.configuration import (
     check_settings,
     configured,
     init_file,
+    known_settings,
     write_configuration,
 )
 from engines._innodb.connection import open_connection
 from engines._innodb.external import ExternalInnoDB, server_version
-from engines._innodb.installation import TITLES, Flavour, choose
-from engines._innodb.options import page_size, part_of_doublewrite
+from engines._innodb.installation import TITLES, Flavour, Installation, choose
 from engines._innodb.server import Server
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.values import size_bytes
@@ -49,8 +49,11 @@ from harness.engine import (
     EngineVersion,
     ProcessId,
 )
+from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
+
+_PAGE_SIZES = (4, 8, 16, 32, 64)
 
 
 class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
@@ -68,8 +71,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         self._installation = choose(flavour, context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)
         self._manage(context, applied(self._installation, context.settings))
-        self._doublewrite = part_of_doublewrite(self._installation, context.options)
-        self._format = {"innodb_page_size": page_size(context.options)}
+        self._doublewrite = _part_of_doublewrite(self._installation, context.options)
+        self._format = {"innodb_page_size": _page_size(context.options)}
         self._password = secrets.token_hex(16)
         self._tunnel_password = secrets.token_hex(16)
         self._first_start = True
@@ -187,7 +190,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         verify_variables(pid, self._variables(), cluster, {**settings, **self._format})
 
     def _access(self, listens: bool) -> str:
-        """Statements that make the database and its user; nobody else can log in.
+        """Statements that make the database and its user; no other user can log in.
 
         From other hosts, only that user can log in, only to that database, only with TLS.
         """
@@ -237,6 +240,40 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         )
         self._first_start = True
         return self._cluster
+
+
+def _page_size(options: Mapping[str, Any]) -> str:
+    """``innodb_page_size`` in bytes, from the option ``page_size`` in KiB."""
+    given = str(options.get("page_size", 16))
+    if given not in map(str, _PAGE_SIZES):
+        raise UsageError(
+            f"engine option page_size={given}",
+            "must be 4, 8, 16, 32 or 64 (KiB)",
+            "omit it for InnoDB's default, 16",
+        )
+    return str(int(given) * 1024)
+
+
+def _part_of_doublewrite(installation: Installation, options: Mapping[str, Any]) -> Part:
+    """The part whose tier holds the doublewrite files.
+
+    Before MySQL 8.0.20 and in MariaDB, they are inside ibdata1 and always on ``data``, which is
+    therefore the default of all releases.
+    """
+    given = str(options.get("doublewrite", "data"))
+    if given == "data":
+        return "data"
+    if given != "wal":
+        raise UsageError(
+            f"engine option doublewrite={given}", "neither data nor wal", "set doublewrite=wal"
+        )
+    if "innodb_doublewrite_dir" not in known_settings(installation):
+        raise UsageError(
+            f"engine option doublewrite=wal with {installation.title}",
+            "this release keeps its doublewrite pages in the system tablespace, on data",
+            "use MySQL 8.0.20 or later, or omit the option",
+        )
+    return "wal"
 
 
 def factory(flavour: Flavour) -> EngineFactory:

@@ -16,7 +16,7 @@ from engines._innodb.load import Loader, Retries
 from engines._innodb.waits import SessionObserver
 from engines._innodb.window import warnings as window_warnings
 from engines._innodb.wire import LazyConnection
-from engines._jdbc import ThroughJdbc, innodb_properties
+from engines._jdbc.binding import ThroughJdbc, innodb_properties
 from engines._managed import ManagedServer
 from engines._sql_engine import SqlEngine
 from harness.engine import ProcessId, SqlConnection

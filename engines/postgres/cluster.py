@@ -21,9 +21,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engines._managed import DataFolders
 from engines._server import make_folder, run_once
 from engines.postgres.installation import Installation
-from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
@@ -61,18 +61,17 @@ def scram_verifier(password: str) -> str:
     return f"SCRAM-SHA-256${_SCRAM_ITERATIONS}:{text[0]}${text[1]}:{text[2]}"
 
 
-class Cluster:
+class Cluster(DataFolders):
     """One cluster in the directories of a run; its server is stopped while these methods run."""
 
     def __init__(
         self, installation: Installation, context: EngineContext, directories: DataDirectories
     ) -> None:
+        super().__init__(context)
         self._installation = installation
-        self._context = context
         self.data = directories["data"] / "pgdata"
         self.wal = directories["wal"] / "pg_wal"
         self.tablespaces = {part: directories[part] / "tblspc" for part in _TABLESPACES}
-        self._user = context.credentials
 
     def directories(self) -> list[Path]:
         return [self.data, self.wal, *self.tablespaces.values()]
@@ -112,28 +111,9 @@ class Cluster:
                 problem, f"the cluster in {self.data} is {state!r}, not {CLEAN!r}", "load it again"
             )
 
-    def make_durable(self) -> None:
-        """Force to the devices what the server wrote without fsync."""
-        for folder in self.directories():
-            make_durable(folder, self._user)
-
-    def snapshot(self, dataset: Path) -> None:
-        """Move (copy across file systems) the four directories to ``dataset``."""
-        self.assert_clean("store as a dataset")
-        for part, link in self._links().items():
-            (dataset / f"{_LOCATION_FILE}.{part}").write_text(link.name)
-            with acting_as(self._user):
-                link.unlink()
-        with acting_as(self._user):
-            (self.data / "pg_wal").unlink()
-        for folder, name in self._dataset_names().items():
-            move_tree(folder, dataset / name, self._user)
-        make_durable(dataset)
-
     def restore(self, dataset: Path, password: str) -> None:
         """Copy the four directories, link them, set a new password."""
-        for folder, name in self._dataset_names().items():
-            copy_tree(dataset / name, folder, writer=self._user)
+        self._copy(dataset)
         self._link(self.data / "pg_wal", self.wal)
         for part, folder in self.tablespaces.items():
             oid = (dataset / f"{_LOCATION_FILE}.{part}").read_text().strip()
@@ -153,12 +133,18 @@ class Cluster:
         if missing := set(expected) - set(links):
             raise RunFailed(f"parts of {self.data}", f"no link for {', '.join(sorted(missing))}")
 
-    def _dataset_names(self) -> dict[Path, str]:
-        return {
-            self.data: "pgdata",
-            self.wal: "pg_wal",
-            **{folder: part for part, folder in self.tablespaces.items()},
-        }
+    def dataset_names(self) -> dict[Path, str]:
+        parts = {folder: str(part) for part, folder in self.tablespaces.items()}
+        return {self.data: "pgdata", self.wal: "pg_wal", **parts}
+
+    def _strip(self, dataset: Path) -> None:
+        """The links, of which those to tablespaces are written down."""
+        for part, link in self._links().items():
+            (dataset / f"{_LOCATION_FILE}.{part}").write_text(link.name)
+            with acting_as(self._user):
+                link.unlink()
+        with acting_as(self._user):
+            (self.data / "pg_wal").unlink()
 
     def _links(self) -> dict[Part, Path]:
         """The tablespace links of the data directory, by part."""

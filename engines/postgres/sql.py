@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from engines._jdbc import ThroughJdbc, postgres_properties
+from engines._jdbc.binding import ThroughJdbc, postgres_properties
 from engines._sql_engine import SqlEngine
 from engines.postgres import counters, explain
 from engines.postgres.configuration import SETTINGS

@@ -1,12 +1,12 @@
-"""The directories of one VoltDB: made, copied to golden data and back.
+"""The directories of one VoltDB: made, copied to a dataset and back.
 
 Layout, the same for every placement, so that only the devices differ::
 
-    <data>/root        what the server keeps beside its data: its configuration
+    <data>/root        the server's configuration
     <data>/snapshots   snapshots of all data, which is in memory otherwise
 
-A server that starts restores the newest whole snapshot that it finds. Golden data are the
-snapshots of a server that was stopped; tables, procedures and rows are in them, users and
+A server that starts restores the newest whole snapshot that it finds. A dataset consists of
+the snapshots of a server that was stopped; tables, procedures and rows are in them, users and
 settings are not.
 """
 
@@ -14,31 +14,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engines._managed import DataFolders
 from engines._server import make_folder, run_once
 from engines.voltdb.installation import Installation
-from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import DataDirectories, EngineContext
-from harness.errors import RunFailed
 from harness.supervise.user_files import acting_as, write_text
 
 
-class Cluster:
-    """Nothing of it runs while these verbs work."""
+class Cluster(DataFolders):
+    """The directories of one server."""
 
     def __init__(
         self, installation: Installation, context: EngineContext, places: DataDirectories
     ) -> None:
+        super().__init__(context)
         self._installation = installation
-        self._context = context
-        self._user = context.credentials
         self.root = places["data"] / "root"
         self.snapshots = places["data"] / "snapshots"
-        #: Whether the server on it ended by a clean shutdown the last time.
-        self.clean = False
 
     def directories(self) -> list[Path]:
-        """Both directories."""
         return [self.root, self.snapshots]
+
+    def dataset_names(self) -> dict[Path, str]:
+        return {self.snapshots: "snapshots"}
 
     def create(self, deployment: str) -> None:
         """Without data; ``deployment``: the text of the file."""
@@ -81,10 +79,6 @@ class Cluster:
             f"-Dlog4j.configuration=file:{scratch}/log4j.properties",
         ]
 
-    def make_durable(self) -> None:
-        """What was written is on its devices."""
-        make_durable(self.snapshots, self._user)
-
     def keep_only(self, nonce: str) -> None:
         """Remove every snapshot but this one."""
         with acting_as(self._user):
@@ -92,21 +86,10 @@ class Cluster:
                 if not file.name.startswith(nonce) and not file.is_dir():
                     file.unlink()
 
-    def snapshot(self, golden: Path) -> None:
-        """Move (copy across file systems) the snapshots to ``golden``."""
-        if not self.clean:
-            raise RunFailed(
-                "keep as a dataset",
-                f"the server on {self.root} was not shut down cleanly",
-                "load it again",
-            )
-        move_tree(self.snapshots, golden / "snapshots", self._user)
-        make_durable(golden)
-
-    def restore(self, golden: Path, deployment: str) -> None:
+    def restore(self, dataset: Path, deployment: str) -> None:
         """Copy the snapshots into the directories of a new server."""
         self.create(deployment)
-        copy_tree(golden / "snapshots", self.snapshots, writer=self._user)
+        self._copy(dataset)
 
     @property
     def _temporary(self) -> Path:

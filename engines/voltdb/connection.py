@@ -29,10 +29,10 @@ class VoltDbConnection:
         """
         text = _COMMENT.sub("", sql).strip()
         called = _EXEC.fullmatch(text)
-        asked = (called[1],) if called else ("@AdHoc", text)
+        procedure = (called[1],) if called else ("@AdHoc", text)
         started = time.monotonic_ns()
         try:
-            answer = self._call(head(text), *asked, timeout_s=timeout_s)
+            answer = self._call(head(text), *procedure, timeout_s=timeout_s)
         except NoAnswer as error:
             raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
         duration = time.monotonic_ns() - started

@@ -94,10 +94,10 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
         cluster = self._use(places)
         cluster.create(self._deployment(self._loaded_with()))
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Copy ``golden`` into the directories; the server's start reads it."""
+    def restore(self, dataset: Path, places: DataDirectories) -> None:
+        """Copy ``dataset`` into the directories; the server's start reads it."""
         self._loading = False
-        self._use(places).restore(golden, self._deployment(self._settings))
+        self._use(places).restore(dataset, self._deployment(self._settings))
 
     def connect(self) -> VoltDbConnection:
         """A new connection."""

@@ -64,7 +64,7 @@ def load(
 
 
 def _define(connection: VoltDbConnection, folder: Path, stem: str) -> None:
-    """All statements of a file in one call: each call changes the catalog anew."""
+    """All statements of a file in one call: each call changes the catalog."""
     if texts := statements(folder, stem):
         connection.call("@AdHoc", ";\n".join(texts))
 

@@ -87,14 +87,11 @@ class Server(ServerProcess):
         """Save all data as a snapshot, then shut down; RunFailed when it was not saved."""
         if self._process is None:
             return
-        if self.running:
-            nonce = self.save()
-            self._shut_down()
-            self._cluster.keep_only(nonce)
-            self._cluster.make_durable()
-            self._cluster.clean = True
-        else:
-            self._end(signal.SIGTERM)  # which tells that it had ended by itself
+        nonce = self.save() if self.running else ""
+        self._end(signal.SIGTERM, self._request_shutdown)  # reports a server that had ended
+        self._cluster.keep_only(nonce)
+        self._cluster.make_durable()
+        self._cluster.clean = True
 
     def save(self) -> str:
         """Save all data as a snapshot; its name. RunFailed where the server does not."""
@@ -171,22 +168,10 @@ class Server(ServerProcess):
             return False
         return True
 
-    def _shut_down(self) -> None:
-        process = self._process
-        assert process is not None
+    def _request_shutdown(self) -> None:
         with suppress(RunFailed), closing(self.connect()) as connection:
             # It closes the connection and does not answer.
             connection.call("@Shutdown", timeout_s=self._timeouts.stop_s)
-        try:
-            process.wait(self._timeouts.stop_s)
-        except TimeoutError:
-            self.kill()
-            raise self._failed(
-                "stop",
-                f"no end {self._timeouts.stop_s:g} s after @Shutdown, so it was killed",
-                "if its end needs longer, raise the engine option stop_timeout_s",
-            ) from None
-        self._process = None
 
 
 def write_log4j(context: EngineContext) -> None:

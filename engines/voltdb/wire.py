@@ -158,7 +158,7 @@ class Connection:
 
 
 class _Reader:
-    """Goes over a message; WireError behind its end."""
+    """Reads a message field by field; WireError after its end."""
 
     def __init__(self, message: bytes) -> None:
         self._message, self._at = message, 0

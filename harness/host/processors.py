@@ -103,16 +103,16 @@ def affinity_check(
     return Check("cpu-affinity", status_, f"{seen} threads held to processors {text}{result}")
 
 
-def _numbers(text: str, asked: str) -> tuple[int, ...]:
+def _numbers(text: str, problem: str) -> tuple[int, ...]:
     result: set[int] = set()
     for item in text.split(","):
         match = _RANGE.match(item)
         if match is None:
-            raise UsageError(asked, f"{item!r} is not a number or a range", _HELP)
+            raise UsageError(problem, f"{item!r} is not a number or a range", _HELP)
         first = int(match.group(1))
         last = int(match.group(2) or first)
         if last < first:
-            raise UsageError(asked, f"the range {item!r} runs backwards", _HELP)
+            raise UsageError(problem, f"the range {item!r} runs backwards", _HELP)
         result |= set(range(first, last + 1))
     return tuple(sorted(result))
 

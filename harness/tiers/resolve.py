@@ -123,7 +123,7 @@ def check_space(
 ) -> None:
     """UsageError where a file system has too little free space.
 
-    ``wanted``: tier, what it is (a part's name, "golden copy" …), bytes. ``smaller``: what
+    ``wanted``: tier, what it is (a part's name, "dataset" …), bytes. ``smaller``: what
     else may be requested (``fewer --warehouses``).
     """
     groups: dict[str, list[tuple[Tier, str, int]]] = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.engine import BulkLoads, Explains, QueryTimeout, RunsSql
+from harness.engine import QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_values import decode, encode
@@ -41,11 +41,6 @@ def open_files(engine: Any) -> set[Path]:
         with suppress(FileNotFoundError):  # closed meanwhile
             found.add(descriptor.readlink())
     return found
-
-
-def test_abilities(started: Any) -> None:
-    for ability in (RunsSql, Explains, BulkLoads):
-        assert isinstance(started, ability)
 
 
 def check_places(engine: Any, data: Path, wal: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from harness.engine import BulkLoads, Explains, RunsSql
 from harness.sql_files import statements, text_of
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
@@ -20,11 +19,6 @@ from harness.workloads.tpch.sql import query_sql
 
 SCALE = 0.01
 #: Within which an idle server has done all that was left to do; never a measurement.
-
-
-def test_it_has_the_abilities_it_claims(innodb: Any) -> None:
-    for ability in (RunsSql, Explains, BulkLoads):
-        assert isinstance(innodb, ability)
 
 
 def test_all_answers_are_the_reference_ones(innodb: Any) -> None:

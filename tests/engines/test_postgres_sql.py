@@ -13,7 +13,6 @@ from engines._loading import FileLoad
 from engines._workers import Job, Schedule
 from engines.postgres.load import copy_jobs
 from engines.postgres.server import Server
-from harness.engine import BulkLoads, Explains, KeepsOwnData, RunsSql
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
@@ -24,12 +23,6 @@ def loaded(module_lab: Any, tpch_csv: Any, empty_cluster: Path) -> Iterator[Any]
     engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     yield engine
     engine.kill()
-
-
-def test_it_has_the_abilities_it_claims(loaded: Any) -> None:
-    for ability in (RunsSql, Explains, BulkLoads):
-        assert isinstance(loaded, ability)
-    assert not isinstance(loaded, KeepsOwnData)
 
 
 def test_load_leaves_all_rows_indexes_and_statistics(loaded: Any, tpch_csv: Any) -> None:
@@ -97,13 +90,6 @@ def test_profiles_that_store_other_statistics_have_other_golden_data(lab: Any) -
                          {"default_statistics_target": "500"})
     ]  # fmt: skip
     assert stored[0] == stored[1] == stored[2] != stored[3]
-
-
-def test_wrong_row_count_is_a_failure(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:
-    engine = lab.started("postgres", empty_cluster)
-    counts = tpch_csv.row_counts | {"nation": 26}
-    with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
-        engine.bulk_load("tpch", tpch_csv.files, counts, SilentProgress())
 
 
 def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:

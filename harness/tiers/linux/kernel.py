@@ -126,8 +126,8 @@ class Kernel:
     def dax(self, path: Path) -> DaxAnswer:
         """Whether a file made in directory ``path`` bypasses the page cache.
 
-        Made where that is possible (as an unnamed file, which a kill cannot leave
-        behind), else the first regular file found there is examined.
+        Made where that is possible (as an unnamed file, which a kill cannot
+        leave there), else the first regular file found there is examined.
         """
         try:
             with _probe_file(path) as fd:

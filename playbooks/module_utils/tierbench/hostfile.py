@@ -63,13 +63,13 @@ def place_of(tier: Mapping[str, Any]) -> str:
 
 def places(found: Mapping[str, str]) -> dict[str, str]:
     """Tier name to place, of written entries."""
-    told = {}
+    result = {}
     for name, rest in found.items():
         match = re.search(r"\b(path|device|node)\s*:\s*[\"']?([^\"',}\s]+)", rest)
         if match:
             node = match.group(1) == "node"
-            told[name] = f"node {match.group(2)}" if node else match.group(2)
-    return told
+            result[name] = f"node {match.group(2)}" if node else match.group(2)
+    return result
 
 
 def name_tiers(

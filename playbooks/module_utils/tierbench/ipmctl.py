@@ -98,8 +98,8 @@ def is_met(
     if memory_mode_percent == 100:
         return True
     left = unmapped_percent(goals)
-    asked = left if reserved_percent is None else reserved_percent
-    if left is not None and asked is not None and abs(left - asked) > _slack(mixed):
+    requested = left if reserved_percent is None else reserved_percent
+    if left is not None and requested is not None and abs(left - requested) > _slack(mixed):
         return False
     return set(goals.types) == {kind}
 
@@ -140,9 +140,9 @@ def current_goal(goals: Goals) -> str | None:
         return None
     mixed = bool(goals.volatile_bytes and goals.app_direct_bytes)
     percent = round(100 * goals.volatile_bytes / ((mixed and goals.physical_bytes) or whole))
-    told = f"{percent} {kinds[0] if kinds else 'none'}"
+    summary = f"{percent} {kinds[0] if kinds else 'none'}"
     left = unmapped_percent(goals)
-    return told if left is None else f"{told} {round(left) if left > _slack(mixed) else 0}"
+    return summary if left is None else f"{summary} {round(left) if left > _slack(mixed) else 0}"
 
 
 def ratio_note(goals: Goals, memory_mode_percent: int) -> str | None:
@@ -157,9 +157,9 @@ def ratio_note(goals: Goals, memory_mode_percent: int) -> str | None:
     part = (
         "the modules" if memory_mode_percent == 100 else f"{memory_mode_percent} % of the modules"
     )
-    told = f"{part} have {ratio:.1f} times the DRAM's capacity"
+    summary = f"{part} have {ratio:.1f} times the DRAM's capacity"
     if ratio < RATIO_LEAST:
-        return f"{told}: below 1:{RATIO_LEAST} Memory Mode adds little to the DRAM that it hides"
+        return f"{summary}: below 1:{RATIO_LEAST} Memory Mode adds little to the DRAM that it hides"
     if ratio > RATIO_MOST:
-        return f"{told}: beyond 1:{RATIO_MOST} the DRAM is too small a cache"
-    return f"{told}, within 1:{RATIO_LEAST} to 1:{RATIO_MOST}"
+        return f"{summary}: beyond 1:{RATIO_MOST} the DRAM is too small a cache"
+    return f"{summary}, within 1:{RATIO_LEAST} to 1:{RATIO_MOST}"

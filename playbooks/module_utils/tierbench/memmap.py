@@ -78,12 +78,12 @@ def _is_as_wanted(builder: ChangeBuilder, given: list[str]) -> bool:
         if builder.desired.memmap_start is None
         else [f"emulated_start {builder.desired.memmap_start}"]
     )
-    told = f"{' and '.join(wanted)}: the kernel was started with {' '.join(given)} ({there})"
+    difference = f"{' and '.join(wanted)}: the kernel was started with {' '.join(given)} ({there})"
     if given != [builder.state.record.memmap]:
-        builder.notes.append(f"{told}, not by us; it is used as it is")
+        builder.notes.append(f"{difference}, not by us; it is used as it is")
         return True
     do = "request the existing size and start, or restore emulated, restart, and rerun"
-    builder.refuse("memmap", told, do)
+    builder.refuse("memmap", difference, do)
     return False
 
 

@@ -103,17 +103,17 @@ def probe(device: str, commands: Commands) -> Content:
     if done.rc != 0:
         what = "several signatures at once" if done.rc == 8 else done.words or "nothing"
         return Content(False, why=f"blkid fails (exit {done.rc}: {what})")
-    told = parse_blkid(done.out)
-    kind = told.get("TYPE") or told.get("PTTYPE")
+    fields = parse_blkid(done.out)
+    kind = fields.get("TYPE") or fields.get("PTTYPE")
     if kind is None:
         return Content(False, why="blkid finds an unnamed signature")
     # Of ext4 it is the file system's; of xfs the sector's.
-    size = told.get("BLOCK_SIZE", "") if kind == "ext4" else ""
+    size = fields.get("BLOCK_SIZE", "") if kind == "ext4" else ""
     return Content(
         True,
         kind,
-        told.get("LABEL"),
-        told.get("UUID") or told.get("PTUUID"),
+        fields.get("LABEL"),
+        fields.get("UUID") or fields.get("PTUUID"),
         block_size=int(size) if size.isdigit() else None,
     )
 

@@ -88,8 +88,8 @@ def _fits(namespace: Namespace, region: Region, desired: DesiredState, state: St
         return False  # without labels nothing says whose it is
     if desired.size_bytes is not None:
         return namespace.raw_bytes == desired.size_bytes
-    asked = state.record.namespaces.get(namespace.uuid or "", {}).get("requested_bytes")
-    return asked is None and region.available_bytes < max(region.align_bytes, 1)
+    requested = state.record.namespaces.get(namespace.uuid or "", {}).get("requested_bytes")
+    return requested is None and region.available_bytes < max(region.align_bytes, 1)
 
 
 def _replace(builder: ChangeBuilder, region: Region) -> None:

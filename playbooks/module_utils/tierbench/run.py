@@ -57,11 +57,11 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """The fact, with the packages of missing tools."""
-        told = vars_of(self)
+        document = vars_of(self)
         for key in ("refusals", "failures"):
-            told[key] = [vars_of(each) for each in told[key]]
+            document[key] = [vars_of(each) for each in document[key]]
         packages = {PACKAGES[tool] for tool in self.missing_tools}
-        return {**told, "missing_packages": sorted(packages)}
+        return {**document, "missing_packages": sorted(packages)}
 
 
 def run(

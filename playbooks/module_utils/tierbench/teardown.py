@@ -208,26 +208,26 @@ def _goal_is_back(builder: ChangeBuilder) -> bool:
     record, now = builder.state.record, builder.state.goals
     if record.goal_before is None:
         return True
-    asked = _goal_of(record.goal_before)
-    return now is not None and not now.error and ipmctl.is_met(now, *asked)
+    goal_parts = _goal_of(record.goal_before)
+    return now is not None and not now.error and ipmctl.is_met(now, *goal_parts)
 
 
-def _goal_of(told: str) -> tuple[str, int, int | None]:
+def _goal_of(description: str) -> tuple[str, int, int | None]:
     """Type, memory percentage and reserved percentage of ipmctl.current_goal()'s text."""
-    percent, kind, *reserved = told.split()
+    percent, kind, *reserved = description.split()
     return kind, int(percent), int(reserved[0]) if reserved else None
 
 
 def _goal_back(builder: ChangeBuilder) -> None:
     """Plan the earlier goal, after the steps that remove our objects."""
-    asked = _goal_of(str(builder.state.record.goal_before))
+    goal_parts = _goal_of(str(builder.state.record.goal_before))
     state = builder.state
     theirs = tuple(each for each in state.inventory.namespaces if not state.is_ours(each))
     state = replace(state, inventory=replace(state.inventory, namespaces=theirs))
     without_ours = ChangeBuilder(
         state, builder.desired, builder.steps, builder.refusals, builder.notes
     )
-    goals.plan_goal(without_ours, *asked, state.inventory.regions)
+    goals.plan_goal(without_ours, *goal_parts, state.inventory.regions)
     builder.reboot = builder.reboot or without_ours.reboot
 
 

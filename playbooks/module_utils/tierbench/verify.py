@@ -96,8 +96,8 @@ def _memory_node(state: State, name: str, kernel: Kernel) -> list[Refusal]:
 def _memory_mode(state: State, desired: DesiredState) -> list[Refusal]:
     goals = state.goals
     kind = desired.goal if desired.memory_mode_percent < 100 else "none"
-    asked = (kind, desired.memory_mode_percent, desired.goal_reserved_percent or None)
-    if goals and not goals.error and ipmctl.is_met(goals, *asked):
+    goal_parts = (kind, desired.memory_mode_percent, desired.goal_reserved_percent or None)
+    if goals and not goals.error and ipmctl.is_met(goals, *goal_parts):
         return []
     found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not run"
     return [_other("goal", found)]
