@@ -110,7 +110,7 @@ def test_a_target_that_holds_something_is_refused(tree: Path, tmp_path: Path) ->
     assert (tmp_path / "copy" / "precious").read_text() == "x"
 
 
-def test_missing_source_is_told(tmp_path: Path) -> None:
+def test_a_missing_source_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="No such file"):
         copy_tree(tmp_path / "none", tmp_path / "copy")
 

@@ -60,7 +60,7 @@ def check_places(engine: Any, data: Path, wal: Path) -> None:
         engine.start()
 
 
-def test_on_one_tier_the_wal_lies_beside_the_database(started: Any) -> None:
+def test_on_one_tier_the_wal_is_next_to_the_database(started: Any) -> None:
     data = started.places["data"] / "duckdb"
     check_places(started, data, data)
 
@@ -139,7 +139,7 @@ def test_threads_and_memory_limit_are_always_set_and_recorded(started: Any) -> N
     assert config["autoinstall_known_extensions"] == "false"
 
 
-def test_a_load_has_of_the_profile_only_what_the_golden_key_has(lab: Any) -> None:
+def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab: Any) -> None:
     profile = {"threads": "1", "memory_limit": "64MiB", "force_compression": "uncompressed"}
     engine = lab.engine("duckdb", profile)
     engine.initialise(lab.places())
@@ -195,7 +195,7 @@ def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab: Any) -> None
     engine.stop()
 
 
-def test_a_spill_beside_writes_is_not_told(started: Any) -> None:
+def test_spilled_bytes_are_unknown_next_to_writes(started: Any) -> None:
     reader, writer = started.connect(), started.connect()
     writer.execute("create table t (i integer)")
 

@@ -41,7 +41,7 @@ def told(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str
 
 
 @pytest.mark.parametrize("name", RISKY)
-def test_defaults_keep_what_is_acknowledged_and_risks_are_told(
+def test_defaults_keep_acknowledged_commits_and_risks_are_reported(
     lab: Any, empty_engines: Any, name: str
 ) -> None:
     golden = empty_engines.data(name)

@@ -111,7 +111,7 @@ def test_a_kill_of_ours_is_the_limit_also_where_the_statement_began_after_its_cl
     connection.execute("drop table if exists never")
 
 
-def test_somebody_elses_kill_is_no_limit(innodb: Any, connection: Any) -> None:
+def test_another_user_s_kill_is_not_the_time_limit(innodb: Any, connection: Any) -> None:
     statement = f"create table never as {ENDLESS}"
     looking = innodb.connect()
 
@@ -183,7 +183,7 @@ def test_an_error_names_the_statement_the_server_and_its_words(connection: Any) 
     assert "doesn't exist (error 1146)" in caught.value.context
 
 
-def test_files_of_the_client_are_not_sent_unless_asked_for(innodb: Any, tmp_path: Path) -> None:
+def test_files_of_the_client_are_not_sent_unless_requested(innodb: Any, tmp_path: Path) -> None:
     file = tmp_path / "secret.csv"
     file.write_text("9,X,y\n")
     statement = f"load data local infile '{file}' into table region fields terminated by ','"

@@ -15,7 +15,7 @@ from harness.errors import RunFailed
 
 
 @pytest.mark.parametrize("name", ["mysql", "mariadb"])
-def test_what_stands_before_the_stack_trace_is_told(
+def test_the_errors_before_the_stack_trace_are_shown(
     lab: Any, empty_engines: Any, name: str
 ) -> None:
     """The server's own handler writes the trace; the error before it is one that we put there."""
@@ -34,7 +34,7 @@ def test_what_stands_before_the_stack_trace_is_told(
         assert advice not in str(failed.value).replace("before the stack trace", "")
 
 
-def test_a_log_without_a_trace_is_told_by_its_end(tmp_path: Path) -> None:
+def test_a_log_without_a_trace_is_shown_by_its_end(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("[ERROR] unknown variable\n[ERROR] Aborting\n")
     assert before_trace(log, None) is None

@@ -105,7 +105,7 @@ def test_a_recorded_sort_of_mariadb_counts_nothing_twice(query: int) -> None:
     assert sorts and sum(o.time_ns for o in sorts) < total / 20  # what they read is not theirs
 
 
-def test_a_recorded_plan_of_mariadb_tells_reading_from_the_rest() -> None:
+def test_a_recorded_plan_of_mariadb_separates_reading_from_the_rest() -> None:
     plan = explain_mariadb.translate(recorded("mariadb-10.11.19-tpch-q16.json"), 10**8)
     (part,) = of_relation(plan, "part")
     assert (part.kind, part.name, part.rows) == ("scan", "ALL", 20_000)
@@ -117,7 +117,7 @@ def test_a_recorded_plan_of_mariadb_tells_reading_from_the_rest() -> None:
 
 
 @pytest.mark.parametrize(("banner", "release"), [("8.0.15", "8.0.15"), ("5.7.44-log", "5.7.44")])
-def test_a_release_that_cannot_tell_says_since_when_others_can(
+def test_a_release_without_explain_analyze_names_one_with_it(
     monkeypatch: pytest.MonkeyPatch, banner: str, release: str
 ) -> None:
     class Greeted:

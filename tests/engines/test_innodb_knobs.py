@@ -203,7 +203,7 @@ def test_write_threads_out_of_range_are_refused_with_the_range(kept: Kept, threa
     assert f"innodb_write_io_threads from {least} to {most}" in error.hint
 
 
-def test_a_redo_log_s_size_is_told_in_the_release_s_own_word(kept: Kept) -> None:
+def test_the_error_names_the_release_s_setting_for_the_redo_log_s_size(kept: Kept) -> None:
     words = {"innodb_redo_log_capacity", "innodb_log_file_size"}
     known = words & set(kept.release.redo)
     for word in words - known:
@@ -211,7 +211,7 @@ def test_a_redo_log_s_size_is_told_in_the_release_s_own_word(kept: Kept) -> None
         assert error.context == f"no such setting: this release has {''.join(known)}"
 
 
-def test_the_size_of_a_file_beside_that_of_the_whole_is_refused() -> None:
+def test_the_size_of_a_redo_file_with_that_of_the_whole_log_is_refused() -> None:
     """MySQL 8.0.30 to 8.4 know both and ignore the file's: by their settings' names."""
     known = {"innodb_redo_log_capacity", "innodb_log_file_size", "innodb_log_files_in_group"}
     profile = {"loose_innodb_redo_log_capacity": "1G", "loose_innodb_log_file_size": "512M"}

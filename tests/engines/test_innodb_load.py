@@ -216,7 +216,7 @@ def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
         assert connection.execute("select * from t order by i").rows == [(1,), (2,), (3,)]
 
 
-def test_a_server_that_takes_no_files_is_told_how_to(
+def test_a_server_that_accepts_no_files_is_reported_with_the_setting(
     innodb: Any, elsewhere: Any, connection: Any, tmp_path: Path
 ) -> None:
     connection.execute("set global local_infile = off")

@@ -146,7 +146,7 @@ def test_a_redo_log_in_shared_memory_is_mapped_by_mariadb(
         engine.stop()
 
 
-def test_doublewrite_files_go_where_they_are_asked_to_be(lab: Any) -> None:
+def test_doublewrite_files_follow_the_engine_option(lab: Any) -> None:
     engine = lab.engine("mysql", options={"doublewrite": "wal", "version": "9"})
     places = lab.places()
     engine.initialise(places)

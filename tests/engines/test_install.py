@@ -439,7 +439,7 @@ def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(
     assert install.installed("tiny", tmp_path / "engines")[0].source == "Maven org.tiny:tiny:3.0"
 
 
-def test_without_maven_its_absence_is_told(
+def test_a_missing_maven_is_reported(
     maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

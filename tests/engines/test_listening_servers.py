@@ -182,7 +182,7 @@ def test_on_that_address_alone(server: Listening) -> None:
     assert _ports(server.engine) == {(loopback, server.connection["port"])}
 
 
-def test_without_encryption_nobody_comes_in(server: Listening) -> None:
+def test_without_encryption_no_client_connects(server: Listening) -> None:
     server.encrypted()
     with pytest.raises((psycopg.OperationalError, pymysql.Error)) as refused:
         server.plain()
@@ -279,7 +279,7 @@ def test_the_password_stands_in_no_log(server: Listening) -> None:
         assert password not in Path(f"/proc/{process.pid}/cmdline").read_text()
 
 
-def test_a_start_behind_a_stop_is_at_the_same_place(server: Listening) -> None:
+def test_a_restart_listens_at_the_same_address(server: Listening) -> None:
     before = server.connection
     server.engine.stop()
     server.engine.start()
@@ -346,7 +346,7 @@ def test_a_load_listens_nowhere(lab: Any, name: str, listening_options: Any) -> 
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
-def test_unless_asked_none_listens(lab: Any, empty_engines: Any, name: str) -> None:
+def test_by_default_no_server_listens(lab: Any, empty_engines: Any, name: str) -> None:
     engine = _engine(lab, name, listen=None)
     engine.restore(empty_engines.data(name), lab.places())
     engine.start()

@@ -100,7 +100,7 @@ def test_a_value_that_is_none_is_refused_with_what_there_is(
         kept.engine({setting: value})
 
 
-def test_the_log_must_have_room_for_two_segments_of_the_size_that_is_asked_for(
+def test_the_log_must_hold_two_segments_of_the_requested_size(
     kept: Kept,
 ) -> None:
     options = {"wal_segment_size_mb": 64}
@@ -109,7 +109,7 @@ def test_the_log_must_have_room_for_two_segments_of_the_size_that_is_asked_for(
     kept.engine({"max_wal_size": "128MB"}, options)
 
 
-def test_a_setting_that_golden_data_override_fails_the_start(kept: Kept) -> None:
+def test_a_setting_that_a_dataset_overrides_fails_the_start(kept: Kept) -> None:
     """ALTER DATABASE … SET goes with the data, and the configuration file would say otherwise."""
     engine = kept.restored({})
     engine.start()

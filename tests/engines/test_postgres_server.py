@@ -181,7 +181,7 @@ def test_a_release_that_cannot_publish_its_sums_has_none() -> None:
     assert counters.read(Old(), "harness") == {}  # type: ignore[arg-type]
 
 
-def test_disk_full_while_loading_is_told(lab: Any, empty_cluster: Path) -> None:
+def test_a_full_disk_during_a_load_is_reported(lab: Any, empty_cluster: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     small = lab.directory("small")

@@ -49,7 +49,7 @@ def test_no_setting_of_the_load_outlives_it(loaded: Any) -> None:
     assert "autovacuum" not in config  # at its default, on
 
 
-def test_a_load_has_of_the_profile_only_what_the_golden_key_has(
+def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(
     lab: Any, tpch_csv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[dict[str, str]] = []
@@ -83,7 +83,7 @@ def test_a_load_has_of_the_profile_only_what_the_golden_key_has(
     engine.stop()
 
 
-def test_profiles_that_store_other_statistics_have_other_golden_data(lab: Any) -> None:
+def test_profiles_that_store_other_statistics_have_other_datasets(lab: Any) -> None:
     stored = [
         lab.engine("postgres", settings).format_options()
         for settings in ({}, {"default_statistics_target": "100"}, {"work_mem": "1MB"},

@@ -66,7 +66,7 @@ def sleeping(engine: Any) -> Iterator[None]:
         thread.join(0.1)
 
 
-def test_a_session_behind_a_row_lock_waits_for_a_lock(server: Any) -> None:
+def test_a_session_that_needs_a_locked_row_waits_for_a_lock(server: Any) -> None:
     holder = server.connect().raw
     holder.execute("begin")
     holder.execute("update t set n = 2")

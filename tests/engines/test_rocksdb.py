@@ -93,7 +93,7 @@ def test_restored_data_hold_every_record_wherever_they_lie(lab: Any, golden: Pat
         store.engine.stop()
 
 
-def test_golden_data_say_nothing_of_where_they_were_loaded(golden: Path) -> None:
+def test_a_dataset_does_not_contain_the_place_of_its_load(golden: Path) -> None:
     assert {path.name for path in golden.iterdir()} == {"data", "wal"}
     assert not list((golden / "data").glob("LOG*"))
     assert list((golden / "data").glob("*.sst"))
@@ -226,7 +226,7 @@ def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path)
         read({"options_file": str(tmp_path / "none")})
 
 
-def test_only_what_decides_the_files_is_in_the_golden_key(lab: Any) -> None:
+def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab: Any) -> None:
     def key(**settings: str) -> Mapping[str, str]:
         found: Mapping[str, str] = lab.engine("rocksdb", settings).format_options()
         return found
@@ -238,7 +238,7 @@ def test_only_what_decides_the_files_is_in_the_golden_key(lab: Any) -> None:
     assert key(compression="kNoCompression") != key(compression="kLZ4Compression")
 
 
-def test_what_a_loss_of_power_takes_is_told(lab: Any) -> None:
+def test_settings_that_lose_commits_with_the_power_are_reported(lab: Any) -> None:
     def lost(**settings: str) -> list[str]:
         return list(lab.engine("rocksdb", settings).lost_without_power())
 
@@ -248,7 +248,7 @@ def test_what_a_loss_of_power_takes_is_told(lab: Any) -> None:
     assert lost(sync="true", manual_wal_flush="true") == ["manual_wal_flush=true"]
 
 
-def test_tickers_and_levels_are_told(lab: Any, golden: Path) -> None:
+def test_tickers_and_levels_are_reported(lab: Any, golden: Path) -> None:
     store = Store.of(lab).restored(golden, lab.places())
     for _ in range(5):  # the first reading comes with the first operations, or late
         result = store.run(operations=50_000)
@@ -303,7 +303,7 @@ def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab: Any, golden: Path)
         store.run(operations=20_000)
 
 
-def test_a_killed_client_leaves_nobody_who_has_the_data_open(lab: Any, golden: Path) -> None:
+def test_a_killed_client_does_not_keep_the_data_open(lab: Any, golden: Path) -> None:
     store = Store.of(lab).restored(golden, lab.places())
     killed = []
 

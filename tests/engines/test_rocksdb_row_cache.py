@@ -58,7 +58,7 @@ def test_what_it_answers_is_what_was_last_written(lab: Any, reader: Path) -> Non
     ]
 
 
-def test_without_it_nothing_is_asked_of_it(lab: Any, reader: Path) -> None:
+def test_without_it_no_record_is_cached(lab: Any, reader: Path) -> None:
     assert passes(lab, reader, 0) == [{"wrong": 0, "hits": 0, "misses": 0}] * 5
 
 
@@ -152,7 +152,7 @@ def without(lab: Any) -> Path:
     return prefix
 
 
-def test_a_library_without_it_is_refused_where_it_is_asked_for(
+def test_a_library_without_it_is_refused_if_it_is_requested(
     lab: Any, golden: Path, without: Path
 ) -> None:
     options = {"prefix": str(without)}

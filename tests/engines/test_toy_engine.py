@@ -26,7 +26,7 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_ENGINE_PATH", str(TOYS))
 
 
-def test_it_is_found_beside_the_others() -> None:
+def test_it_is_found_with_the_others() -> None:
     assert {"sqlite", "duckdb", "postgres"} <= set(registry.engines())
 
 

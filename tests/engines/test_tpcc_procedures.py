@@ -337,7 +337,7 @@ def test_only_the_last_twenty_orders_count(served: Served) -> None:
     assert by_the_letter.stock_level(served.expected, 1, 6, 200) == 5
 
 
-def test_a_long_mix_does_what_is_told_row_by_row(served: Served) -> None:
+def test_a_long_mix_agrees_with_the_reference_row_by_row(served: Served) -> None:
     chance = random.Random(20)
     expected = served.expected
 

@@ -30,7 +30,7 @@ from test_tpcc_procedures import (  # noqa: F401
     Shown,
     test_a_failed_call_leaves_nothing,
     test_a_local_order_is_stored_and_shown,
-    test_a_long_mix_does_what_is_told_row_by_row,
+    test_a_long_mix_agrees_with_the_reference_row_by_row,
     test_a_payment,
     test_an_order_with_remote_lines_or_an_item_twice,
     test_an_unused_item_rolls_the_order_back,
@@ -73,7 +73,7 @@ def test_passwords_are_hashed_in_the_deployment_file() -> None:
         ({}, {}, []),
     ],
 )
-def test_a_window_without_a_snapshot_is_told(
+def test_a_window_without_a_snapshot_has_a_warning(
     window: dict[str, float], settings: dict[str, str], codes: list[str]
 ) -> None:
     found = window_warnings(window, settled(settings, 2), 10**10)

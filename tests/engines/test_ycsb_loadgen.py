@@ -168,7 +168,7 @@ def test_scans_of_a_thousand_rows_are_received_whole(ycsb: Ycsb) -> None:
     assert result["memory_peak_bytes"] < 100 * 10**6
 
 
-def test_what_was_changed_behind_its_back_is_found(ycsb: Ycsb) -> None:
+def test_changes_by_others_are_found(ycsb: Ycsb) -> None:
     first, second, third = (
         key for (key,) in ycsb.execute("select ycsb_key from usertable order by ycsb_key limit 3")
     )

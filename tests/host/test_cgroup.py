@@ -138,7 +138,7 @@ def test_no_room_is_added_where_nothing_is_on_a_tmpfs(supervisor, tmp_path):
 
 
 @needs_a_cap
-def test_a_server_that_needs_more_is_killed_and_that_is_told(supervisor):
+def test_a_server_that_needs_more_is_killed_and_reported(supervisor):
     with memory_cap(LIMIT, supervisor) as cap:
         greedy = "b = bytearray(200 << 20); print(len(b))"
         executable = sys.executable if os.geteuid() else "/usr/bin/python3"

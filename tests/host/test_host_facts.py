@@ -104,7 +104,7 @@ def test_prefetchers_are_what_the_registers_of_all_processors_say(
     assert host_facts((), Kernel(tmp_path))["prefetchers"] == expected
 
 
-def test_prefetchers_without_a_register_or_behind_a_hypervisor_are_unreadable(
+def test_prefetchers_without_a_register_or_in_a_virtual_machine_are_unreadable(
     tmp_path: Path,
 ) -> None:
     cpuinfo = "processor : 0\nvendor_id : GenuineIntel\nflags : clwb{}\n"
@@ -170,7 +170,7 @@ def test_ndctl_lists_are_read_in_both_their_forms(text: str) -> None:
     assert parse_ndctl_dimms(text) == {"nmem0": {}, "nmem1": {}}
 
 
-def test_health_is_kept_where_ndctl_tells_it() -> None:
+def test_health_is_recorded_if_ndctl_reports_it() -> None:
     """An invented module with the keys of ndctl's manual."""
     text = '[{"dev": "nmem0", "health": {"health_state": "ok", "life_used_percentage": 3}}]'
     assert parse_ndctl_dimms(text)["nmem0"]["health"]["life_used_percentage"] == 3
@@ -276,7 +276,7 @@ def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
     assert uncontrolled((), Kernel(tmp_path)) == []
 
 
-def test_the_kernel_s_access_monitor_is_told_with_what_it_does_to_pages(tmp_path: Path) -> None:
+def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path) -> None:
     """DAMON's tree as the kernel lays it out (admin-guide/mm/damon/usage)."""
     kdamonds = "/sys/kernel/mm/damon/admin/kdamonds"
     write(tmp_path, f"{kdamonds}/nr_kdamonds", "3\n")
@@ -296,7 +296,7 @@ def test_the_kernel_s_access_monitor_is_told_with_what_it_does_to_pages(tmp_path
     ]
 
 
-def test_a_monitor_that_only_root_may_read_is_told_as_such(tmp_path: Path) -> None:
+def test_a_monitor_that_only_root_may_read_is_reported_as_unreadable(tmp_path: Path) -> None:
     """The files of both are of mode 0600; a link to nowhere is not to be read by root either."""
     for name in ("kernel/mm/damon/admin/kdamonds/0/state", "module/damon_stat/parameters/enabled"):
         switch = tmp_path / "sys" / name
@@ -312,7 +312,7 @@ def test_a_monitor_that_only_root_may_read_is_told_as_such(tmp_path: Path) -> No
 # The doctor ---------------------------------------------------------------------------------
 
 
-def test_the_doctor_tells_kinds_with_their_evidence(
+def test_the_doctor_reports_kinds_with_their_evidence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path))

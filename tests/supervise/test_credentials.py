@@ -15,7 +15,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
 
 @needs_root
-def test_root_runs_servers_as_somebody_else(monkeypatch):
+def test_root_runs_servers_as_another_user(monkeypatch):
     monkeypatch.delenv("HARNESS_USER", raising=False)
     assert unprivileged().uid != 0
     assert unprivileged().name in ("tierbench", "nobody")
@@ -62,12 +62,12 @@ def test_set_up_creates_a_system_user_of_our_own(tmp_path):
 
 
 @needs_root
-def test_a_program_that_is_not_ours_is_run_as_somebody_else():
+def test_a_foreign_program_runs_as_the_unprivileged_user():
     user = unprivileged()
     done = run_unprivileged(["sh", "-c", "id -u; id -G; tty; pwd"], timeout_s=60)
     assert done.stdout.split() == [str(user.uid), str(user.gid), "not", "a", "tty", "/"]
 
 
-def test_without_root_there_is_nobody_to_become(monkeypatch):
+def test_without_root_there_is_no_user_to_become(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert unprivileged() is None

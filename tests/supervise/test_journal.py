@@ -33,7 +33,7 @@ def left_by(journal):
 # Directories -----------------------------------------------------------------------
 
 
-def test_a_work_directory_is_empty_and_marked_beside(journal, tmp_path):
+def test_a_work_directory_is_empty_with_a_marker_next_to_it(journal, tmp_path):
     work = journal.register_directory(tmp_path / "run-data")
     assert list(work.iterdir()) == []
     assert (tmp_path / ".run-data.tierbench").read_text() == f"{journal.owner}\n"

@@ -103,7 +103,7 @@ def test_what_dies_of_the_supervisors_first_signal_leaves_no_shared_memory(tmp_p
     assert eventually(lambda: not posix.exists() and number not in _sysv())
 
 
-def test_what_somebody_else_has_killed_leaves_none_once_a_client_of_it_was_started(supervisor):
+def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_started(supervisor):
     """Dead, it maps nothing any more: what it had was seen when the next process began."""
     server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
     posix, number = _made(server)

@@ -126,7 +126,7 @@ def test_memory_policy_holds_from_the_first_page(supervisor):
     assert "default" not in maps
 
 
-def test_an_impossible_memory_policy_is_told(supervisor):
+def test_an_impossible_memory_policy_is_an_error(supervisor):
     with pytest.raises(RunFailed, match=r"memory policy.*set_mempolicy\(bind, nodes 63\)"):
         supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
 
@@ -201,7 +201,7 @@ def test_kill_finds_the_daemons_of_a_parent_that_has_ended(supervisor):
     assert processes_of(os.getpid()) == []
 
 
-def test_the_end_of_the_block_asks_and_waits(state, tmp_path, patient_daemon, monkeypatch):
+def test_the_end_of_the_block_requests_a_stop(state, tmp_path, patient_daemon, monkeypatch):
     log = tmp_path / "log"
     polite = "trap 'echo stopping; exit 0' INT; echo ready; while :; do sleep 0.01; done"
     monkeypatch.setattr("harness.supervise.supervisor._DAEMON", patient_daemon)
@@ -260,7 +260,7 @@ def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path)
     assert list(state.iterdir()) == [state / "lock"]
 
 
-def test_what_cannot_be_undone_is_told_and_kept_in_the_journal(state, tmp_path):
+def test_what_cannot_be_undone_is_reported_and_stays_in_the_journal(state, tmp_path):
     with pytest.raises(RunFailed, match=f"directory {tmp_path}/work"), Supervisor(state) as started:
         work = started.journal.register_directory(tmp_path / "work")
         (work / "rows").touch()

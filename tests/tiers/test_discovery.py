@@ -97,7 +97,7 @@ def test_the_named_file_comes_before_the_environment_and_the_usual_places(
         find_host_file(tmp_path / "absent.yml")
 
 
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """``expanduser`` looks into passwd for this user, whom it does not know."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -153,14 +153,14 @@ def test_emulation_takes_a_tmpfs_of_the_users_and_nothing_else(tmp_path: Path) -
         emulate("P Mem", {})
 
 
-def test_emulation_does_not_follow_a_link_that_somebody_left(tmp_path: Path) -> None:
+def test_emulation_does_not_follow_another_user_s_link(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/dev/shm")
     with pytest.raises(UsageError, match="not a directory of this user"):
         emulate(f"pmem={link}", {})
 
 
-def test_a_real_tier_is_not_emulated_unless_told() -> None:
+def test_a_real_tier_is_not_emulated_unless_requested() -> None:
     real = {"ram": find_tiers()["ssd"]}
     with pytest.raises(UsageError, match="a real tier has the name 'ram'"):
         emulate("ram", real)

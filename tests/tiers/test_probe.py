@@ -146,7 +146,7 @@ def test_recorded_eadr_platform(nvdimms: RecordedKernel) -> None:
     assert [region.name for region in regions(nvdimms)] == ["region0", "region1"]
 
 
-def test_recorded_dax_devices_tell_their_namespace_and_driver(nvdimms: RecordedKernel) -> None:
+def test_recorded_dax_devices_have_their_namespace_and_driver(nvdimms: RecordedKernel) -> None:
     mapped = facts_of_devdax("/dev/dax1.4", nvdimms)
     assert (mapped.namespace, mapped.dax) == ("namespace1.4", True)
     assert mapped.namespace_alignment_bytes == 2 << 20
