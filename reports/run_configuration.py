@@ -65,6 +65,8 @@ _HOST_FACTS = (
     "aslr",
     "prefetchers",
     "memory_speed",
+    "uncore_frequency",
+    "dimm_power_budget",
     "virtualised",
     "persistence_domains",
 )

@@ -36,6 +36,8 @@ _HOST_STATE = (
     "aslr",
     "prefetchers",
     "memory_speed",
+    "uncore_frequency",
+    "dimm_power_budget",
     "memory_bytes",
 )
 

@@ -7,6 +7,7 @@ only it lists DRAM modules and the use of an Optane module's capacity.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -62,6 +63,26 @@ def memory_speed(modules: list[MemoryDevice] | None) -> str:
     if not speeds or None in speeds:
         return UNREADABLE
     return f"{', '.join(map(str, sorted(filter(None, speeds))))} MT/s"
+
+
+def power_budget(kernel: Kernel) -> str:
+    """``18000 mW``, the limit on each Optane module's mean power; several where they differ.
+
+    ``no modules`` on a host without NVDIMMs; ``unreadable`` without root or ipmctl.
+    """
+    if not nvdimms(kernel):
+        return "no modules"
+    done = run_as_root("ipmctl", "show", "-a", "-dimm") if kernel is LIVE else None
+    return parse_power_budget(done.stdout if done else "")
+
+
+def parse_power_budget(text: str) -> str:
+    """From ipmctl's list of modules: AvgPowerLimit, in version 1 AvgPowerBudget."""
+    modules = text.count("---DimmID=")
+    found = re.findall(r"^\s*AvgPower(?:Limit|Budget)=(\d+) mW\s*$", text, re.M)
+    if not modules or len(found) != modules:
+        return UNREADABLE
+    return f"{', '.join(map(str, sorted({int(value) for value in found})))} mW"
 
 
 def dimms(kernel: Kernel) -> list[dict[str, Any]]:

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from harness.host import cpu as processors
-from harness.host.dimms import dimms, memory_devices, memory_speed
+from harness.host.dimms import dimms, memory_devices, memory_speed, power_budget
 from harness.host.mode import host_mode
 from harness.host.prefetchers import UNREADABLE, prefetchers
+from harness.host.uncore import frequency_limits
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
@@ -48,6 +49,8 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
         "aslr": processors.aslr(kernel),
         "prefetchers": prefetchers(kernel),
         "memory_speed": memory_speed(memory_devices(kernel)),
+        "uncore_frequency": frequency_limits(kernel),
+        "dimm_power_budget": power_budget(kernel),
         "swap_bytes": memory.get("SwapTotal", 0),
         "dimms": dimms(kernel),
         "persistence_domains": {

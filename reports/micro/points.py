@@ -35,7 +35,12 @@ NEAR_NODES = ("", "near")
 _MAIN_MEMORY = "main memory"
 #: What of a host can be switched and makes another device of each of its tiers: PVLDB 15(11),
 #: Sections 4.5.1 and 4.5.2. `unreadable` is a state of its own.
-_HOST_STATE = {"prefetchers": "prefetchers", "memory_speed": "memory bus"}
+_HOST_STATE = {
+    "prefetchers": "prefetchers",
+    "memory_speed": "memory bus",
+    "uncore_frequency": "uncore",
+    "dimm_power_budget": "power budget",
+}
 _STATE = "host."
 #: Labels that name a configuration, beside what was done in it.
 NAMES = ("measurement", "configuration", "job")

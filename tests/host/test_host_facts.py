@@ -16,7 +16,7 @@ from smbios_table import memory_device
 
 from harness.host import cpu
 from harness.host.confounders import uncontrolled
-from harness.host.dimms import parse_ndctl_dimms, parse_smbios
+from harness.host.dimms import parse_ndctl_dimms, parse_power_budget, parse_smbios
 from harness.host.doctor import examine
 from harness.host.facts import host_facts
 from harness.store import schemas
@@ -216,6 +216,49 @@ def test_the_memory_bus_runs_as_configured_not_as_modules_are_able_to(
             for slot, speed in enumerate(speeds)
         ))  # fmt: skip
     assert host_facts((), Kernel(tmp_path))["memory_speed"] == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ([(1200000, 2400000)] * 2, "1200-2400 MHz"),
+        ([(1200000, 2400000), (2400000, 2400000)], "1200-2400, 2400-2400 MHz"),
+        ([(1200000, None)], "unreadable"),
+        ([], "unreadable"),
+    ],
+)
+def test_limits_of_the_uncore_s_frequency(
+    tmp_path: Path, limits: list[tuple[int, int | None]], expected: str
+) -> None:
+    """Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst."""
+    for package, (least, most) in enumerate(limits):
+        folder = f"/sys/devices/system/cpu/intel_uncore_frequency/package_0{package}_die_00"
+        write(tmp_path, f"{folder}/min_freq_khz", str(least))
+        if most is not None:
+            write(tmp_path, f"{folder}/max_freq_khz", str(most))
+    assert host_facts((), Kernel(tmp_path))["uncore_frequency"] == expected
+
+
+MODULE = "---DimmID=0x{:04x}---\n   Capacity=252.454 GiB\n   PeakPowerBudget=20000 mW\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["AvgPowerLimit=18000 mW", "AvgPowerLimit=18000 mW"], "18000 mW"),
+        (["AvgPowerBudget=15000 mW", "AvgPowerBudget=12000 mW"], "12000, 15000 mW"),
+        (["AvgPowerLimit=18000 mW", "AvgPowerLimit=N/A"], "unreadable"),
+        ([], "unreadable"),
+    ],
+)
+def test_the_power_budget_of_all_modules(lines: list[str], expected: str) -> None:
+    """As ``ipmctl show -a -dimm`` of versions 2 and 1 prints it; not recorded here."""
+    text = "".join(f"{MODULE.format(n)}   {line}\n" for n, line in enumerate(lines))
+    assert parse_power_budget(text) == expected
+
+
+def test_a_host_without_modules_has_no_power_budget(tmp_path: Path) -> None:
+    assert host_facts((), Kernel(tmp_path))["dimm_power_budget"] == "no modules"
 
 
 def test_a_cut_off_table_gives_what_is_whole() -> None:

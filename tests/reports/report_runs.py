@@ -361,6 +361,7 @@ def _host() -> dict[str, Any]:
         ],
         "governor": "powersave", "turbo": True, "smt": True, "thp": "madvise", "aslr": "2",
         "prefetchers": "enabled", "memory_speed": "2666 MT/s",
+        "uncore_frequency": "1200-2400 MHz", "dimm_power_budget": "15000 mW",
         "swap_bytes": 0, "dimms": [], "persistence_domains": {"region0": "memory_controller"},
         "mounts": [], "virtualised": None,
     }  # fmt: skip

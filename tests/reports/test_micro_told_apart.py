@@ -58,6 +58,10 @@ def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path: Path) -> None:
          ["prefetchers enabled", "prefetchers disabled", "prefetchers unreadable"]),
         ("memory_speed", ("2666 MT/s", "2133 MT/s", "unreadable"),
          ["memory bus 2666 MT/s", "memory bus 2133 MT/s", "memory bus unreadable"]),
+        ("uncore_frequency", ("1200-2400 MHz", "2400-2400 MHz", "unreadable"),
+         ["uncore 1200-2400 MHz", "uncore 2400-2400 MHz", "uncore unreadable"]),
+        ("dimm_power_budget", ("15000 mW", "18000 mW", "unreadable"),
+         ["power budget 15000 mW", "power budget 18000 mW", "power budget unreadable"]),
     ],
 )  # fmt: skip
 def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(
