@@ -152,52 +152,56 @@ static struct lg_ycsb_seen seen_by(struct lg_pool_thread *thread)
     return (struct lg_ycsb_seen){.updated = thread->own};
 }
 
-/* With the pool's lock. */
-static void keep_seen(struct verify *verify, const struct lg_ycsb_seen *seen)
-{
-    verify->changed += seen->count;
-    lg_ycsb_updated_merge(&verify->updated, seen->updated);
-}
-
-/* A page is whole: what it has found counts. */
-static void keep_page(struct lg_thread_pool *pool, struct page *page)
+/* What a page has found counts, now that it is whole; `absent` tells of the first missing one. */
+static void keep_page(struct lg_thread_pool *pool, const struct page *page, struct set *into,
+                      int64_t missing, const char *absent)
 {
     struct verify *verify = page->verify;
 
     pthread_mutex_lock(&pool->lock);
-    add_set(&verify->found, &page->found);
+    add_set(into, &page->found);
+    verify->missing += missing;
     verify->malformed += page->malformed;
-    keep_seen(verify, &page->seen);
+    verify->changed += page->seen.count;
+    lg_ycsb_updated_merge(&verify->updated, page->seen.updated);
     if (page->malformed)
         keep_first(verify, page->first);
+    if (missing)
+        keep_first(verify, absent);
     pthread_mutex_unlock(&pool->lock);
-    lg_pool_count(pool, 0, page->found.count);
+}
+
+/* Executes the statement with the key `page->from`; its rows go to the page. */
+static bool read_rows(struct lg_pool_thread *thread, enum lg_ycsb_operation operation,
+                      void (*row)(void *, const struct lg_cell *, size_t), struct page *page,
+                      struct tb_error *error)
+{
+    const struct lg_statements *statements = &page->verify->statements;
+    const struct lg_value values[LG_MAX_VALUES] = {
+        [YCSB_KEY] = {.kind = LG_TEXT, .text = page->from.text, .length = page->from.length},
+        [YCSB_LENGTH] = {.kind = LG_INT, .integer = PAGE_RECORDS + 1},
+    };
+    struct page attempt;
+    const struct lg_reader reader = {row, &attempt};
+    const struct lg_result *result;
+
+    do { /* an attempt that was undone has shown some rows */
+        attempt = *page;
+        result = lg_pool_execute(thread, &statements->all[statements->of[operation].first],
+                                 values, &reader, error);
+    } while (result && result->outcome == LG_RETRY);
+    if (result)
+        *page = attempt;
+    return result != NULL;
 }
 
 /* One page from `page->from`, which is left out where it was seen already. */
 static bool scan_page(struct lg_pool_thread *thread, struct page *page, struct tb_error *error)
 {
-    struct verify *verify = page->verify;
-    const struct lg_statement *scan = &verify->statements.all[verify->statements.of[YCSB_SCAN].first];
-    struct lg_value values[LG_MAX_VALUES] = {0};
-    struct page attempt;
-    const struct lg_reader reader = {scan_row, &attempt};
-    const struct lg_result *result;
-
-    values[YCSB_KEY] = (struct lg_value){.kind = LG_TEXT, .text = page->from.text,
-                                         .length = page->from.length};
-    values[YCSB_LENGTH] = (struct lg_value){.kind = LG_INT, .integer = PAGE_RECORDS + 1};
-    do { /* an attempt that was undone has shown some rows */
-        attempt = *page;
-        result = lg_pool_execute(thread, scan, values, &reader, error);
-    } while (result && result->outcome == LG_RETRY);
-    if (!result)
+    if (!read_rows(thread, YCSB_SCAN, scan_row, page, error))
         return false;
-    *page = attempt;
-    if (page->wrong)
-        tb_fail(error, "scan from %.*s: %s", (int)page->from.length, page->from.text,
-                page->wrong);
-    return !page->wrong;
+    return !page->wrong || tb_fail(error, "scan from %.*s: %s", (int)page->from.length,
+                                   page->from.text, page->wrong);
 }
 
 static bool scan_range(struct lg_pool_thread *thread, int64_t range, struct tb_error *error)
@@ -215,7 +219,8 @@ static bool scan_range(struct lg_pool_thread *thread, int64_t range, struct tb_e
         page.malformed = page.seen.count = 0;
         if (!scan_page(thread, &page, error))
             return false;
-        keep_page(thread->pool, &page);
+        keep_page(thread->pool, &page, &verify->found, 0, NULL);
+        lg_pool_count(thread->pool, 0, page.found.count);
         if (page.behind_end || page.rows < PAGE_RECORDS + 1)
             return true;
         page.from = page.last;
@@ -267,43 +272,21 @@ static bool read_keys(struct lg_pool_thread *thread, int64_t first, int64_t end,
                       struct set *into, struct tb_error *error)
 {
     struct verify *verify = thread->pool->context;
-    const struct lg_statement *read = &verify->statements.all[verify->statements.of[YCSB_READ].first];
     struct page page = {.verify = verify, .checked = verify->ranges == 0,
                         .seen = seen_by(thread)};
-    struct lg_value values[LG_MAX_VALUES] = {0};
     char absent[YCSB_KEY_BYTES + 64] = "";
     int64_t missing = 0;
 
     for (int64_t n = first; n < end; n++) {
-        struct page attempt;
-        const struct lg_reader reader = {read_row, &attempt};
-        const struct lg_result *result;
-
         page.rows = 0;
         page.from.length = lg_ycsb_key(&verify->params, number_of(verify, n), page.from.text);
-        values[YCSB_KEY] = (struct lg_value){.kind = LG_TEXT, .text = page.from.text,
-                                             .length = page.from.length};
-        do {
-            attempt = page;
-            result = lg_pool_execute(thread, read, values, &reader, error);
-        } while (result && result->outcome == LG_RETRY);
-        if (!result)
+        if (!read_rows(thread, YCSB_READ, read_row, &page, error))
             return false;
-        page = attempt;
         if (page.rows == 0 && must && missing++ == 0)
             snprintf(absent, sizeof absent, "record %.*s is not there", (int)page.from.length,
                      page.from.text);
     }
-    pthread_mutex_lock(&thread->pool->lock);
-    add_set(into, &page.found);
-    verify->missing += missing;
-    verify->malformed += page.malformed;
-    keep_seen(verify, &page.seen);
-    if (page.malformed)
-        keep_first(verify, page.first);
-    if (missing)
-        keep_first(verify, absent);
-    pthread_mutex_unlock(&thread->pool->lock);
+    keep_page(thread->pool, &page, into, missing, absent);
     lg_pool_count(thread->pool, 0, verify->ranges ? 0 : page.found.count);
     return true;
 }
