@@ -149,7 +149,7 @@ bool mb_cpu_clock_kept(struct tb_error *error)
     if (mb_cpu.invariant_clock)
         return true;
     read_both(&cycles, &ns);
-    if (ns - last_ns < CALIBRATION_NS) /* too short to tell: with the next look */
+    if (ns - last_ns < CALIBRATION_NS) /* too short to compare: next time */
         return true;
     double hz = (double)(int64_t)(cycles - last_cycles) * 1e9 / (double)(ns - last_ns);
     last_cycles = cycles;

@@ -1,4 +1,4 @@
-/* What a target turned out to be: asked of the kernel after touching, not believed. */
+/* The facts of a mapped target, queried from Linux after its pages were touched. */
 #include "target.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum { SAMPLED_PAGES = 256 };
 
-/* Bytes of the target on pages of 2 MiB or more; -1 where the kernel does not tell. */
+/* Bytes of the target on pages of 2 MiB or more; -1 where Linux does not report it. */
 static int64_t huge_by_smaps(const struct mb_target *target)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -36,7 +36,7 @@ static int64_t huge_by_smaps(const struct mb_target *target)
 
 /*
  * Likewise of DAX, whose huge pages smaps leaves out: touching took one fault a page, so that
- * the faults tell how many of them were huge.
+ * their number shows how many of them were huge.
  */
 static int64_t huge_by_faults(const struct mb_target *target)
 {
@@ -61,7 +61,7 @@ static json_t *nodes_of(const struct mb_target *target)
     for (unsigned long i = 0; i < count; i++)
         pages[i] = target->base + all * i / count * page;
     if (syscall(SYS_move_pages, 0, count, pages, NULL, found, 0) != 0)
-        return nodes; /* not told, for instance in a container */
+        return nodes; /* unknown, for instance in a container */
     for (unsigned long i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", found[i]);

@@ -1,5 +1,5 @@
 /*
- * What was asked for: targets, and measurements of one or several jobs each.
+ * The request: targets, and measurements of one or several jobs each.
  *
  *   spec ─ targets      where bytes lie: allocated and touched once, before anything else
  *        └ measurements one after the other, each `repeats` times

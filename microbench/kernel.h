@@ -129,7 +129,7 @@ struct mb_cpu {
     double clock_hz; /* of the time stamp counter, against CLOCK_MONOTONIC */
     uint64_t clock_step; /* its values differ by multiples of this (26 at 2.6 GHz on Zen: 10 ns) */
     double core_hz;  /* of the core just now: dependent additions */
-    uint64_t llc_bytes; /* the last-level cache, as the kernel tells it; 0: it does not */
+    uint64_t llc_bytes; /* the last-level cache, as Linux reports it; 0: unknown */
 };
 /* The machine's, looked up once at the start. */
 extern struct mb_cpu mb_cpu;
@@ -235,7 +235,7 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
                     const struct mb_pattern *pattern, uint64_t access_bytes, char *base,
                     uint64_t range_bytes, uint64_t stream);
 void mb_cursor_free(struct mb_cursor *cursor);
-/* The next accesses, `wanted` at most, one at least. */
+/* The next accesses: at least one, at most `wanted`. */
 struct mb_span mb_cursor_next(struct mb_cursor *cursor, uint64_t wanted);
 
 /* ---- clocks ------------------------------------------------------------------------- */

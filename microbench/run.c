@@ -7,7 +7,7 @@
  * A thread looks at the clock once a step, and a step is as many operations as take about
  * 200 µs. A thread ends by the clock, with the last of its operations, or (where it has
  * neither) with the last of the others'. As soon as one ends, the others are no longer
- * measured under the load that was asked for: each notes what it had done by then, and rates
+ * measured under the requested load: each notes what it had done by then, and rates
  * are taken from that.
  */
 #include "clock.h"
@@ -82,7 +82,7 @@ static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
         worker->step /= 2;
 }
 
-/* Waits as long as the pace wants after a step; `due`: when the next one would begin. */
+/* Waits after a step as its pace requires; `due`: when the next one would begin. */
 static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t moved,
                           uint64_t now)
 {

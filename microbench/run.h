@@ -13,7 +13,7 @@ struct mb_worker {
     struct mb_thread thread;
     struct mb_repeat *repeat;
     pthread_t id;
-    uint64_t operations;  /* its share of the job's; 0: until it is told to stop */
+    uint64_t operations;  /* its share of the job's; 0: no limit */
     uint64_t step;        /* operations from one look at the clock to the next */
     uint64_t begin_ns, end_ns, cpu_ns;
     struct mb_faults faults; /* while it was measured */
@@ -34,7 +34,7 @@ struct mb_repeat {
     atomic_uint_fast64_t first_end_ns;
     uint64_t start_ns, stop_ns; /* 0: no time is set */
     uint64_t begin_ns, duration_ns;
-    int64_t stolen_ns;         /* -1: not told */
+    int64_t stolen_ns;         /* -1: unknown */
     double core_hz;
 };
 

@@ -72,7 +72,7 @@ static bool known_keys(const struct mb_target *target, const json_t *given,
            tb_fail_within(error, "target %s: ", target->name);
 }
 
-/* The device's own size, as the kernel tells it. */
+/* The device's own size, as Linux reports it. */
 static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct tb_error *error)
 {
     struct stat found;

@@ -39,7 +39,7 @@ static inline void mb_sample_end(struct mb_thread *thread, uint64_t from)
         tb_hdr_record(&thread->latency, mb_ns(taken), 1);
 }
 
-/* Order of qsort: of uint64_t, as the loops of timed.h tell cycles. */
+/* Order of qsort: of uint64_t, the cycles of loops/timed.h. */
 int mb_by_cycles(const void *a, const void *b);
 /* empty_body_ns (the median), empty_body_least_ns, empty_body_mean_ns */
 void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *facts);

@@ -145,7 +145,7 @@ def _check_keys(
 
 
 def measurements(benchmarks: list[PermaBenchmark]) -> list[Measurement]:
-    """What is measured for them; a chain whose latency is wanted is measured twice.
+    """What is measured for them; a chain with sampled latencies is measured twice.
 
     Independent chains overlap and give operations a second; in dependent ones each waits for
     the one before, which is what makes their time a latency. PerMA-Bench takes both from the

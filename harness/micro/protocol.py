@@ -21,7 +21,7 @@ class Workplace:
 
     ``directory``: the run's own on the tier, of the unprivileged user, removed at the end
     however the harness ends; None on tiers without directories (numa, devdax). ``scratch``:
-    for logs, likewise removed. ``repeats``: samples wanted of each metric.
+    for logs, likewise removed. ``repeats``: samples of each metric.
     """
 
     tier: Tier

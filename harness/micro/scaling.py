@@ -120,7 +120,7 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: Limits) -> list[Mea
 def _gigantic(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> tuple[dict[Place, int], str]:
-    """By place, what lies on pages of 1 GiB, and which measurement wants it first."""
+    """By place, what lies on pages of 1 GiB, and the first measurement that needs them."""
     found = [one for one in measurements if any(p == "1g" for _, p in targets_of(one, capacity))]
     sizes = target_sizes(found, capacity)
     first = f"{found[0].origin}, {found[0].configuration}" if found else ""
@@ -130,7 +130,7 @@ def _gigantic(
 def _with_processors(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> list[Measurement]:
-    """Without those that want near or far processors where none of these may be used."""
+    """Those whose near and far processors may be used."""
     lacking = _lacking(capacity)
     without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
     for one in without:
@@ -150,7 +150,7 @@ def _lacking(capacity: HostCapacity) -> set[Numa]:
 
 
 def _left_out(requested: Sequence[Measurement], capacity: HostCapacity) -> dict[Numa, int]:
-    """How many configurations want near, and far processors that may not be used."""
+    """Number of configurations that need near, or far processors that may not be used."""
     return {
         numa: sum(any(job.numa == numa for job in one.jobs) for one in requested)
         for numa in sorted(_lacking(capacity))

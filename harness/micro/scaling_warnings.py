@@ -74,7 +74,7 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
 class Steps:
     """A suite's measurements after each step of scaling it.
 
-    ``left_out``: how many configurations, for want of near and of far processors. ``limited``
+    ``left_out``: number of configurations without near, and without far processors. ``limited``
     (as the command line wants), ``threaded`` and ``sized`` go side by side; of ``sized`` ``kept``
     are measured.
     """

@@ -42,7 +42,7 @@ def _refuse_stride(one: Measurement, job: Job) -> None:
 
 
 def refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
-    """UsageError where want of room moves a range into the last-level cache.
+    """UsageError where too little room moves a range into the last-level cache.
 
     What would be measured there is not what the suite requests.
     """
@@ -66,9 +66,9 @@ def refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
 
 
 def refuse_gigantic(sizes: Mapping[Place, int], origin: str, capacity: HostCapacity) -> None:
-    """UsageError where pages of 1 GiB are wanted that are not free.
+    """UsageError where too few pages of 1 GiB are free.
 
-    ``sizes``: bytes on them, by place; ``origin``: which measurement wants them first. Memory
+    ``sizes``: bytes on them, by place; ``origin``: the first measurement that needs them. Memory
     that has no node of its own shares one pool.
     """
     free = capacity.gigantic_free
@@ -81,7 +81,7 @@ def refuse_gigantic(sizes: Mapping[Place, int], origin: str, capacity: HostCapac
         if pages > free[place]:
             raise UsageError(
                 f"{origin}, pages: 1g",
-                f"{pages} of these pages are wanted, {free[place]} are free",
+                f"{pages} of these pages are needed, {free[place]} are free",
                 "reserve them (nr_hugepages in /sys/kernel/mm/hugepages/hugepages-1048576kB, or in "
                 "that of the node), take a smaller range, or pages: huge",
             )

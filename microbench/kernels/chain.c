@@ -214,7 +214,7 @@ static void begin(struct mb_thread *thread)
     own->until_sample = (uint64_t)chain->sampler.every;
 }
 
-/* Where the reads of the next chains go; how many of them, `wanted` at most. */
+/* Draws the addresses of the next chains' reads; returns their number, at most `wanted`. */
 static uint64_t place(const struct chain *chain, struct thread_chain *own, uint64_t wanted)
 {
     uint64_t chains = wanted;

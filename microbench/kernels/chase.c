@@ -6,9 +6,9 @@
  *
  * The latency of a load without any overlap, stamp or fence: duration / operations. The walk
  * goes through every node of the range before it comes back to one, so that a range much
- * larger than the caches misses them always. `node_bytes`: one node in so many bytes
- * (multichase's -s); `locality_bytes`: so many are walked through before the next such block
- * (its -T; by default the whole range). `chains`: so many walks at once in one thread, each from
+ * larger than the caches misses them always. `node_bytes`: distance of two nodes (multichase's
+ * -s); `locality_bytes`: size of the blocks that are walked one after the other (its -T; by
+ * default the whole range). `chains`: concurrent walks of one thread, each from
  * another place: how many misses the core bears at a time. Together with throughput jobs in
  * the same measurement: loaded latency (FAST'20, Figure 6).
  *
@@ -84,7 +84,7 @@ static bool overlap(const struct mb_job *job, const struct mb_target *target, ui
            job->offset_bytes < offset + range;
 }
 
-/* A pointer that is written over leads anywhere: nobody may write where a chase walks. */
+/* An overwritten pointer leads anywhere: no other job may write where a chase walks. */
 static bool undisturbed(const struct mb_job *job, const struct mb_job *other,
                         struct tb_error *error)
 {

@@ -28,7 +28,7 @@ struct logged {
     struct mb_durable durable;
     enum mb_log_kind writer;
     bool padded;
-    uint64_t entry_bytes; /* as asked */
+    uint64_t entry_bytes; /* of the request */
     size_t stored_bytes;  /* in whole words */
     size_t log_bytes;     /* of one thread */
     _Atomic uint64_t zeroing_ns, laps;

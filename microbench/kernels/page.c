@@ -33,7 +33,7 @@ struct paged {
     size_t store_bytes; /* of one thread */
     uint32_t pages;
     struct mb_page_store *stores; /* by thread, from begin to check */
-    double *crossing;             /* by thread: below so many lines mulog is cheaper */
+    double *crossing;             /* by thread: dirty lines below which mulog is cheaper */
 };
 
 struct flusher {

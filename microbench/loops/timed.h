@@ -9,7 +9,7 @@ enum mb_before {
     MB_AS_IS,   /* nothing */
     MB_LOADED,  /* loaded: a store finds them in the cache */
     MB_FLUSHED, /* clflush: a load finds them in memory */
-    MB_WRITTEN, /* written and fenced, so many operations ago */
+    MB_WRITTEN, /* written and fenced, `distance` operations earlier */
 };
 
 struct mb_timed {

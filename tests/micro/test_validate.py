@@ -181,7 +181,7 @@ def test_pages_of_1_gib_are_refused_where_too_few_are_free():
     asked = suite(f"  m: {{{RANDOM.replace('{', '{range: 3GiB, pages: 1g, ')}}}")
     here = replace(capacity(), gigantic_free={"tier": 2, "dram": 9}, near_node=1)
     with pytest.raises(
-        UsageError, match=r"mine.yml:6, m, pages: 1g: 3 of these pages are wanted, 2 are free"
+        UsageError, match=r"mine.yml:6, m, pages: 1g: 3 of these pages are needed, 2 are free"
     ):
         scale(asked, here, Limits())
     assert scale(asked, replace(here, gigantic_free={"tier": 3, "dram": 0}), Limits()).measurements
@@ -193,7 +193,7 @@ def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
         " memory_range: 2G}}"
     )
     here = replace(capacity(), gigantic_free={"tier": 3, "dram": 3})
-    with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are wanted, 3 are free"):
+    with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are needed, 3 are free"):
         scale(asked, here, Limits(pages="1g"))
     assert scale(asked, replace(here, near_node=1), Limits(pages="1g")).measurements
 
