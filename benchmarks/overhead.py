@@ -59,7 +59,7 @@ def main() -> None:
     spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params.to_json())
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         prepared = prepare(spec, env)
-        golden = data.golden_data(prepared, env)
+        golden = data.loaded_dataset(prepared, env)
         engine: Any = data.make_engine(prepared, env, stack, None)
         base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
         places = DataDirectories(

@@ -112,5 +112,5 @@ def _spreads(rows: Sequence[Row]) -> Iterator[Spread]:
         info = metric_info(own[0].quantity, own[0].better)
         if info.role == "detail":
             ratios = [_of_b_to_a(row) for row in own]
-            ready_made = any(row.told for row in own)
+            ready_made = any(row.ready_made for row in own)
             yield Spread(info.title, len(own), min(ratios), max(ratios), ready_made)

@@ -23,7 +23,7 @@ from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
 from reports.metric_registry import metric_info
 from reports.pairing import paired
-from reports.parameter_table import Told, what_was_run
+from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, emulated_tiers, facts
 from reports.statistics import (
     ALPHA,
@@ -38,9 +38,9 @@ from reports.values import (
     Measured,
     Quantity,
     Summary,
-    as_told,
     duration_of,
     in_order,
+    is_ready_made,
     limit_of,
     measured,
     summarise,
@@ -69,7 +69,7 @@ class Row:
     judgement: Judgement | None
     note: str = ""
     #: Whether a side is a percentile that its driver reports ready-made.
-    told: bool = False
+    ready_made: bool = False
 
     @property
     def ratio(self) -> float:
@@ -143,7 +143,7 @@ class Group:
     left_out: tuple[str, ...]
     rows: tuple[Row, ...]
     warnings: tuple[RunWarning, ...] = ()
-    what: tuple[Told, ...] = ()
+    what: tuple[ShownFact, ...] = ()
     headline: Headline = NONE
     plans: frozenset[str] = frozenset()
 
@@ -219,14 +219,14 @@ def compare(
     over: Sequence[str] = (),
     force: bool = False,
     alpha: float = ALPHA,
-    beside: Sequence[StoredRun] = (),
+    neighbours: Sequence[StoredRun] = (),
     only: Collection[Quantity] = (),
 ) -> Comparison:
     """Compare A with B; see the module.
 
     ``over``: the dimensions they may differ in; empty finds the one they differ in.
     ``force`` goes on where they differ in more, and carries the differences along.
-    ``beside``: other runs, which tell how long a block of the experiment took. ``only``: the
+    ``neighbours``: other runs, which tell how long a block of the experiment took. ``only``: the
     quantities compared (empty: all).
     UsageError names every difference with both values, and runs that are in both.
     """
@@ -256,7 +256,7 @@ def compare(
         )
     for match in found.matches:
         _refuse_mixed(match, found.over, known)
-    groups = tuple(_group(match, found.over, beside, only) for match in found.matches)
+    groups = tuple(_group(match, found.over, neighbours, only) for match in found.matches)
     comparison = Comparison(
         tuple(dim.name for dim in found.over),
         groups,
@@ -368,10 +368,10 @@ def _refuse_mixed(
 def _group(
     match: Match,
     over: Sequence[Dimension],
-    beside: Sequence[StoredRun],
+    neighbours: Sequence[StoredRun],
     only: Collection[Quantity],
 ) -> Group:
-    found = paired(match.a, match.b, beside)
+    found = paired(match.a, match.b, neighbours)
     sides, warnings = [], list[RunWarning]()
     for runs, letter in ((found.a, "A"), (found.b, "B")):
         names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
@@ -455,7 +455,7 @@ def _row(
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     how = _how([run[quantity] for run in (*a, *b) if quantity in run], estimate is not None)
-    told = any(as_told(run.get(quantity)) for run in (*a, *b))
+    ready_made = any(is_ready_made(run.get(quantity)) for run in (*a, *b))
     return Row(
         quantity,
         one.unit,
@@ -465,7 +465,7 @@ def _row(
         estimate,
         None,
         "; ".join(part for part in (note, how) if part),
-        told,
+        ready_made,
     )
 
 

@@ -188,7 +188,7 @@ def _verdict_text(row: Row) -> str:
         parts = [f"{row.verdict} ({repeats} repeats, {row.judgement.repeats_needed} needed)"]
     if row.contrary:
         parts.append("medians point the other way")
-    if row.told:
+    if row.ready_made:
         parts.append("one side is ready-made by its driver")
     return "; ".join(parts)
 

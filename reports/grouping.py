@@ -28,13 +28,13 @@ Known = Mapping[Path, Facts]
 
 @dataclass(frozen=True)
 class Context:
-    """The runs of one panel. ``told``: its own facts among those that tell it from others.
+    """The runs of one panel. ``own``: its facts that distinguish it from the others.
 
     ``apart``: facts in which runs of one arm differed, so that they were kept apart.
     """
 
     runs: tuple[StoredRun, ...]
-    told: Mapping[str, str]
+    own: Mapping[str, str]
     apart: tuple[str, ...] = ()
 
 
@@ -51,8 +51,8 @@ def contexts(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> list[Co
         shared = [fact for fact in mixed if not dim.covers(fact, None, None)]
         sets = _split(held, partial(_only, shared, known))
         for index, part in enumerate(sets):
-            told = dict(key) | {f: _first(part, f, known) for f in shared}
-            made.append(Context(tuple(part), told, tuple(mixed.values()) if index == 0 else ()))
+            own = dict(key) | {f: _first(part, f, known) for f in shared}
+            made.append(Context(tuple(part), own, tuple(mixed.values()) if index == 0 else ()))
     return made
 
 
@@ -71,7 +71,7 @@ def arms(
     made: list[tuple[str, str, list[StoredRun]]] = []
     for value, part in found:
         peers = [_facts_of(p, known) for v, p in found if v == value]
-        name = value if values.count(value) == 1 else _told_apart(value, part, peers, known)
+        name = value if values.count(value) == 1 else _name_apart(value, part, peers, known)
         while name in [other for other, _, _ in made]:
             name += " (again)"
         made.append((name, value, part))
@@ -83,10 +83,10 @@ def _called(runs: Sequence[StoredRun], dim: Dimension) -> str:
     return value_name(next((run for run in runs if run.manifest), runs[0]), dim)
 
 
-def _told_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], known: Known) -> str:
+def _name_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], known: Known) -> str:
     own = _facts_of(runs, known)
-    told = (in_words(fact, own.get(fact)) for fact in distinguishing(peers))
-    return ", ".join([value, *filter(None, told)])
+    words = (in_words(fact, own.get(fact)) for fact in distinguishing(peers))
+    return ", ".join([value, *filter(None, words)])
 
 
 def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> dict[str, str]:

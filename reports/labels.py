@@ -171,11 +171,11 @@ def telling_first(names: Sequence[str]) -> list[str]:
 def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
     """Few facts that tell the sets from one another, the most telling first."""
     chosen: list[str] = []
-    told = 1
+    groups = 1
     for fact in telling_first(differing(sets)):
         apart = len({tuple(one.get(name) for name in (*chosen, fact)) for one in sets})
-        if apart > told:
-            chosen, told = [*chosen, fact], apart
+        if apart > groups:
+            chosen, groups = [*chosen, fact], apart
     return chosen
 
 

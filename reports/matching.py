@@ -1,4 +1,4 @@
-"""Which runs of A and B belong together, and what they differ in beside what is compared."""
+"""Which runs of A and B belong together, and what they differ in apart from what is compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.store.runs import StoredRun
 from reports.labels import in_words
-from reports.parameter_table import always_told
+from reports.parameter_table import essential_facts
 from reports.run_configuration import DIMENSIONS, Dimension, Facts, dimension, spec_facts
 
 _ABSENT = "(absent)"
@@ -148,11 +148,11 @@ def _differences(
 def _context(run: StoredRun, over: Sequence[Dimension]) -> dict[str, str]:
     known = spec_facts(run)
     covered = {dim.fact for dim in over}
-    names = (*_CONTEXT, *always_told(known["workload"], over))
+    names = (*_CONTEXT, *essential_facts(known["workload"], over))
     return {name: known[name] for name in names if name in known and name not in covered}
 
 
 def _in_words(run: StoredRun) -> str:
     known = spec_facts(run)
-    params = (in_words(name, known.get(name)) for name in always_told(known["workload"], ()))
+    params = (in_words(name, known.get(name)) for name in essential_facts(known["workload"], ()))
     return ", ".join([*(known[name] for name in ("workload", "engine", "placement")), *params])

@@ -15,13 +15,13 @@ from reports.values import Quantity
 
 #: headline: the verdict is read from it; detail: one of its parts (a query), drawn; part:
 #: the same, in a table alone; counter: why; breakdown: parts of a second execution, or of
-#: queries beside one another; mark: shown as a mark on another metric, never as a value.
+#: queries next to one another; mark: shown as a mark on another metric, never as a value.
 Role = Literal["headline", "detail", "part", "counter", "breakdown", "mark"]
 
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """Title of a metric, what it is for, and the label its parts are told apart by.
+    """Title of a metric, what it is for, and the label its parts are distinguished by.
 
     ``resolution``: the step it is counted in, in its unit; 0 where that is finer than shown.
     """
@@ -32,7 +32,7 @@ class MetricInfo:
     resolution: float = 0.0
 
 
-#: Whose processor time is told apart, and what is said where it is not.
+#: Whose processor time is separated, and its name where it is not.
 _WHOSE = {
     "server": "the server",
     "client": "the client",
@@ -113,13 +113,13 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class WorkloadInfo:
-    """``told``: parameters without which a number of the workload means nothing.
+    """``essential``: parameters without which a number of the workload means nothing.
 
     ``brief``: more of them that a list of runs has room for.
     """
 
     title: str
-    told: tuple[str, ...] = ()
+    essential: tuple[str, ...] = ()
     brief: tuple[str, ...] = ()
 
 
@@ -141,7 +141,7 @@ class Load:
     ``users``: the parameter with the number of users; ``rate``: that which sets the rate.
     ``offered``, ``done``: the metrics of what was offered and done, in
     ``per_s`` times operations per second. ``durations``: the metric of the operations' times,
-    told apart by the label ``noun``. ``main``: the operation that stands for all of them;
+    distinguished by the label ``noun``. ``main``: the operation that stands for all of them;
     ``shares``: parameters with the share of each, where the largest does. Of equal shares the
     first: those that write come first, since they wait for log and data.
     """
@@ -215,12 +215,12 @@ def workload_title(workload: str) -> str:
     return known.title if known else workload
 
 
-def told_parameters(workload: str) -> tuple[str, ...]:
-    """Names of the parameters that stand beside every number of a workload."""
-    return _WORKLOADS.get(workload, WorkloadInfo(workload)).told
+def essential_parameters(workload: str) -> tuple[str, ...]:
+    """Names of the parameters that stand next to every number of a workload."""
+    return _WORKLOADS.get(workload, WorkloadInfo(workload)).essential
 
 
 def brief_parameters(workload: str) -> tuple[str, ...]:
     """What tells runs of a workload from one another in a list."""
     known = _WORKLOADS.get(workload, WorkloadInfo(workload))
-    return (*known.told, *known.brief)
+    return (*known.essential, *known.brief)

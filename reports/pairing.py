@@ -39,18 +39,18 @@ class Paired:
 
 
 def paired(
-    a: Sequence[StoredRun], b: Sequence[StoredRun], beside: Sequence[StoredRun] = ()
+    a: Sequence[StoredRun], b: Sequence[StoredRun], neighbours: Sequence[StoredRun] = ()
 ) -> Paired:
     """A and B in pairs of one block, or as they are with the reason.
 
-    ``beside``: other runs of the store; those of the same plan and block say how long the
+    ``neighbours``: other runs of the store; those of the same plan and block say how long the
     block took.
     """
     pairs = _pairs(a, b)
     if 0 < 2 * len(pairs) < min(len(a), len(b)):
         why = f"only {len(pairs)} of {min(len(a), len(b))} repeats ran in one plan and block"
     elif pairs:
-        why = _overlapping(pairs) or _apart(pairs, (*a, *b, *beside))
+        why = _overlapping(pairs) or _apart(pairs, (*a, *b, *neighbours))
     elif {_plan(run) for run in a} & {_plan(run) for run in b}:
         why = "they have no block in common"
     else:

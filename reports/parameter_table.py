@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.store.runs import StoredRun
 from reports.labels import plain_text, value_text
-from reports.metric_registry import told_parameters, workload_title
+from reports.metric_registry import essential_parameters, workload_title
 from reports.run_configuration import Dimension, emulated_tiers, spec_facts
 
 #: One row: what, and its value; several where runs differ in it.
-Told = tuple[str, str]
+ShownFact = tuple[str, str]
 
 
 #: In this order before the parameters and behind them; the rest of the spec follows.
@@ -32,25 +32,25 @@ _NAMES: Mapping[str, str] = {
 _ELSEWHERE = ("engine", "emulate")
 
 
-def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[Told, ...]:
+def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[ShownFact, ...]:
     """Every fact that was decided before the runs of these sides, which are named.
 
     A value that all sides share stands by itself; others each behind the name of their side.
     """
     known = [(name, [_decided(run) for run in runs]) for name, runs in sides]
     names = dict.fromkeys(fact for _, held in known for one in held for fact in one)
-    told = []
+    shown: list[ShownFact] = []
     for fact in _ordered(list(names)):
         values = [(side, _values(fact, held)) for side, held in known]
         alike = len({value for _, value in values}) == 1
         text = values[0][1] if alike else "; ".join(f"{side}: {value}" for side, value in values)
-        told.append((_called(fact), text))
-    return (*told, ("repeats", _repeats(sides)))
+        shown.append((_called(fact), text))
+    return (*shown, ("repeats", _repeats(sides)))
 
 
-def always_told(workload: str, dims: Sequence[Dimension]) -> list[str]:
+def essential_facts(workload: str, dims: Sequence[Dimension]) -> list[str]:
     """Facts without which a number of this workload means nothing, but for those compared."""
-    facts = [f"params.{name}" for name in told_parameters(workload)]
+    facts = [f"params.{name}" for name in essential_parameters(workload)]
     return [fact for fact in facts if not any(dim.covers(fact, "", "") for dim in dims)]
 
 

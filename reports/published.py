@@ -1,4 +1,4 @@
-"""A paper's own figures (``published.csv`` beside a profile), to lie beside what was measured.
+"""A paper's own figures (``published.csv`` next to a profile), to lie next to what was measured.
 
 Columns: figure, series (``engine/arm``), x, y, unit, read_off_error, metric where the
 values are no query times, and note where a number was not plainly printed. They were printed
@@ -26,7 +26,7 @@ from reports.values import Quantity
 _LABELLED = re.compile(r"([a-z0-9_]+)\[([a-z_]+)=([a-z0-9_]+)\]")
 #: What points are values of in a file without the column.
 _TIMES = "query_duration_ns"
-#: Units beside those of time and size: factor and unit of the harness's metric.
+#: Units next to those of time and size: factor and unit of the harness's metric.
 _RATES = {
     "k/min": (1000.0, "1/min"),
     "MB/s": (1e6, "B/s"),

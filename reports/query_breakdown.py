@@ -2,7 +2,7 @@
 
 Operator times come from a second, profiled execution. They are scaled to the time that
 was measured, so that they say which *share* of it each kind of operator has; how far that
-execution was from the timed one is kept beside them, and so is the reason where the
+execution was from the timed one is kept next to them, and so is the reason where the
 plan's sum is not within a tenth of the measured time, or more than that of the execution
 lies outside the operators.
 """
@@ -22,7 +22,7 @@ from reports.values import Quantity, Summary, measured, natural
 #: On a number or a bar whose bytes were moved by others than the engine.
 MARK = "*"
 #: On a percentile that a driver reports ready-made.
-TOLD_MARK = "‡"
+READY_MADE_MARK = "‡"
 #: Bytes moved by devices and bytes counted for the engine disagree beyond this share, and this
 #: size: journals and metadata of a file system are no other user.
 _DISAGREE, _LEAST_OTHERS = 0.25, 1 << 20
@@ -252,7 +252,7 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
     has none stored is judged by its numbers.
     """
     values = {q: one.value for q, one in measured(run).items() if one.value}
-    told = run.artifact("accounting") or {}
+    reasons = run.artifact("accounting") or {}
     sums: dict[str, float] = {}
     outside: dict[str, float] = {}
     for quantity, value in values.items():
@@ -270,5 +270,5 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
         profiled = values.get(Quantity("plan_run_duration_ns", labels), plan_ns)
         left = {"undivided": outside[query]} if query in outside else {}
         why = why_off(plan_ns, profiled or plan_ns, timed, remainder_ns=left)
-        found[query] = (share, told.get(query, {}).get("why", why))
+        found[query] = (share, reasons.get(query, {}).get("why", why))
     return found

@@ -38,7 +38,7 @@ from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.page import render, write_files
-from reports.parameter_table import Told, what_was_run
+from reports.parameter_table import ShownFact, what_was_run
 from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
 from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
 from reports.run_configuration import emulated_tiers
@@ -133,7 +133,7 @@ class PanelView:
     counters: tuple[ResultTable, ...]
     breakdown: tuple[BreakdownRow, ...]
     unexplained: tuple[str, ...]
-    what: tuple[Told, ...]
+    what: tuple[ShownFact, ...]
     engine_in_client: bool
     updates: tuple[str, ...]
 
@@ -272,8 +272,8 @@ def view_of(
         ),
         durability=tuple(durability(found)),
         sweeps=tuple(
-            SweepView(f"sweep-{i}", tuple(beside), tuple(published))
-            for i, beside in enumerate(side_by_side(swept), 1)
+            SweepView(f"sweep-{i}", tuple(group), tuple(published))
+            for i, group in enumerate(side_by_side(swept), 1)
         ),
         panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(found, 1)),
         memory=tuple(memory_row(panel, arm) for panel in found for arm in panel.arms),

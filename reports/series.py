@@ -1,6 +1,6 @@
 """Runs ordered for a report: panels (an engine, or an engine at one memory limit …) with arms.
 
-An *arm* is one value of the compared dimension: ``ssd-both`` beside ``pmem-both``.
+An *arm* is one value of the compared dimension: ``ssd-both`` next to ``pmem-both``.
 Failed runs belong to an arm but never give it a number.
 """
 
@@ -18,7 +18,7 @@ from reports.compare import Comparison, Group, compare, judged
 from reports.grouping import Context, Known, arms, contexts
 from reports.labels import differing, distinguishing, in_words, leading, not_enforced
 from reports.metric_registry import workload_title
-from reports.parameter_table import always_told
+from reports.parameter_table import essential_facts
 from reports.run_configuration import (
     DIMENSIONS,
     Dimension,
@@ -32,8 +32,8 @@ from reports.values import (
     Measured,
     Quantity,
     Summary,
-    as_told,
     duration_of,
+    is_ready_made,
     limit_of,
     measured,
     natural,
@@ -109,9 +109,9 @@ class Arm:
         return {q for one in self._measured for q in one if duration_of(q.name)}
 
     @cached_property
-    def told(self) -> set[Quantity]:
-        """Percentiles that its driver told ready-made."""
-        return {q for one in self._measured for q, value in one.items() if as_told(value)}
+    def ready_made(self) -> set[Quantity]:
+        """Percentiles that its driver reports ready-made."""
+        return {q for one in self._measured for q, value in one.items() if is_ready_made(value)}
 
     def kinds(self) -> dict[Quantity, Measured]:
         """Every quantity it has, with unit and direction; of a run that has a value, if one has."""
@@ -231,10 +231,10 @@ def _rank(run: StoredRun) -> tuple[bool, bool, int]:
 
 
 def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
-    """By workload and engine in the order given, then by what tells the panels apart."""
+    """By workload and engine in the order given, then by what distinguishes the panels."""
     places = list(dict.fromkeys((r.run["spec"]["workload"], r.run["spec"]["engine"]) for r in runs))
     workloads = list(dict.fromkeys(workload for workload, _ in places))
-    ordered = sorted(found, key=lambda one: natural(str(sorted(one.told.items()))))
+    ordered = sorted(found, key=lambda one: natural(str(sorted(one.own.items()))))
     return sorted(
         ordered,
         key=lambda one: (
@@ -273,7 +273,7 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
         if run.manifest
     )
     return Panel(
-        _told(context, found, dim),
+        _distinction(context, found, dim),
         " and ".join(titles) or _engine(context),
         str(runs[0].run["spec"]["workload"]),
         tuple(Arm(name, value, tuple(held)) for name, value, held in arms(runs, dim, known)),
@@ -281,27 +281,27 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
     )
 
 
-def _told(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
-    """What tells the panels of one engine and workload from one another.
+def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
+    """What distinguishes the panels of one engine and workload.
 
     The engine's version stands in the title, the workload where there are several.
     """
     own = (_workload(context), _engine(context))
-    peers = [one.told for one in found if (_workload(one), _engine(one)) == own]
+    peers = [one.own for one in found if (_workload(one), _engine(one)) == own]
     several = len({_workload(one) for one in found}) > 1
     decided = [
         f
         for f in leading(differing(peers), peers)
         if f in spec_facts(context.runs[0]) and f != "emulate"
     ]
-    decided = [*always_told(_workload(context), [dim]), *decided]
+    decided = [*essential_facts(_workload(context), [dim]), *decided]
     decided = list(dict.fromkeys(decided))
     rest = [f for f in distinguishing(peers) if f not in (*decided, "emulate", "engine.version")]
     if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
         rest = []
     loose = any(not_enforced(run) for run in context.runs)
     said = (
-        in_words(fact, context.told.get(fact))
+        in_words(fact, context.own.get(fact))
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
@@ -309,21 +309,21 @@ def _told(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[s
 
 
 def _comparisons(
-    panel: Panel, over: str, force: bool, beside: Sequence[StoredRun]
+    panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
 ) -> tuple[list[Comparison], dict[str, str]]:
     """The first arm against every other, and why one was not compared."""
     found: list[Comparison] = []
     refused: dict[str, str] = {}
     for arm in panel.arms[1:]:
         try:
-            found.append(_arms_compared(panel.arms[0], arm, over, force, beside))
+            found.append(_arms_compared(panel.arms[0], arm, over, force, neighbours))
         except UsageError as error:
             refused[arm.name] = f"{error.problem}: {error.context}"
     return found, refused
 
 
 def _among_others(
-    panel: Panel, over: str, force: bool, beside: Sequence[StoredRun]
+    panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
 ) -> list[Comparison]:
     """Every two arms but the first, as far as they can be compared, by the panel's headlines."""
     only = {group.headline.quantity for group in panel.groups}
@@ -333,7 +333,7 @@ def _among_others(
     arms = panel.arms[1:] if decide and len(panel.arms) <= _MOST_AGAINST_EACH_OTHER else ()
     for a, b in combinations(arms, 2):
         with suppress(UsageError):
-            found.append(_arms_compared(a, b, over, force, beside, decide))
+            found.append(_arms_compared(a, b, over, force, neighbours, decide))
     return found
 
 
@@ -342,11 +342,11 @@ def _arms_compared(
     b: Arm,
     over: str,
     force: bool,
-    beside: Sequence[StoredRun],
+    neighbours: Sequence[StoredRun],
     only: Collection[Quantity] = (),
 ) -> Comparison:
     """Two arms; the sides carry their names."""
-    made = compare(a.runs, b.runs, [over], force, beside=beside, only=only)
+    made = compare(a.runs, b.runs, [over], force, neighbours=neighbours, only=only)
     groups = tuple(
         replace(group, a=replace(group.a, name=a.name), b=replace(group.b, name=b.name))
         for group in made.groups

@@ -210,7 +210,7 @@ def judge(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Judgement]:
     """What each member of a family says under Holm, in the order given.
 
     "cannot be shown": even the smallest p its repeats can reach, put in the place of
-    its own, would not have passed beside the others' p values.
+    its own, would not have passed among the others' p values.
     """
     p_values = [estimate.p for estimate in family]
     judged = []

@@ -22,7 +22,7 @@ from reports.labels import (
     parameter_words,
     telling_first,
 )
-from reports.metric_registry import metric_info, told_parameters
+from reports.metric_registry import essential_parameters, metric_info
 from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
 from reports.values import Measured, Quantity, Summary, in_order
@@ -32,7 +32,7 @@ from reports.values import Measured, Quantity, Summary, in_order
 class Swept:
     """A metric and the parameter that it is shown over.
 
-    ``beside``: another parameter, whose values have a place of their own each, side by side;
+    ``place``: another parameter, whose values have a place of their own each, side by side;
     ``percentiles``: which of a histogram's. ``share``: a metric with the same labels that says
     which share of the whole the parameter stands for; values are then per cent, cut as the
     papers print them.
@@ -40,7 +40,7 @@ class Swept:
 
     metric: str
     parameter: str
-    beside: str = ""
+    place: str = ""
     percentiles: tuple[str, ...] = ()
     share: str = ""
 
@@ -55,7 +55,7 @@ SWEPT = (
 RATIO = "_ratio"
 OVER = " over "
 #: What the panel's engine and the placement say already.
-_TOLD = ("emulate", "engine", "host_mode")
+_KNOWN = ("emulate", "engine", "host_mode")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Line:
 class Sweep:
     """The lines of one engine. ``values``: those of the parameter, ascending.
 
-    ``one``: the quantity with its unit and direction. ``told``: what all of its runs share
+    ``one``: the quantity with its unit and direction. ``shared``: what all of its runs share
     and must be known. ``place``: name and value of the parameter that other sweeps of the
     quantity have other values of; empty without one. ``per_cent``: whether values are shares.
     """
@@ -93,14 +93,14 @@ class Sweep:
     one: Measured
     parameter: str
     lines: tuple[Line, ...]
-    told: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     place: tuple[str, str] = ("", "")
     per_cent: bool = False
 
     @property
     def title(self) -> str:
         """``postgres 18.4, warehouses 10``."""
-        return ", ".join([self.engine_title, *self.told])
+        return ", ".join([self.engine_title, *self.shared])
 
     @property
     def metric(self) -> str:
@@ -195,7 +195,7 @@ def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
     together: dict[tuple[object, ...], list[Sweep]] = {}
     for sweep in found:
         if sweep.varies:
-            key = (sweep.engine_title, sweep.one.quantity, sweep.told)
+            key = (sweep.engine_title, sweep.one.quantity, sweep.shared)
             together.setdefault(key, []).append(sweep)
     return list(together.values())
 
@@ -222,24 +222,24 @@ def _value(arm: Arm, swept: Swept, quantity: Quantity) -> int | None:
 
 
 def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
-    fact = f"params.{swept.beside}"
+    fact = f"params.{swept.place}"
     places: dict[str, list[_Part]] = {}
     for part in parts:
         places.setdefault(part.facts.get(fact, ""), []).append(part)
-    names = [name for name in told_parameters(panel.workload) if name != swept.parameter]
+    names = [name for name in essential_parameters(panel.workload) if name != swept.parameter]
     for value in sorted(places):
         own = places[value]
-        shared = [f"params.{name}" for name in names if name != swept.beside]
+        shared = [f"params.{name}" for name in names if name != swept.place]
         shared = [f for f in shared if len({part.facts.get(f) for part in parts}) == 1]
-        told = (in_words(f, own[0].facts.get(f)) for f in shared if f in own[0].facts)
+        words = (in_words(f, own[0].facts.get(f)) for f in shared if f in own[0].facts)
         yield Sweep(
             panel.engine,
             panel.engine_name,
             own[0].one,
             swept.parameter,
             tuple(_lines(own, swept.parameter)),
-            tuple(filter(None, told)),
-            (swept.beside, value) if swept.beside else ("", ""),
+            tuple(filter(None, words)),
+            (swept.place, value) if swept.place else ("", ""),
             bool(swept.share),
         )
 
@@ -247,11 +247,11 @@ def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sw
 def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
     """Parts that agree in all but the parameter and what follows from it."""
     names = [f"params.{parameter}", *FOLLOWING.get(f"params.{parameter}", ())]
-    told = leading(names, [part.facts for part in parts])
-    free = {name for name in names if name not in told[1:]}
+    leaders = leading(names, [part.facts for part in parts])
+    free = {name for name in names if name not in leaders[1:]}
     grouped = _grouped(parts, free)
     sets = [{f: v for f, v in held[0].facts.items() if f not in free} for held in grouped]
-    said = [name for name in _TOLD if name != "host_mode" or _mode_follows(grouped)]
+    said = [name for name in _KNOWN if name != "host_mode" or _mode_follows(grouped)]
     telling = [f for f in telling_first(differing(sets)) if f.partition(".")[0] not in said]
     for held, known in zip(grouped, sets, strict=True):
         first = held[0].arm

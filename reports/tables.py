@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from reports.compare import Row
 from reports.metric_registry import headline_first, metric_info
-from reports.query_breakdown import MARK, TOLD_MARK, anatomy
+from reports.query_breakdown import MARK, READY_MADE_MARK, anatomy
 from reports.series import Arm, Panel
 from reports.sweeps import Sweep
 from reports.values import (
-    ASKED_FOR,
+    CLIENT_LABELS,
     OF_HISTOGRAM,
     Measured,
     Quantity,
@@ -62,7 +62,9 @@ class ResultTable:
     @property
     def marked(self) -> str:
         """The marks that rows carry."""
-        return "".join(m for m in (MARK, TOLD_MARK) if any(m in row.marks for row in self.rows))
+        return "".join(
+            m for m in (MARK, READY_MADE_MARK) if any(m in row.marks for row in self.rows)
+        )
 
 
 class PanelTables:
@@ -176,7 +178,7 @@ class _Side:
             self._values.get(quantity),
             self._limits.get(quantity),
             own.note if own is not None and own.value is None else "",
-            marks + (TOLD_MARK if quantity in self.arm.told else ""),
+            marks + (READY_MADE_MARK if quantity in self.arm.ready_made else ""),
         )
 
 
@@ -258,14 +260,14 @@ def window_titles(quantities: Sequence[Quantity]) -> list[str]:
 def work_done(arms: Sequence[Arm]) -> str:
     """What a client's unit of work is called here: transaction, operation; empty without any."""
     names = {quantity.name for arm in arms for quantity in arm.kinds()}
-    return next((noun for noun in ASKED_FOR if f"{noun}_{_DONE[0]}" in names), "")
+    return next((noun for noun in CLIENT_LABELS if f"{noun}_{_DONE[0]}" in names), "")
 
 
 def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     """Over the arm's runs, with the unit: each run's own by the work that it did itself.
 
-    None where it is no sum, is below what can be told from nothing, or a driver does not
-    tell how much was done.
+    None where it is no sum, is below what can be distinguished from zero, or a driver does not
+    report how much was done.
     """
     noun = work_done([arm])
     found = []

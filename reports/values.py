@@ -31,11 +31,11 @@ class Quantity:
 
 
 #: Labels of what a client asks for: their values say by themselves what they are.
-ASKED_FOR = ("transaction", "operation")
+CLIENT_LABELS = ("transaction", "operation")
 
 
 def _label_text(name: str, value: str) -> str:
-    return value.replace("_", " ") if name in ASKED_FOR else f"{name} {value}"
+    return value.replace("_", " ") if name in CLIENT_LABELS else f"{name} {value}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Measured:
     """One run's value of a quantity. ``value`` is None where there is no single number yet.
 
     ``metric``: its name in run.json. ``note`` says how the number came about where the
-    run holds more than one, or where its driver has told it ready-made.
+    run holds more than one, or where its driver reports it ready-made.
     """
 
     quantity: Quantity
@@ -116,11 +116,11 @@ PERCENTS = (50.0, 95.0, 99.0, 99.9)
 #: The note on a percentile that is read from a run's own histogram.
 OF_HISTOGRAM = "a percentile of each run's histogram"
 
-#: The end of a name under which a driver without histograms tells percentiles of what another
+#: The end of a name under which a driver without histograms reports percentiles of what another
 #: has a histogram of: they are shown in the rows of that.
-_TOLD, _OF = "_percentile_ns", "_duration_ns"
+_PERCENTILE, _OF = "_percentile_ns", "_duration_ns"
 #: The note on such a value.
-AS_TOLD = "reported ready-made by its driver"
+READY_MADE = "reported ready-made by its driver"
 
 
 @lru_cache(maxsize=4096)
@@ -143,7 +143,7 @@ def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
         return
     for percent, at in zip(PERCENTS, histogram.percentiles(PERCENTS), strict=True):
         labels = (*sorted(metric["labels"].items()), ("percentile", f"{percent:g}"))
-        value, note = _told(float(at), percent, histogram.total)
+        value, note = _percentile(float(at), percent, histogram.total)
         yield Measured(
             Quantity(metric["name"], labels),
             metric["name"],
@@ -154,7 +154,7 @@ def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
         )
 
 
-def _told(value: float, percent: float, total: int) -> tuple[float | None, str]:
+def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
     """No value where the run holds too few durations for any to lie beyond it (hdr.fewest)."""
     if total < (needed := hdr.fewest(percent)):
         return None, f"p{percent:g} takes {needed:,} durations, here are {total:,}"
@@ -164,13 +164,13 @@ def _told(value: float, percent: float, total: int) -> tuple[float | None, str]:
 def _measured(metric: Mapping[str, Any]) -> Measured:
     name, labels = metric["name"], metric["labels"]
     if "stream" in labels and name.startswith("query_"):
-        # A query beside others is not the query alone, though its metric is called the same:
+        # A query next to others is not the query alone, though its metric is called the same:
         # no table, chart or family of comparisons may hold both.
         name = IN_STREAMS + name
     value, note = _one_number(metric)
     sorted_labels = sorted(labels.items())
-    if name.endswith(_TOLD) and "percentile" in labels:
-        name, note = name.removesuffix(_TOLD) + _OF, AS_TOLD
+    if name.endswith(_PERCENTILE) and "percentile" in labels:
+        name, note = name.removesuffix(_PERCENTILE) + _OF, READY_MADE
         sorted_labels.sort(key=lambda label: label[0] == "percentile")  # last, as of a histogram
     quantity = Quantity(name, tuple(sorted_labels))
     return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
@@ -190,9 +190,9 @@ def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
     raise ValueError(f"metric {metric['name']} has neither value nor samples")
 
 
-def as_told(one: Measured | None) -> bool:
-    """Whether it is a percentile that a driver told ready-made, over what it chose."""
-    return one is not None and one.note == AS_TOLD
+def is_ready_made(one: Measured | None) -> bool:
+    """Whether it is a percentile that a driver reports ready-made, over what it chose."""
+    return one is not None and one.note == READY_MADE
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -49,8 +49,8 @@ def compare(
     where = store(results)
     sides = select(where, a), select(where, b)
     blocks = {_block(stored) for side in sides for stored in side}
-    beside = [stored for stored in where.runs() if _block(stored) in blocks]
-    found = compared(*sides, over or (), anyway, beside=beside)
+    neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
+    found = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
         print_json(compare_output.to_json(found))
     else:

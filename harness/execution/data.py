@@ -17,7 +17,7 @@ from harness.engine import (
 )
 from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
-from harness.experiment.preflight import ResolvedRun, engine_context, golden_key
+from harness.experiment.preflight import ResolvedRun, dataset_facts, engine_context
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
 
@@ -53,19 +53,19 @@ def clients_of(
     return Clients(env.supervisor, env.credentials, scratch)
 
 
-def golden_data(prepared: ResolvedRun, env: Environment) -> Dataset:
+def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:
     """The dataset that a run is restored from, loaded first where it is missing."""
     with ExitStack() as stack:
         engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
-        key, name = golden_key(prepared, engine), prepared.golden_name
-        if (found := env.golden.find(name)) is not None:
+        key, name = dataset_facts(prepared, engine), prepared.dataset_name
+        if (found := env.datasets.find(name)) is not None:
             return found
         source = source_data(prepared, env, engine)
         if source is not None:
             stack.enter_context(source.in_use())
-        with env.golden.building(name) as building:
+        with env.datasets.building(name) as building:
             if building is None:  # another harness has built it while we waited
-                return golden_data(prepared, env)
+                return loaded_dataset(prepared, env)
             facts = _load(prepared, env, engine, source, building)
             return building.publish(key, facts, env.progress, _load_retries(engine))
 

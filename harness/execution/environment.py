@@ -42,7 +42,7 @@ class Environment:
     host: Mapping[str, Any]
     credentials: Credentials | None
     engines_prefix: Path
-    golden: DatasetStore
+    datasets: DatasetStore
     source: DatasetStore
     supervisor: Supervisor
     progress: Progress
@@ -159,7 +159,7 @@ def open_environment(
             host=host_facts(tiers.values()),
             credentials=credentials,
             engines_prefix=paths.engines_prefix(),
-            golden=DatasetStore(paths.golden_root(data_dir), supervisor.journal),
+            datasets=DatasetStore(paths.golden_root(data_dir), supervisor.journal),
             source=DatasetStore(paths.source_root(data_dir), supervisor.journal),
             supervisor=supervisor,
             progress=progress,

@@ -134,16 +134,16 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     measures meanwhile.
     """
     todo = {
-        (step.prepared.golden_name, str(step.spec.params)): step.prepared
+        (step.prepared.dataset_name, str(step.spec.params)): step.prepared
         for step in steps
-        if step.done is None and step.prepared and step.prepared.golden_name
+        if step.done is None and step.prepared and step.prepared.dataset_name
     }
     if not todo:
         return
     with one_at_a_time(env.progress):
         for prepared in todo.values():
             try:
-                data.golden_data(prepared, env)
+                data.loaded_dataset(prepared, env)
                 data.changes_data(prepared, env)
             except HarnessError as error:
                 # Its runs will meet the same and be stored as failed with their reason;
@@ -205,7 +205,7 @@ def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
         "engine settings": dict(prepared.settings),
         "tiers": [_place(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
         "host mode": env.host["mode"],
-        "data": prepared.golden_name or None,
+        "data": prepared.dataset_name or None,
         "processors": [env.host["cpu"]["online"], format_cpus(prepared.cpus) or None],
         "harness": harness.__version__,
     }

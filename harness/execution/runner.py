@@ -25,7 +25,7 @@ from harness.execution.data import (
     clients_of,
     existing_source,
     external_data,
-    golden_data,
+    loaded_dataset,
     make_engine,
 )
 from harness.execution.environment import Environment
@@ -226,7 +226,7 @@ class _Run:
 
     def _restore(self) -> None:
         prepared, env, record, session = self.prepared, self.env, self.record, self.session
-        dataset = golden_data(prepared, env)
+        dataset = loaded_dataset(prepared, env)
         self.stack.enter_context(dataset.in_use())
         record.dataset = dataset.identity
         record.restore_method = "copy"

@@ -76,7 +76,7 @@ class ResolvedRun:
     #: Format of the files of a bulk load; the size of the data depends on it.
     load_format: str = ""
     #: Name of its dataset; empty for an external engine.
-    golden_name: str = ""
+    dataset_name: str = ""
     #: Name of its source files; empty if the workload loads from none.
     source_name: str = ""
 
@@ -153,7 +153,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     return replace(
         prepared,
         load_format=getattr(engine, "load_format", ""),
-        golden_name="" if prepared.external else golden_name(prepared, engine),
+        dataset_name="" if prepared.external else _dataset_name(prepared, engine),
         source_name=source,
     )
 
@@ -345,18 +345,18 @@ def _parts_needed(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
 
 def _data_needed(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Tier, str, int]]:
     """Datasets and source files that the plan has to make, each once."""
-    golden: dict[str, int] = {}
+    datasets: dict[str, int] = {}
     source: dict[str, int] = {}
     for run in runs:
-        if env.golden.find(run.golden_name) is not None:
+        if env.datasets.find(run.dataset_name) is not None:
             continue
-        golden[run.golden_name] = sum(needed_bytes(run).values())
+        datasets[run.dataset_name] = sum(needed_bytes(run).values())
         workload = run.workload
         if isinstance(workload, HasSource) and env.source.find(run.source_name) is None:
             source[run.source_name] = workload.source_bytes(run.params, run.load_format)
     source |= {name: size for run in runs for name, size in _changes_needed(run, env).items()}
     needed = [
-        (env.golden.root, "loaded datasets", golden),
+        (env.datasets.root, "loaded datasets", datasets),
         (env.source.root, "source files", source),
     ]
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in needed if sizes]
@@ -376,13 +376,13 @@ def placement_label(spec: RunSpec) -> str:
     return f"{name} {spec.planted_mark}".rstrip()
 
 
-def golden_name(prepared: ResolvedRun, engine: Engine) -> str:
+def _dataset_name(prepared: ResolvedRun, engine: Engine) -> str:
     """Name of the dataset of a run."""
     spec = prepared.spec
-    return dataset_name(f"{spec.workload}-{spec.engine}", golden_key(prepared, engine))
+    return dataset_name(f"{spec.workload}-{spec.engine}", dataset_facts(prepared, engine))
 
 
-def golden_key(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
+def dataset_facts(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
     """The facts that a dataset depends on."""
     spec = prepared.spec
     folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None

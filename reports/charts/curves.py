@@ -34,10 +34,10 @@ from reports.sweeps import Sweep
 from reports.values import Summary
 
 _MARKERS = "osD^vPX*"
-#: As many lines of sweeps, whose colours and markers differ by the arm, can be told apart.
+#: As many lines of sweeps, whose colours and markers differ by the arm, can be distinguished.
 _MOST_SWEPT = 12
 _DASHES = ("-", "--", ":", "-.")
-#: More lines than these cannot be told apart: the table has them.
+#: More lines than these cannot be distinguished: the table has them.
 MOST_LINES = 8
 _ACROSS = 2
 _EACH_IN, _HIGH_IN = 4.6, 3.0
@@ -52,7 +52,7 @@ _MOST_TICKS = 6
 _MOST_RATES = 4
 #: Letters of the vertical axis' name in a line.
 _Y_TITLE = 28
-#: Letters of a title beside the labels of its axis.
+#: Letters of a title next to the labels of its axis.
 _TITLE_PER_IN = 8.0
 
 
@@ -233,7 +233,7 @@ def _dress_x(axes: Axes, plot: Plot) -> None:
 
 
 def _binary_ticks(axis: Axis, unit: str, most: float) -> None:
-    """Rates are told in GiB/s: ticks at powers of ten of bytes would not be round."""
+    """Rates are shown in GiB/s: ticks at powers of ten of bytes would not be round."""
     if unit == "B/s" and most > _MOST_TICKS:
         axis.set_major_locator(MultipleLocator(2.0 ** math.ceil(math.log2(most / _MOST_TICKS))))
 
@@ -251,7 +251,7 @@ def x_text(value: float, unit: str) -> str:
 def lines_over_parameter(
     sweeps: Sequence[Sweep], name: str, published: Sequence[PublishedSeries] = ()
 ) -> Drawing | None:
-    """None where there are more lines than can be told apart; a single point is no line.
+    """None where there are more lines than can be distinguished; a single point is no line.
 
     ``sweeps``: of one quantity, side by side in the order given.
     """

@@ -1,7 +1,7 @@
 """How every chart looks and is written: palette, hatches, deterministic SVG and PNG.
 
-Colours are Okabe and Ito's, told apart under every common colour blindness; hatches tell
-them apart in black and white. Emulated arms are hatched densely and named EMULATED.
+Colours are Okabe and Ito's, distinguishable under every common colour blindness; hatches
+distinguish them in black and white. Emulated arms are hatched densely and named EMULATED.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def columns(axes: Axes, labels: Sequence[str], most: int) -> int:
 
 
 def _characters(axes: Axes, per_in: float) -> int:
-    """Characters that fit beside the labels of the axis."""
+    """Characters that fit next to the labels of the axis."""
     figure = axes.get_figure(root=True)
     width_in = figure.get_figwidth() if figure is not None else 0.0
     return max(20, int((width_in - _BESIDE_IN) * per_in))

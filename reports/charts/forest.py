@@ -110,8 +110,8 @@ def _mark(axes: Axes, y: float, row: Row, colour: str, marker: str, text: str) -
         axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=1.6)
     face = colour if row.shown else "white"
     axes.plot(estimate.ratio, y, marker, color=colour, ms=5.5, mec=colour, mfc=face)
-    beside = ("axes fraction", "data")
-    axes.annotate(text, (1.01, y), xycoords=beside, va="center", fontsize=8)
+    right = ("axes fraction", "data")
+    axes.annotate(text, (1.01, y), xycoords=right, va="center", fontsize=8)
 
 
 def _dress(axes: Axes, labels: Sequence[str], x_label: str) -> None:

@@ -211,7 +211,7 @@ def _times(device: Device) -> Iterator[Finding]:
         yield Finding(
             f"Latency, {kind.title}, {', '.join(sizes)} B",
             "times",
-            tuple(_spreads(_told_apart(same), same)),
+            tuple(_spreads(_name_apart(same), same)),
             _empty(device, same),
         )
 
@@ -222,7 +222,7 @@ def _spreads(names: Sequence[str], points: Sequence[Point]) -> Iterator[Spread]:
             yield Spread(name, point.histogram)
 
 
-def _told_apart(points: Sequence[Point]) -> list[str]:
+def _name_apart(points: Sequence[Point]) -> list[str]:
     """``random``; where patterns repeat, with all that differs: ``random in 256 MiB (avx2)``."""
     patterns = [p["pattern"] for p in points]
     if len(set(patterns)) == len(points):

@@ -238,7 +238,7 @@ def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Devi
     emulated = {entry["by"]: None for run in runs for entry in emulated_tiers(run.run)}
     return Device(
         _host_name(key, every),
-        _told_apart(key, every),
+        _name_apart(key, every),
         next(known, {}),
         tuple(runs),
         tuple(points_of(runs)),
@@ -254,7 +254,7 @@ def _host_name(key: _Key, every: Sequence[_Key]) -> str:
     return key.hostname if len(namesakes) == 1 else f"{key.hostname} ({key.host_id[:6]})"
 
 
-def _told_apart(key: _Key, every: Sequence[_Key]) -> str:
+def _name_apart(key: _Key, every: Sequence[_Key]) -> str:
     """Two devices that were one tier by turns have behind its name in what they differ."""
     same = [one for one in every if (one.host_id, one.tier) == (key.host_id, key.tier)]
     if len(same) == 1:

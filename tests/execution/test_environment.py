@@ -34,7 +34,7 @@ def environment(tmp_path: Path) -> Iterator[Environment]:
     with Supervisor(tmp_path / "state") as supervisor:
         yield Environment(
             tiers={}, host={}, credentials=unprivileged(), engines_prefix=tmp_path,
-            golden=cast(DatasetStore, None), source=cast(DatasetStore, None),
+            datasets=cast(DatasetStore, None), source=cast(DatasetStore, None),
             supervisor=supervisor, progress=SilentProgress(), argv=(),
         )  # fmt: skip
 

@@ -101,7 +101,7 @@ def read_ahead(one: RunSession, path: Path, size: int) -> tuple[Any, Footprint]:
         return difference(before, one.counters("after")), footprint
 
 
-def test_under_way_the_processes_are_read_before_a_busy_server_is_asked():
+def test_under_way_the_processes_are_read_before_a_busy_server():
     """And nothing is waited for: what is on its way to a device belongs to others, too."""
     asked: list[str] = []
 

@@ -40,7 +40,7 @@ def order(plan, block):
     return [(s.engine, s.placement.name) for s in plan.runs if s.block == block]
 
 
-def test_the_cross_product_stands_once_in_every_block_and_every_second_block_is_reversed():
+def test_every_block_is_the_cross_product_and_every_second_one_is_reversed():
     plan = plan_of(PROFILE)
     assert len(plan.runs) == 12
     first = order(plan, 0)
@@ -62,7 +62,7 @@ def test_size_scales_data_and_memory_together():
     assert spec.settings == {"jit": "off"}
 
 
-def test_expansion_is_pure_and_hashes_tell_specs_apart():
+def test_expansion_is_pure_and_specs_have_different_hashes():
     one, two = plan_of(PROFILE), plan_of(PROFILE)
     assert [s.hash() for s in one.runs] == [s.hash() for s in two.runs]
     assert one.hash == two.hash
@@ -155,7 +155,7 @@ def test_shuffled_order_is_seeded_and_stays_within_its_block():
     assert sorted(order(plan_of(text), 1)) == sorted(order(plan_of(PROFILE), 1))
 
 
-def test_profiles_that_come_along_are_found_by_name_and_a_typo_is_told():
+def test_installed_profiles_are_found_by_name_and_a_typo_is_refused():
     assert find_profile("demo").name == "demo.yml"
     with pytest.raises(UsageError) as refused:
         find_profile("dmeo")
@@ -234,7 +234,7 @@ def test_another_size_scales_all_that_depends_on_it(tmp_path):
         load_profile(file, size=0.5)
 
 
-def test_a_parameter_of_the_command_line_stands_in_all_runs_unless_it_is_an_axis(tmp_path):
+def test_a_parameter_of_the_command_line_applies_to_all_runs_unless_it_is_an_axis(tmp_path):
     file = tmp_path / "p.yml"
     file.write_text(PROFILE)
     runs = load_profile(file, params={"scale": 0.1}).runs
@@ -287,7 +287,7 @@ def test_an_engine_can_have_parameters_of_its_own():
     assert refused.value.problem.startswith("p.yml:8: ")
 
 
-def test_a_scan_without_its_filter_is_not_laid_beside_one_with_it():
+def test_a_scan_without_its_filter_is_not_compared_with_one_with_it():
     path, figures = published_of("nvm-for-databases-query-plans")
     series = [one for one in read_published(path, figures) if one.engine == "mysql"]
     assert {one.metric for one in series} == {"table_read_ns", "index_lookup_ns"}

@@ -33,7 +33,7 @@ def test_a_run_takes_as_long_as_its_earlier_repeats(tmp_path: Path) -> None:
     assert Estimator(earlier).run_time(SPEC, 0) == RunTime(44 * S, "earlier runs")
 
 
-def test_another_window_takes_what_the_engine_took_besides(tmp_path: Path) -> None:
+def test_another_window_has_the_same_overhead(tmp_path: Path) -> None:
     longer = replace(SPEC, params={**SPEC.params, "duration": "3m"})
     earlier = [stored(tmp_path, SPEC, 40 * S)]
     assert Estimator(earlier).run_time(longer, 0) == RunTime((185 + 15) * S, "earlier runs")

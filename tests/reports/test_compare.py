@@ -80,7 +80,7 @@ def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
         ({"memory_bytes": 9 << 30}, "memory_bytes: 4 GiB against 9 GiB"),
     ],
 )
-def test_what_differs_beside_the_placement_is_refused_by_name(
+def test_other_differences_than_the_placement_are_refused_by_name(
     tmp_path: Path, change: dict[str, Any], named: str
 ) -> None:
     a, b = sides(tmp_path, 2, b=change)
@@ -101,7 +101,7 @@ def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
         compare(a, b)
 
 
-def test_a_server_that_listens_beside_one_that_does_not(tmp_path: Path) -> None:
+def test_a_server_that_listens_against_one_that_does_not(tmp_path: Path) -> None:
     config = "engine.effective_config"
     by_tls = {
         "spec_changes": {"listen": "10.0.0.5"},
@@ -263,7 +263,7 @@ def test_a_run_of_too_few_durations_stays_out_of_a_percentile_of_the_others(
     assert arms[0].summaries("transaction_duration_ns")[rows["99"].quantity] == found
 
 
-def test_each_side_tells_its_own_number_of_durations(tmp_path: Path) -> None:
+def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
     ssd = [_durations(tmp_path, "ssd-both", block, 50, 9) for block in range(2)]
     pmem = [_durations(tmp_path, "pmem-both", block, 150, 5) for block in range(2)]
     rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}

@@ -26,10 +26,10 @@ from reports.micro.points import devices
 
 Metrics = Sequence[dict[str, Any]]
 #: What the report tells, by quantity and place, of each device by name.
-Told = Mapping[tuple[str, str], Mapping[str, str]]
+ShownFact = Mapping[tuple[str, str], Mapping[str, str]]
 
 
-def _told(runs: Sequence[StoredRun]) -> Told:
+def _told(runs: Sequence[StoredRun]) -> ShownFact:
     found = devices(runs)
     rows = paper_rows(found)
     assert rows is not None

@@ -70,7 +70,7 @@ def test_a_plan_that_was_executed_twice_has_twice_as_many_pairs(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("later", "pairing"), [(5 * MINUTE, "paired"), (3 * DAY, "unpaired")])
-def test_a_run_gone_on_with_days_later_is_no_pair(tmp_path: Path, later: int, pairing: str) -> None:
+def test_a_run_resumed_days_later_is_no_pair(tmp_path: Path, later: int, pairing: str) -> None:
     cut = {"cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
     resumed = {"resumed": [cut | {"unix_ns": STARTED_UNIX_NS + later}]}
     for slow, fast in ((resumed, {}), ({}, resumed), (resumed, resumed)):
@@ -89,9 +89,9 @@ def test_a_long_block_of_many_runs_is_still_one_block(tmp_path: Path) -> None:
         for k in range(3)
     ]  # fmt: skip
     assert compare(a, b).groups[0].pairing == "unpaired"
-    assert compare(a, b, beside=between).groups[0].pairing == "paired"
+    assert compare(a, b, neighbours=between).groups[0].pairing == "paired"
     elsewhere = [at(tmp_path, MINUTE, experiment="other", run_changes={"duration_ns": DAY})]
-    assert compare(a, b, beside=elsewhere).groups[0].pairing == "unpaired"
+    assert compare(a, b, neighbours=elsewhere).groups[0].pairing == "unpaired"
 
 
 def test_an_experiment_that_grew_keeps_its_runs(

@@ -71,7 +71,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.draws
-def test_emulated_stands_wherever_its_numbers_do(tmp_path: Path) -> None:
+def test_emulated_is_marked_wherever_its_numbers_are(tmp_path: Path) -> None:
     files, html = report(demo(tmp_path, engines=("postgres",), blocks=7, queries=FEW), tmp_path)
     title = re.search(r"<title>(.*?)</title>", html)
     assert title and "EMULATED" in title.group(1)
@@ -219,7 +219,7 @@ def test_the_csv_has_every_metric_of_every_run_to_the_last_digit(tmp_path: Path)
 
 
 @pytest.mark.draws
-def test_published_figures_lie_beside_the_measured_ones(tmp_path: Path) -> None:
+def test_published_figures_are_next_to_the_measured_ones(tmp_path: Path) -> None:
     published = tmp_path / "published.csv"
     published.write_text(
         "figure,series,x,y,unit,read_off_error\n"

@@ -1,4 +1,4 @@
-"""New orders a minute over the number of users, across panels, beside a paper's."""
+"""New orders a minute over the number of users, across panels, next to a paper's."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_paper_s_line_with_a_setting_is_that_line_and_no_other(tmp_path: Path)
     }
 
 
-def test_one_number_of_users_has_no_line_but_lies_beside_the_paper_s(tmp_path: Path) -> None:
+def test_one_number_of_users_has_no_line_but_a_row_next_to_the_paper_s(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path, "ssd-both", 8, 900.0)]
     files = write_report(
         runs, tmp_path / "report", published=PUBLISHED, published_figures=("table5",)
@@ -203,7 +203,7 @@ def test_one_number_of_users_has_no_line_but_lies_beside_the_paper_s(tmp_path: P
     assert row.split("|")[-2].strip() == "900 1/min"
 
 
-def test_more_lines_than_can_be_told_apart_stand_in_the_table_alone(tmp_path: Path) -> None:
+def test_more_lines_than_can_be_distinguished_are_in_the_table_alone(tmp_path: Path) -> None:
     runs = [
         tpcc(tmp_path, "ssd-both", users, 100.0 * users, settings={"work_mem": f"{i}MB"})
         for users in (8, 16)

@@ -162,7 +162,9 @@ def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
     assert (row.summary, row.note) == (None, "")
 
 
-def test_lines_of_two_placements_are_told_apart_when_drivers_are_compared(tmp_path: Path) -> None:
+def test_lines_of_two_placements_have_their_names_when_drivers_are_compared(
+    tmp_path: Path,
+) -> None:
     made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
     (sweep,) = sweeps(panels(made, "driver", None))
     names = [line.marked_name for line in sweep.lines]
@@ -173,10 +175,10 @@ def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
     labels = {"transaction": "new_order", "percentile": "95"}
     row = with_hammerdb(tmp_path, metric("transaction_percentile_ns", 9e7, "lower", **labels))
     assert row.summary is not None and (row.summary.median, row.marks) == (9e7, "‡")
-    assert row.compared is not None and row.compared.told and row.compared.estimate
+    assert row.compared is not None and row.compared.ready_made and row.compared.estimate
 
 
-def test_durability_stands_apart_from_speed(tmp_path: Path) -> None:
+def test_durability_is_separate_from_speed(tmp_path: Path) -> None:
     params = PARAMS | {"test": "durability"}
     asked = [{"name": "durability", "status": "passed", "detail": "", "labels": {"of": name}}
              for name in ("new_order", "payment")]  # fmt: skip
@@ -206,7 +208,7 @@ def test_parts_with_nothing_to_compare_are_listed(tmp_path: Path) -> None:
     assert {one.metric for one in singles} == {"New-Orders per minute, TPC-C-derived"}
 
 
-def test_several_workloads_are_told_apart_by_their_names_and_not_by_parameters(
+def test_several_workloads_are_named_without_parameters(
     tmp_path: Path,
 ) -> None:
     made = [*runs(tmp_path, 1, 1.5), write(tmp_path, Case(queries=(1,), plans=False))]

@@ -247,7 +247,7 @@ def test_bandwidths_of_memory_controllers_are_drawn(tmp_path: Path) -> None:
     assert "8.38 GiB/s" in html
 
 
-def test_published_numbers_stand_beside_those_of_the_same_metric(tmp_path: Path) -> None:
+def test_published_numbers_are_next_to_those_of_the_same_metric(tmp_path: Path) -> None:
     published = tmp_path / "published.csv"
     published.write_text(
         "figure,series,x,y,unit,read_off_error,metric\n"
@@ -312,7 +312,7 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
         ("memory_limit_bytes", "1073741824", "memory limit 1 GiB"),
     ],
 )
-def test_a_title_tells_parameters_in_few_words(fact: str, value: str, told: str) -> None:
+def test_a_title_names_parameters_in_few_words(fact: str, value: str, told: str) -> None:
     assert in_words(fact, value) == told
 
 

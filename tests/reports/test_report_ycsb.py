@@ -79,7 +79,7 @@ def sweep_report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return runs, write_report(runs, folder / "report")
 
 
-def test_rates_and_times_stand_over_threads_with_each_core_workload_in_its_place(
+def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(
     sweep_report: Any,
 ) -> None:
     """VLDB 2023, Fig. 11 and 12: rate, time of a read, time of an update; one line a placement."""
@@ -123,7 +123,7 @@ def test_heading_and_table_have_workload_records_and_threads(sweep_report: Any) 
     }.items()  # fmt: skip
 
 
-def test_one_process_is_not_told_apart_and_updates_are_what_they_are_said_to_be(
+def test_an_engine_in_its_client_and_the_kind_of_updates_are_named(
     sweep_report: Any,
 ) -> None:
     runs, _ = sweep_report
@@ -133,7 +133,7 @@ def test_one_process_is_not_told_apart_and_updates_are_what_they_are_said_to_be(
     assert (written.updates, read.updates) == (("blind",), ())
 
 
-def test_a_server_has_its_processor_time_beside_the_clients(tmp_path: Path) -> None:
+def test_a_server_has_its_own_processor_time(tmp_path: Path) -> None:
     made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACES]
     (panel,) = view_of(made, "x").panels
     assert not panel.engine_in_client
@@ -156,7 +156,7 @@ def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier(
+def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(
     tmp_path: Path,
 ) -> None:
     made = [
@@ -176,7 +176,7 @@ def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier
     assert len(over.agreements) == 2 and over.answers == ()
 
 
-def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path: Path) -> None:
+def test_a_core_workload_s_letter_replaces_its_shares(tmp_path: Path) -> None:
     shares = {"a": (0.5, 0.5, "zipfian"), "c": (1, 0, "latest")}
     made = [
         ycsb(tmp_path, core, placement=place, readproportion=reads, updateproportion=updates,
@@ -186,13 +186,13 @@ def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path:
     headings = [one.panel.title for one in view_of(made, "x").panels]
     assert headings and all("core workload" in line for line in headings)
     assert not [line for line in headings if "proportion" in line or "keys" in line]
-    # Two of the same name, or of none, are told apart by what differs.
+    # Two of the same name, or of none, are distinguished by what differs.
     sets = [{"params.workload": "null", "params.readproportion": share} for share in ("1", "0.5")]
     names = ["params.workload", "params.readproportion"]
     assert leading(names, sets) == names
 
 
-def test_data_of_two_drivers_that_differ_in_size_are_told_where_they_are_compared(
+def test_sizes_of_two_drivers_data_are_shown_where_they_differ(
     tmp_path: Path,
 ) -> None:
     def sizes(name: str, size: int) -> tuple[float, float] | None:
@@ -231,7 +231,7 @@ def test_figure_11_of_the_paper_is_one_arm_at_two_thread_counts(tmp_path: Path) 
     assert [(row.x, row.measured) for row in rows] == [("48", "0.750 (EMULATED)")]
 
 
-def test_every_parameter_stands_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
+def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
     out = tmp_path / "report"
     out.mkdir()
     (out / "queries.csv").write_text("of a report that was here before")
@@ -243,7 +243,7 @@ def test_every_parameter_stands_in_the_csv_and_no_table_of_queries_is_left(tmp_p
     assert {row["driver"] for row in rows} == {"loadgen"}
 
 
-def test_lines_of_one_placement_in_two_host_modes_are_told_apart(tmp_path: Path) -> None:
+def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Path) -> None:
     """VLDB 2023, Fig. 11: Default and Memory mode are both on the SSD."""
     made = [ycsb(tmp_path, threads=n, mode=mode) for mode in ("Default", "Memory") for n in (8, 48)]
     (first, *_) = sweeps(panels(made, "placement", None))

@@ -30,7 +30,7 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_list_of_runs_tells_what_was_run_and_its_rate(results: Path) -> None:
+def test_a_list_of_runs_shows_what_was_run_and_its_rate(results: Path) -> None:
     done = CliRunner().invoke(app, ["list", "--results", str(results)])
     assert done.exit_code == 0, done.output
     for what, result in (

@@ -1,4 +1,4 @@
-"""Finished steps: what survives a cut, and that nobody goes on with what another works on."""
+"""Finished steps: what survives a cut, and that nobody resumes what another works on."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def test_a_torn_last_line_does_not_count_and_does_not_spoil_the_next(directory, 
     assert Checkpoint.open(directory).finished == ["q14", "q9"]
 
 
-def test_a_file_that_is_no_steps_is_not_gone_on_with(directory):
+def test_a_file_that_is_no_checkpoint_is_not_resumed(directory):
     (directory / FILE).write_text('{"something": "else"}\n')
     assert Checkpoint.open(directory) is None
 
@@ -63,7 +63,7 @@ def test_a_line_outside_the_contract_is_not_written(directory):
     assert (directory / FILE).read_text() == ""
 
 
-def test_a_full_disk_is_told_and_leaves_the_steps_as_they_were(directory):
+def test_a_full_disk_is_reported_and_leaves_the_steps_as_they_were(directory):
     """The file is the kernel's own limit on its size: the write is cut short, as on a full disk."""
     program = f"""
 import resource, signal
@@ -88,7 +88,7 @@ except RunFailed as error:
     assert (directory / FILE).stat().st_size < 200
 
 
-def test_nobody_goes_on_with_a_run_under_way_and_everybody_with_a_dead_one(directory):
+def test_only_a_run_whose_process_is_dead_is_resumed(directory):
     program = f"""
 import sys
 from pathlib import Path
@@ -129,7 +129,7 @@ def cut_off(store, *names, spec=SPEC, conditions=CONDITIONS):
     return writer
 
 
-def test_the_same_run_is_gone_on_with_and_keeps_its_name(tmp_path):
+def test_the_same_run_is_resumed_and_keeps_its_name(tmp_path):
     store = Store(tmp_path)
     cut = cut_off(store, "q14")
     cut.close()
@@ -137,7 +137,7 @@ def test_the_same_run_is_gone_on_with_and_keeps_its_name(tmp_path):
     assert (again.run_id, again.checkpoint.finished) == (cut.run_id, ["q14"])
 
 
-def test_a_run_is_not_gone_on_with_that_is_under_way_or_has_no_step_or_is_another(tmp_path):
+def test_a_run_under_way_or_without_a_step_or_of_another_spec_is_not_resumed(tmp_path):
     store = Store(tmp_path)
     cut_off(store, "q14")  # its lock is still held
     cut_off(store).close()
@@ -145,7 +145,7 @@ def test_a_run_is_not_gone_on_with_that_is_under_way_or_has_no_step_or_is_anothe
     assert store.resume(SPEC, CONDITIONS, print) is None
 
 
-def test_other_conditions_are_told_and_the_run_is_left_alone(tmp_path):
+def test_other_conditions_are_reported_and_the_run_is_left_alone(tmp_path):
     store = Store(tmp_path)
     cut = cut_off(store, "q14")
     cut.close()
@@ -164,9 +164,7 @@ def test_a_finished_run_has_no_steps_left(tmp_path):
 
 
 @pytest.mark.parametrize("removed", [True, False])
-def test_a_run_that_its_owner_finishes_meanwhile_is_not_gone_on_with(
-    tmp_path, monkeypatch, removed
-):
+def test_a_run_that_its_owner_finishes_meanwhile_is_not_resumed(tmp_path, monkeypatch, removed):
     """Between the opening of its steps and the lock on them; or its owner is killed in there."""
     store = Store(tmp_path)
     owner = cut_off(store, "q14")
@@ -221,7 +219,7 @@ def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
     assert store.resume(SPEC, CONDITIONS, print) is None
 
 
-def test_a_run_that_failed_by_its_answers_is_not_gone_on_with(tmp_path):
+def test_a_run_that_failed_by_its_answers_is_not_resumed(tmp_path):
     store = Store(tmp_path)
     failed = cut_off(store, "q14")
     failed.finish(result(failed, "failed"))

@@ -69,7 +69,7 @@ def test_a_removal_cut_short_leaves_nothing_that_looks_complete(store):
     assert build(store, "tpch-x", "more").size_bytes == 4
 
 
-def test_the_name_tells_different_data_apart():
+def test_different_data_have_different_names():
     one, two = dataset_name("tpch-postgres", {"scale": 1}), dataset_name("tpch-postgres", {"a": 2})
     assert one.startswith("tpch-postgres-")
     assert one != two
@@ -107,7 +107,7 @@ def test_who_waits_for_the_lock_of_data_that_are_removed_waits_for_the_one_lock(
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"schema": 1, "files": 7}', "[" * 100_000])
-def test_a_record_that_cannot_be_read_is_told_and_disables_no_other(store, damage, capsys):
+def test_a_record_that_cannot_be_read_is_reported_and_disables_no_other(store, damage, capsys):
     broken, sound = build(store, "tpch-x"), build(store, "tpch-y")
     (broken.directory / "golden.json").write_text(damage)
     with pytest.raises(UsageError, match=r"golden\.json cannot be read") as refused:

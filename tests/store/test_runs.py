@@ -55,7 +55,7 @@ def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
     writer.finish({**result(writer), "spec": spec.to_json()})
 
 
-def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_told(tmp_path):
+def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(tmp_path):
     store = Store(tmp_path)
     writers = [store.begin(SPEC) for _ in range(2)]
     for writer in writers:
@@ -141,7 +141,7 @@ def test_a_spec_outside_the_contract_leaves_no_directory(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_results_removed_under_way_are_told_with_their_directory(tmp_path):
+def test_results_removed_under_way_are_reported_with_their_directory(tmp_path):
     writer = Store(tmp_path).begin(SPEC)
     shutil.rmtree(tmp_path / "runs")
     for write in (
@@ -153,7 +153,7 @@ def test_results_removed_under_way_are_told_with_their_directory(tmp_path):
         assert str(writer.directory) in refused.value.problem
 
 
-def test_a_full_disk_is_told_and_leaves_no_partial_file(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path):
     """/dev/full is the kernel's own full disk; the partial file is made to be it."""
     (tmp_path / ".run.json.partial").symlink_to("/dev/full")
     with pytest.raises(RunFailed, match="No space left") as refused:
@@ -241,7 +241,7 @@ def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     assert Store(tmp_path).run(made[0].run_id).run["status"] == "complete"
 
 
-def test_a_document_changed_behind_the_index_is_validated_and_told_from_before(tmp_path, capsys):
+def test_a_document_changed_after_indexing_is_validated_again(tmp_path, capsys):
     good, bad = stored(Store(tmp_path), 2)
     for run, status in ((good, "failed"), (bad, "splendid")):
         path = run.directory / "run.json"
@@ -259,7 +259,7 @@ def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path)
         run.run  # noqa: B018
 
 
-def test_other_schemas_make_the_index_anew(tmp_path, validated, monkeypatch):
+def test_other_schemas_rebuild_the_index(tmp_path, validated, monkeypatch):
     stored(Store(tmp_path), 3)
     monkeypatch.setattr(schemas, "fingerprint", lambda roots: "another release's")
     validated.clear()

@@ -103,7 +103,7 @@ def test_links_are_refused(tmp_path: Path, run: Path, here: Store) -> None:
     assert files_of(here) == ["runs"]
 
 
-def test_what_is_no_archive_is_told(tmp_path: Path, here: Store) -> None:
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, here: Store) -> None:
     (tmp_path / "text.tar.gz").write_text("not an archive")
     with pytest.raises(UsageError, match="import "):
         import_archive(tmp_path / "text.tar.gz", here)
