@@ -24,7 +24,7 @@ from reports.matching import Difference, Match, find
 from reports.metric_registry import metric_info
 from reports.pairing import paired
 from reports.parameter_table import ShownFact, what_was_run
-from reports.run_configuration import Dimension, dimension, emulated_tiers, facts
+from reports.run_configuration import Dimension, dimension, emulations, facts, marked
 from reports.statistics import (
     ALPHA,
     Estimate,
@@ -121,9 +121,8 @@ class Side:
 
     @property
     def marked_name(self) -> str:
-        """The name with EMULATED behind it where it is, † where answers are unchecked."""
-        marks = (" (EMULATED)" if self.emulated else "") + (" †" if self.unknown else "")
-        return self.name + marks
+        """As every legend and header shows it."""
+        return marked(self.name, bool(self.emulated), bool(self.unknown))
 
 
 @dataclass(frozen=True)
@@ -375,12 +374,11 @@ def _group(
     sides, warnings = [], list[RunWarning]()
     for runs, letter in ((found.a, "A"), (found.b, "B")):
         names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
-        emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
         unknown = tuple(run.run_id for run in runs if run.run["status"] == "unknown")
         ids = tuple(run.run_id for run in runs)
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
-        sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
+        sides.append(Side(name, ids, emulations(runs), unknown))
     rows = _rows(found.a, found.b, found.pairing, only)
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.store.runs import StoredRun
 from reports.labels import plain_text, value_text
 from reports.metric_registry import essential_parameters, workload_title
-from reports.run_configuration import Dimension, emulated_tiers, spec_facts
+from reports.run_configuration import Dimension, emulations, spec_facts
 
 #: One row: what, and its value; several where runs differ in it.
 ShownFact = tuple[str, str]
@@ -58,8 +58,8 @@ def _decided(run: StoredRun) -> dict[str, str]:
     found = {f: v for f, v in spec_facts(run).items() if f not in _ELSEWHERE}
     # An empty mapping has no facts of its own, and an absent cpus means all of them.
     found.setdefault("cpus", "null")
-    if marked := [f"{e['tier']} by {e['by']}" for e in emulated_tiers(run.run)]:
-        found["emulated tiers"] = ", ".join(marked)
+    if emulated := emulations([run]):
+        found["emulated tiers"] = ", ".join(emulated)
     return found
 
 

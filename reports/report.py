@@ -41,7 +41,7 @@ from reports.page import render, write_files
 from reports.parameter_table import ShownFact, what_was_run
 from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
 from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
-from reports.run_configuration import emulated_tiers
+from reports.run_configuration import emulations
 from reports.series import Arm, Panel, compared_dimension, panels
 from reports.statistics import ALPHA
 from reports.sweeps import Sweep, side_by_side, sweeps
@@ -255,12 +255,11 @@ def view_of(
     answers = tuple((p.title_with_workload, group) for p in judged for group in p.groups)
     swept = sweeps(found)
     stamps = sorted(run.run["started_unix_ns"] for run in runs)
-    emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
     return View(
         title=title,
         statuses=Counter(str(run.run["status"]) for run in runs),
         span=tuple(dict.fromkeys(utc(stamp) for stamp in (stamps[0], stamps[-1]))),
-        emulated=tuple(sorted(emulated)),
+        emulated=emulations(runs),
         answers=answers,
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
         warnings=tuple(one for panel in judged for one in panel_warnings(panel)),

@@ -197,6 +197,17 @@ def emulated_tiers(run: Mapping[str, Any]) -> list[dict[str, str]]:
     return [entry for entry in run["emulated"] if entry["tier"] in used]
 
 
+def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
+    """``pmem by tmpfs``: the emulated tiers that the runs' numbers come from, each once."""
+    found = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
+    return tuple(sorted(found))
+
+
+def marked(name: str, emulated: bool, unknown: bool) -> str:
+    """A name as every legend and header shows it; †: its answers could not be checked."""
+    return f"{name}{' (EMULATED)' if emulated else ''}{' †' if unknown else ''}"
+
+
 def facts(run: StoredRun) -> dict[str, str]:
     """Every comparable fact of a run, flat, as text. Times, ids and paths are left out."""
     flat = spec_facts(run) | {"memory_bytes": _rounded(run.run["memory_bytes"])}

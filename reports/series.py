@@ -25,7 +25,9 @@ from reports.run_configuration import (
     Facts,
     dimension,
     emulated_tiers,
+    emulations,
     facts,
+    marked,
     spec_facts,
 )
 from reports.values import (
@@ -67,8 +69,7 @@ class Arm:
     @cached_property
     def emulated(self) -> tuple[str, ...]:
         """``pmem by tmpfs``: the emulated tiers its numbers come from."""
-        found = {f"{e['tier']} by {e['by']}" for run in self.runs for e in emulated_tiers(run.run)}
-        return tuple(sorted(found))
+        return emulations(self.runs)
 
     @property
     def unknown(self) -> bool:
@@ -78,7 +79,7 @@ class Arm:
     @property
     def marked_name(self) -> str:
         """As every legend and header shows it."""
-        return f"{self.name}{' (EMULATED)' if self.emulated else ''}{' †' if self.unknown else ''}"
+        return marked(self.name, bool(self.emulated), self.unknown)
 
     @cached_property
     def _measured(self) -> list[dict[Quantity, Measured]]:

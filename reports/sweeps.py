@@ -23,7 +23,7 @@ from reports.labels import (
     telling_first,
 )
 from reports.metric_registry import essential_parameters, metric_info
-from reports.run_configuration import spec_facts
+from reports.run_configuration import marked, spec_facts
 from reports.series import Arm, Panel
 from reports.values import Measured, Quantity, Summary, in_order
 
@@ -76,7 +76,7 @@ class Line:
     @property
     def marked_name(self) -> str:
         """As every legend and header shows it."""
-        return f"{self.name}{' (EMULATED)' if self.emulated else ''}{' †' if self.unknown else ''}"
+        return marked(self.name, self.emulated, self.unknown)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from harness.store.runs import StoredRun
 from reports.compare import Row as CompareRow
 from reports.formatting import utc
 from reports.query_breakdown import KINDS, BreakdownRow
-from reports.run_configuration import emulated_tiers, placement_name
+from reports.run_configuration import emulations, placement_name
 from reports.values import measured
 
 
@@ -99,7 +99,7 @@ def _about(run: StoredRun) -> dict[str, object]:
         "host_mode": result["host_mode"],
         "block": spec["block"],
         "status": result["status"],
-        "emulated": "; ".join(f"{e['tier']} by {e['by']}" for e in emulated_tiers(result)),
+        "emulated": "; ".join(emulations([run])),
     }
 
 

@@ -47,21 +47,17 @@ def evaluate(text: str, variables: Mapping[str, float], source: str) -> float:
         tree = ast.parse(text.lstrip()[1:].strip(), mode="eval")
         number = _value(tree.body, names)
         if not math.isfinite(number):
-            raise _Refused(f"it comes to {number}, which is not finite", "write smaller numbers")
+            found = f"it comes to {number}, which is not finite"
+            raise UsageError(source, found, "write smaller numbers")
         return number
-    except _Refused as error:
-        raise UsageError(source, f"expression {text!r}: {error}", error.do) from error
+    except UsageError as error:
+        context = f"expression {text!r}: {error.context}"
+        raise UsageError(source, context, error.hint) from error
     except (SyntaxError, TypeError, ValueError, ArithmeticError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else error
         raise UsageError(
             source, f"expression {text!r}: {reason}", "write arithmetic, such as = 0.25 * memory"
         ) from error
-
-
-class _Refused(Exception):
-    def __init__(self, message: str, do: str) -> None:
-        super().__init__(message)
-        self.do = do
 
 
 def _value(node: ast.AST, names: Mapping[str, float]) -> float:
@@ -70,9 +66,8 @@ def _value(node: ast.AST, names: Mapping[str, float]) -> float:
     if isinstance(node, ast.Name):
         if node.id not in names:
             known = sorted(names)
-            raise _Refused(
-                f"unknown name {node.id!r}{nearest(node.id, known)}", f"known: {', '.join(known)}"
-            )
+            found = f"unknown name {node.id!r}{nearest(node.id, known)}"
+            raise UsageError("", found, f"known: {', '.join(known)}")
         return names[node.id]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = _value(node.left, names), _value(node.right, names)
@@ -83,6 +78,5 @@ def _value(node: ast.AST, names: Mapping[str, float]) -> float:
         function = _FUNCTIONS.get(node.func.id)
         if function is not None:
             return function(*(_value(argument, names) for argument in node.args))
-    raise _Refused(
-        f"{ast.unparse(node)!r} is not arithmetic", f"functions: {', '.join(_FUNCTIONS)}"
-    )
+    found = f"{ast.unparse(node)!r} is not arithmetic"
+    raise UsageError("", found, f"functions: {', '.join(_FUNCTIONS)}")

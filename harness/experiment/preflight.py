@@ -94,7 +94,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     outline = params.outline()
     _check_known(f"driver of {spec.workload}", [spec.driver], list(params.drivers))
     check_monitors(spec)
-    _check_options(factory, spec)
+    _check_known(f"option of {spec.engine}", list(spec.engine_options), sorted(factory.options))
     supported = factory.supported_parts(spec.engine_options)
     _check_placement(spec, factory, supported)
     version = factory.available(spec.engine_options, env.engines_prefix)
@@ -193,17 +193,6 @@ def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
             raise UsageError(
                 f"{kind} {name!r}",
                 f"no such {kind}{nearest(name, list(known))}",
-                f"known: {', '.join(known)}",
-            )
-
-
-def _check_options(factory: EngineFactory, spec: RunSpec) -> None:
-    for option in spec.engine_options:
-        if option not in factory.options:
-            known = sorted(factory.options)
-            raise UsageError(
-                f"engine option {option!r} of {factory.name}",
-                f"no such option{nearest(option, known)}",
                 f"known: {', '.join(known) or 'none'}",
             )
 

@@ -17,7 +17,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -395,39 +395,41 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
     engine = values.get("engine")
     if engine is None:
         raise UsageError(document.at(()), "no engine is given", "add it to axes or fixed")
-    placement, limit = values.get("placement"), values.get("memory_limit")
-    with _blaming(document, point.where("placement")):
-        placed = parse_placement(placement) if placement is not None else None
-    with _blaming(document, point.where("memory_limit")):
-        limit_bytes = parse_size(limit) if limit is not None else None
-    cpus = values.get("cpus")
-    with _blaming(document, point.where("cpus")):
-        processors = parse_cpus(cpus) if cpus is not None else None
-    listen = values.get("listen")
-    with _blaming(document, point.where("listen")):
-        address = str(parse_listen(str(listen))) if listen is not None else None
-    with _blaming(document, point.where("plant")):
-        planted = tuple(str(parse_plant(text)) for text in values.get("plant", ()))
+    parsed: dict[str, Any] = {}
+    for key, parse in _PARSED.items():
+        if values.get(key) is not None:
+            with _blaming(document, point.where(key)):
+                parsed[key] = parse(values[key])
     return RunSpec(
         workload=point.workload,
         engine=engine,
-        placement=placed,
+        placement=parsed.get("placement"),
         params=_params(document, point, parameters),
         tuning=values.get("tuning", "computed"),
         settings={key: _text(value) for key, value in values.get("settings", {}).items()},
         engine_options=values.get("engine_options", {}).get(engine, {}),
         threads=values.get("threads"),
-        memory_limit_bytes=limit_bytes,
+        memory_limit_bytes=parsed.get("memory_limit"),
         required_host_mode=values.get("host_mode"),
         label=values.get("label"),
         seed=int(values.get("seed", 0)),
         driver=values.get("driver") or next(iter(parameters.drivers)),
         monitors=tuple(values.get("monitors", ())),
         no_monitors=tuple(values.get("no_monitors", ())),
-        cpus=processors,
-        listen=address,
-        plant=planted,
+        cpus=parsed.get("cpus"),
+        listen=parsed.get("listen"),
+        plant=parsed.get("plant", ()),
     )
+
+
+#: Values with a grammar of their own.
+_PARSED: Mapping[str, Callable[[Any], Any]] = {
+    "placement": parse_placement,
+    "memory_limit": parse_size,
+    "cpus": parse_cpus,
+    "listen": lambda address: str(parse_listen(str(address))),
+    "plant": lambda texts: tuple(str(parse_plant(text)) for text in texts),
+}
 
 
 def _params(document: Document, point: _Point, parameters: type[Parameters]) -> JsonObject:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from example_run import result
+
 from harness.experiment.placement import parse_placement
 from harness.experiment.run_time import Estimator, RunTime
 from harness.store.runs import Store, StoredRun
@@ -17,13 +19,8 @@ SPEC = RunSpec("tpcc", "postgres", parse_placement("ssd-both"),
 
 def stored(root: Path, spec: RunSpec, took_ns: int, status: str = "complete") -> StoredRun:
     writer = Store(root).begin(spec)
-    return writer.finish({
-        "schema": spec.to_json()["schema"], "run_id": writer.run_id, "status": status,
-        "spec": spec.to_json(), "spec_hash": spec.hash(), "experiment": {"name": "x", "hash": "0"},
-        "started_unix_ns": 1, "duration_ns": took_ns, "host_mode": "Default", "emulated": [],
-        "uncontrolled": [], "data_bytes": None, "memory_bytes": None, "residency": [],
-        "metrics": [], "checks": [], "error": None,
-    })  # fmt: skip
+    own = {"spec": spec.to_json(), "spec_hash": spec.hash(), "duration_ns": took_ns}
+    return writer.finish(result(writer, status) | own)
 
 
 def test_a_run_takes_as_long_as_its_earlier_repeats(tmp_path: Path) -> None:
