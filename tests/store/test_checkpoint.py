@@ -6,7 +6,7 @@ import sys
 import pytest
 from example_run import SPEC, result
 
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import parse_placement
 from harness.store import checkpoint as steps_module
 from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, under_way
@@ -129,6 +129,15 @@ def cut_off(store, *names, spec=SPEC, conditions=CONDITIONS):
     return writer
 
 
+def failed(store, *names):
+    """A run that failed after these steps."""
+    writer = cut_off(store, *names)
+    error = RunFailed("a", "No space left").to_json()
+    writer.finish({**result(writer, "failed"), "error": error})
+    writer.close()
+    return writer
+
+
 def test_the_same_run_is_resumed_and_keeps_its_name(tmp_path):
     store = Store(tmp_path)
     cut = cut_off(store, "q14")
@@ -155,74 +164,46 @@ def test_other_conditions_are_reported_and_the_run_is_left_alone(tmp_path):
     assert store.resume(SPEC, CONDITIONS, told.append).run_id == cut.run_id
 
 
-def test_a_finished_run_has_no_steps_left(tmp_path):
+@pytest.mark.parametrize("status", ["complete", "failed"])  # failed: by its answers
+def test_a_run_with_a_result_has_no_steps_left(tmp_path, status):
     store = Store(tmp_path)
     writer = cut_off(store, "q14")
-    writer.finish(result(writer))
+    writer.finish(result(writer, status))
     assert sorted(path.name for path in writer.directory.iterdir()) == ["run.json", "spec.json"]
     assert store.resume(SPEC, CONDITIONS, print) is None
 
 
-@pytest.mark.parametrize("removed", [True, False])
-def test_a_run_that_its_owner_finishes_meanwhile_is_not_resumed(tmp_path, monkeypatch, removed):
-    """Between the opening of its steps and the lock on them; or its owner is killed in there."""
+@pytest.mark.parametrize("what", ["finished", "killed after its result", "resumed by another"])
+def test_a_run_that_another_finishes_meanwhile_is_not_resumed(tmp_path, monkeypatch, what):
+    """Between the opening of its steps and the lock on them."""
     store = Store(tmp_path)
-    owner = cut_off(store, "q14")
+    owner = failed(store, "q14") if what == "resumed by another" else cut_off(store, "q14")
     lock = steps_module._lock
 
     def lock_late(descriptor):
         monkeypatch.undo()
-        if not removed:
+        if what == "killed after its result":
             monkeypatch.setattr(owner.checkpoint, "remove", owner.checkpoint.close)
-        owner.finish(result(owner))
+        by = store.resume(SPEC, CONDITIONS, print) if what == "resumed by another" else owner
+        by.finish(result(by))
         lock(descriptor)
 
     monkeypatch.setattr(steps_module, "_lock", lock_late)
     assert store.resume(SPEC, CONDITIONS, print) is None
-    assert [run.run_id for run in store.runs()] == [owner.run_id]
-    assert store.unfinished() == []
-
-
-def test_steps_that_another_took_and_finished_meanwhile_are_not_there(tmp_path, monkeypatch):
-    store = Store(tmp_path)
-    failed = cut_off(store, "q14")
-    error = {"type": "RunFailed", "problem": "a", "context": "No space left", "hint": ""}
-    failed.finish({**result(failed, "failed"), "error": error})
-    failed.close()
-    lock = steps_module._lock
-
-    def lock_late(descriptor):
-        monkeypatch.undo()
-        other = store.resume(SPEC, CONDITIONS, print)
-        other.finish(result(other))
-        lock(descriptor)
-
-    monkeypatch.setattr(steps_module, "_lock", lock_late)
-    assert store.resume(SPEC, CONDITIONS, print) is None
-    assert len(store.runs()) == 2
+    assert len(store.runs()) == (2 if what == "resumed by another" else 1)
     assert store.unfinished() == []
 
 
 def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
     store = Store(tmp_path)
-    failed = cut_off(store, "q14", "q2")
-    error = {"type": "RunFailed", "problem": "a", "context": "No space left", "hint": ""}
-    failed.finish({**result(failed, "failed"), "error": error})
-    failed.close()
+    first = failed(store, "q14", "q2")
     again = store.resume(SPEC, CONDITIONS, print)
-    assert again.run_id != failed.run_id
+    assert again.run_id != first.run_id
     assert again.checkpoint.finished == ["q14", "q2"]
-    assert again.checkpoint.attempts[0].run_id == failed.run_id
-    assert not (failed.directory / FILE).exists()
+    assert again.checkpoint.attempts[0].run_id == first.run_id
+    assert not (first.directory / FILE).exists()
     assert under_way(again.directory)
-    assert store.run(failed.run_id).run["status"] == "failed"
-    assert store.resume(SPEC, CONDITIONS, print) is None
-
-
-def test_a_run_that_failed_by_its_answers_is_not_resumed(tmp_path):
-    store = Store(tmp_path)
-    failed = cut_off(store, "q14")
-    failed.finish(result(failed, "failed"))
+    assert store.run(first.run_id).run["status"] == "failed"
     assert store.resume(SPEC, CONDITIONS, print) is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def files_of(store: Store) -> list[str]:
     return sorted(str(path.relative_to(store.root)) for path in store.root.rglob("*"))
 
 
+def zeros(tmp_path: Path, *members: tuple[str, int]) -> Path:
+    """An archive of members of these names and sizes that are nothing but zeros."""
+    archive = tmp_path / "zeros.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        for name, size in members:
+            member = tarfile.TarInfo(name)
+            member.size = size
+            file.addfile(member, io.BytesIO(bytes(size)))
+    return archive
+
+
 def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> None:
     archive = packed(tmp_path, run)
     first = import_archive(archive, here, "optane1")
@@ -67,40 +79,42 @@ def test_another_run_of_the_same_name_is_named_by_its_host(
         import_archive(packed(tmp_path, run), here, "optane2")
 
 
-def test_one_that_is_no_run_keeps_all_out(tmp_path: Path, run: Path, here: Store) -> None:
-    broken = run.parent / f"{run.name}.1"
-    broken.mkdir()
-    (broken / "run.json").write_text('{"schema": 1}')
-    with pytest.raises(UsageError, match=r"import .*runs.tar.gz"):
-        import_archive(packed(tmp_path, run, broken), here)
-    assert files_of(here) == ["runs"]
+def broken(run: Path) -> list[Path]:
+    other = run.parent / f"{run.name}.1"
+    other.mkdir()
+    (other / "run.json").write_text('{"schema": 1}')
+    return [run, other]
 
 
-def test_one_without_a_result_is_refused(tmp_path: Path, run: Path, here: Store) -> None:
+def without_result(run: Path) -> list[Path]:
     (run / "run.json").unlink()
-    with pytest.raises(UsageError, match=r"run.json cannot be read"):
-        import_archive(packed(tmp_path, run), here)
+    return [run]
+
+
+def with_link(run: Path) -> list[Path]:
+    (run / "artifacts" / "link.json").symlink_to("/etc/passwd")
+    return [run]
+
+
+@pytest.mark.parametrize("damage", [broken, without_result, with_link])
+def test_one_that_is_no_run_keeps_all_out(
+    tmp_path: Path, run: Path, here: Store, damage: Callable[[Path], list[Path]]
+) -> None:
+    with pytest.raises(UsageError, match=r"import .*runs.tar.gz"):
+        import_archive(packed(tmp_path, *damage(run)), here)
     assert files_of(here) == ["runs"]
 
 
-@pytest.mark.parametrize("name", ["../out", "/etc/out", "run/../../out", ".hidden/x", "loose"])
+@pytest.mark.parametrize(
+    "name",
+    ["../out", "/etc/out", "run/../../out", ".hidden/x", "loose",
+     "run/" + "deep/" * 500 + "x", "run/a\0b", "run/" + "long" * 100],
+)  # fmt: skip
 def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None:
-    archive = tmp_path / "runs.tar.gz"
-    with tarfile.open(archive, "w:gz") as file:
-        member = tarfile.TarInfo(name)
-        member.size = 4
-        file.addfile(member, io.BytesIO(b"text"))
-    with pytest.raises(UsageError, match=r"harness runs export|is no run's|does not belong"):
-        import_archive(archive, here)
+    with pytest.raises(UsageError, match="import"):
+        import_archive(zeros(tmp_path, (name, 4)), here)
     assert files_of(here) == ["runs"]
     assert not (tmp_path / "out").exists()
-
-
-def test_links_are_refused(tmp_path: Path, run: Path, here: Store) -> None:
-    (run / "artifacts" / "link.json").symlink_to("/etc/passwd")
-    with pytest.raises(UsageError, match="does not belong into an archive of runs"):
-        import_archive(packed(tmp_path, run), here)
-    assert files_of(here) == ["runs"]
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, here: Store) -> None:
@@ -109,34 +123,19 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, here: Store) -> No
         import_archive(tmp_path / "text.tar.gz", here)
 
 
-def bomb(tmp_path: Path, *members: tarfile.TarInfo) -> Path:
-    """An archive of members that are nothing but zeros."""
-    archive = tmp_path / "bomb.tar.gz"
-    with tarfile.open(archive, "w:gz") as file:
-        for member in members:
-            file.addfile(member, io.BytesIO(bytes(member.size)))
-    return archive
-
-
-def of_size(name: str, size: int = 0) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.size = size
-    return member
-
-
 @pytest.mark.parametrize(
     "members",
     [
-        [of_size("run/artifacts/zeros.json", 3_000_000)],
-        [of_size(f"run/{number}") for number in range(4_000)],
-        [of_size("run/" + "long" * 500_000)],
+        [("run/artifacts/zeros.json", 3_000_000)],
+        [(f"run/{number}", 0) for number in range(4_000)],
+        [("run/" + "long" * 500_000, 0)],
     ],
     ids=["one large file", "many files", "a long name"],
 )
 def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
-    tmp_path: Path, here: Store, members: list[tarfile.TarInfo]
+    tmp_path: Path, here: Store, members: list[tuple[str, int]]
 ) -> None:
-    archive = bomb(tmp_path, *members)
+    archive = zeros(tmp_path, *members)
     with pytest.raises(UsageError, match="unpacks to more") as refused:
         import_archive(archive, here, limit_bytes=1_000_000)
     assert "--max-size" in refused.value.hint
@@ -148,11 +147,4 @@ def test_what_an_archive_may_unpack_to_follows_its_size(
 ) -> None:
     monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
     with pytest.raises(UsageError, match="unpacks to more"):
-        import_archive(bomb(tmp_path, of_size("run/zeros.json", 3_000_000)), here)
-
-
-@pytest.mark.parametrize("name", ["run/" + "deep/" * 500 + "x", "run/a\0b", "run/" + "long" * 100])
-def test_names_that_no_file_has_are_refused(tmp_path: Path, here: Store, name: str) -> None:
-    with pytest.raises(UsageError, match="import"):
-        import_archive(bomb(tmp_path, of_size(name)), here)
-    assert files_of(here) == ["runs"]
+        import_archive(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)
