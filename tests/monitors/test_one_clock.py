@@ -18,6 +18,7 @@ from toy_host import advance
 
 from harness.monitors import Monitor, MonitorContext
 from harness.monitors.block import BlockMonitor
+from harness.monitors.perf import PerfMonitor
 from harness.monitors.pressure import PressureMonitor
 from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
@@ -26,13 +27,17 @@ from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier
 
 INTERVAL_S = 0.05
+TOY_PERF = Path(__file__).with_name("toy_perf.py")
 #: A counter of each series that moves only while the server works; of rates, that it is not 0.
 MOVES: Mapping[str, str] = {
     "process": "cpu_ns",
     "block": "block_read_per_s[device=vda]",
     "pressure": "pressure_io_some_ns[of=host]",
     "vm": "vm_pgmajfault_count",
+    "perf": "perf_cycles[of=host]",
 }
+#: Series of what happened since the previous sample; the others are cumulative.
+SINCE_PREVIOUS = ("block", "perf")
 
 
 @pytest.fixture
@@ -53,6 +58,7 @@ def _monitors(server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier) -> lis
         BlockMonitor(context, kernel, INTERVAL_S),
         PressureMonitor(context, kernel, INTERVAL_S),
         VmMonitor(context, kernel, INTERVAL_S),
+        PerfMonitor(context, kernel, INTERVAL_S, ("cycles",), str(TOY_PERF)),
     ]
 
 
@@ -67,19 +73,23 @@ def _since(monitor: Monitor, stamp: int) -> list[Mapping[str, Any]]:
     """Samples whose reading began after ``stamp``; of rates, also the previous one's."""
     series = monitor.series()
     samples = [s for s in series["samples"] if s["monotonic_ns"] - series["stamp_error_ns"] > stamp]
-    return samples[1:] if monitor.name == "block" else samples
+    return samples[1:] if monitor.name in SINCE_PREVIOUS else samples
 
 
 def _moved(monitor: Monitor, samples: list[Mapping[str, Any]]) -> bool:
     found = [sample[MOVES[monitor.name]] for sample in samples if MOVES[monitor.name] in sample]
-    if monitor.name == "block":
+    if monitor.name in SINCE_PREVIOUS:
         return any(found)
     return len(set(found)) > 1
 
 
 def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(
-    server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier
+    server: subprocess.Popen[bytes],
+    tmp_path: Path,
+    ssd: Tier,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("TOY_HOST", str(tmp_path))
     monitors = _monitors(server, tmp_path, ssd)
     with ExitStack() as stack:
         for monitor in monitors:
