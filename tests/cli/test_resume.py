@@ -141,8 +141,7 @@ def references(loaded):
 
 
 @pytest.mark.parametrize(
-    ("engine", "cache"),
-    [("postgres", "cold-per-query"), ("duckdb", "warm"), ("postgres", "cold-per-run")],
+    ("engine", "cache"), [("postgres", "cold-per-query"), ("duckdb", "cold-per-run")]
 )
 def test_kill_9_of_a_power_run_loses_no_finished_query(references, engine, cache):
     """HARNESS_TEST_KILLS=N: so many kills for each engine and cache mode (two here, for time)."""

@@ -108,7 +108,7 @@ def test_blind_updates_write_whole_records(bench):
     assert check.status == "passed", check.detail
 
 
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("name", ["postgres", "mysql"])  # MySQL by MariaDB's driver
 def test_servers_are_driven_through_their_sockets(name, bench):
     asked = params(workload="e", operationcount=1_000_000, maxscanlength=10, recordcount=1000)
     bench.load(name, asked)
