@@ -45,9 +45,9 @@ lint: setup-dev
 	.venv/bin/python scripts/check_words.py $(PLAIN)
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 
-# Two at a time, since many tests wait (tests/conftest.py: which go together).
+# Three at a time on two cores, since many tests wait (tests/conftest.py: which go together).
 unit: setup-dev
-	.venv/bin/pytest -q -n 2
+	.venv/bin/pytest -q -n 3
 
 test-sanitizers: setup-dev
 	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench

@@ -6,7 +6,6 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import pytest
 from unpacked_postgres import options_with_tls
 
 from harness import paths
-from harness.execution.host_lock import one_at_a_time
-from harness.progress import SilentProgress
 
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
@@ -26,42 +23,43 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _CLONE_NEWNS = 0x20000
 
 
-def own_shared_memory() -> None:
-    """A /dev/shm of this process and its children, if it may mount one.
+def own_mounts() -> None:
+    """A /dev/shm and a /run/lock of this process and its children, if it may mount them.
 
     Other programs of the host, and the tests of another worker, have theirs: no test sees,
-    fills or removes anything of them.
+    fills or removes anything of them, and no run waits for another worker's.
     """
     if os.geteuid() != 0 or ctypes.CDLL(None).unshare(_CLONE_NEWNS) != 0:
         return
-    for command in ("--make-rslave /", "-t tmpfs -o mode=1777 tmpfs /dev/shm"):
-        subprocess.run(["mount", *command.split()], check=False)
+    subprocess.run(["mount", "--make-rslave", "/"], check=False)
+    for folder in ("/dev/shm", "/run/lock"):
+        command = ["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", folder]
+        subprocess.run(command, check=False)
 
 
-own_shared_memory()
+own_mounts()
 
-#: Side by side (``pytest -n 2``) one worker has all tests of a file, or of a group: of those
+#: Side by side (``pytest -n 3``) one worker has all tests of a file, or of a group: of those
 #: whose path below ``tests`` begins so, the longest beginning deciding. They start in this order,
 #: what takes longest first; files without a group come last.
 _GROUPS = {
-    # What takes turns through the host's measuring lock anyway.
-    "measuring": (
-        "cli/", "host/test_page_cache", "host/test_cgroup", "host/test_working_set",
-        "drivers/test_hammerdb_real", "execution/test_host_lock", "monitors/test_memory_traffic",
-    ),
     # What shares servers, data or builds over several files.
+    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb"),
+    "clients": ("cli/test_client_hosts", "cli/test_paper_profiles", "cli/test_resume"),
+    "cli": ("cli/",),
     "vm": ("vm/",),
     **{
         f"vm-{name}": (f"vm/full/test_vm_{name}",)
         for name in ("modes", "micro", "traps", "power_loss", "interrupted", "emulated")
     },
-    "innodb": ("engines/test_innodb_",),
-    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb"),
-    "tpch": ("workloads/tpch/",),
-    "tpcc": ("workloads/tpcc/",),
-    "loadgen": ("loadgen/",),
-    "microbench": ("microbench/",),
     "java": ("drivers/ycsb/",),
+    "loadgen": ("loadgen/",),
+    "innodb": ("engines/test_innodb_",),
+    "experiment": ("playbooks/test_experiment_role",),
+    "tpch": ("workloads/tpch/",),
+    "hostile": ("engines/test_hostile_user",),
+    "microbench": ("microbench/",),
+    "tpcc": ("workloads/tpcc/",),
     "refused": ("cli/test_bad_input", "cli/test_help"),
     # What changes settings of the kernel.
     "settings": ("supervise/",),
@@ -121,15 +119,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Groups(config, log)
-
-
-@pytest.fixture
-def measuring_turn() -> Iterator[None]:
-    """No other process of the harness measures meanwhile: a cold start may drop the whole page
-    cache, of which the test counts pages.
-    """
-    with one_at_a_time(SilentProgress()):
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -160,7 +160,7 @@ class Harness:
         """Segments that a server of ours made since the test began, and no process has mapped.
 
         A segment names neither its server nor its data. What other servers of this host make is
-        out of sight (``conftest.own_shared_memory``), or another user's where that needs root.
+        out of sight (``conftest.own_mounts``), or another user's where that needs root.
         """
         started = self.root.stat().st_mtime
         server = unprivileged()

@@ -41,7 +41,6 @@ def disk() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.usefixtures("measuring_turn")
 def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
     data, log = disk / "data", disk / "log"
     for folder in (data, log):
@@ -58,7 +57,6 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
     assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
 
 
-@pytest.mark.usefixtures("measuring_turn")
 def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ):

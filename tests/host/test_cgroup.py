@@ -36,7 +36,6 @@ def big_file(tmp_path):
     return path
 
 
-@pytest.mark.usefixtures("measuring_turn")
 @needs_a_cap
 def test_the_cap_covers_the_page_cache(supervisor, big_file):
     with memory_cap(LIMIT, supervisor) as cap:
@@ -51,7 +50,6 @@ def test_the_cap_covers_the_page_cache(supervisor, big_file):
     assert LIMIT / 2 < events.peak_bytes <= LIMIT
 
 
-@pytest.mark.usefixtures("measuring_turn")
 @needs_a_cap
 def test_what_is_outside_the_cap_is_not_held_to_it(supervisor, big_file):
     with memory_cap(LIMIT, supervisor) as cap:
@@ -81,7 +79,6 @@ def tmpfs_directory():
         yield Path(directory)
 
 
-@pytest.mark.usefixtures("measuring_turn")
 @needs_a_cap
 def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_file, tmpfs_directory):
     """Three times the limit in a log on a tmpfs; the page cache still has the limit's room."""

@@ -10,7 +10,6 @@ import pytest
 from harness.host.page_cache import Residency, evict, in_memory, residency
 from harness.units import KIB, MIB
 
-pytestmark = pytest.mark.usefixtures("measuring_turn")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 

@@ -16,8 +16,6 @@ from harness.host.page_cache import evict
 from harness.host.working_set import Footprint
 from harness.supervise.process import process_identity
 
-pytestmark = pytest.mark.usefixtures("measuring_turn")
-
 MIB = 1 << 20
 #: Says that it is up, waits for a line, reads the first half of a file, holds memory for a while,
 #: lets it go.

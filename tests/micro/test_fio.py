@@ -193,7 +193,6 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
     fio.check(asked(direct="auto"), work.tier)
 
 
-@pytest.mark.usefixtures("measuring_turn")
 def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workplace) -> None:
     small = {"operation": "read", "pattern": "random", "access": 64, "direct": False}
     measured = _fio(work, small=small)

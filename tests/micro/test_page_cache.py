@@ -7,8 +7,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
-
 from harness.micro import page_cache
 from harness.units import MIB
 
@@ -18,7 +16,6 @@ def resident_bytes(file: Path) -> int:
     return int(subprocess.run(told, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.usefixtures("measuring_turn")
 def test_all_of_a_file_is_brought_in_and_let_go() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be a tmpfs
         file = Path(folder) / "data"

@@ -49,7 +49,6 @@ def here() -> Tier:
     return Tier(TierClaim("ssd", facts.kind, "/var/tmp"), facts)
 
 
-@pytest.mark.usefixtures("measuring_turn")
 def test_what_goes_past_the_page_cache_is_counted_by_the_device(here: Tier):
     traffic = TierTraffic([here])
     size = 8 * MIB
