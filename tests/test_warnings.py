@@ -15,13 +15,17 @@ ROOT = Path(__file__).parents[1]
 
 
 def codes(source: str) -> Iterator[str]:
-    """First argument, or ``code``, of each ``RunWarning(…)``: always a literal."""
+    """First argument, or ``code``, of each ``RunWarning(…)``, a literal; and keys of _WARNINGS."""
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_WARNINGS":
+            yield from ast.literal_eval(ast.Tuple(getattr(node.value, "keys", [])))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RunWarning":
             named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
             (code, *_) = [*named, *node.args]
-            assert isinstance(code, ast.Constant), ast.unparse(node)
-            yield str(code.value)
+            if isinstance(code, ast.Constant):
+                yield str(code.value)
+            else:
+                assert "_WARNINGS[code]" in ast.unparse(node)
 
 
 def test_the_table_lists_the_codes_in_the_code():
