@@ -19,10 +19,12 @@ from typing import Any, TypeVar
 
 import engines as engine_folders
 import harness.monitors
+import harness.observers
 import harness.workloads
 from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
 from harness.monitors import Monitor
+from harness.observers import Observer
 from harness.warnings import RunWarning, warn
 from harness.workload import Workload
 from harness.workloads.parameters import Parameters
@@ -74,6 +76,12 @@ def monitors() -> dict[str, type[Monitor]]:
     _extend(harness.monitors, _MONITOR_PATH)
     found = _load(harness.monitors, _files(harness.monitors), "", "MONITOR")
     return {one.name: one for one in found}
+
+
+def observers() -> dict[str, Observer]:
+    """Every observer of the programs in ``harness.observers``, by name."""
+    programs = _load(harness.observers, _files(harness.observers), "", "OBSERVERS")
+    return {one.name: one for offered in programs for one in offered}
 
 
 def all_parameters() -> dict[str, type[Parameters]]:

@@ -140,6 +140,7 @@ def _plan(parameters: type[Parameters], options: RunOptions) -> Plan:
         "plant": options.plant,
         "monitors": names(options.monitor),
         "no_monitors": names(options.no_monitor),
+        "observe": names(options.observe),
     }
     profile = {
         "schema": 1,

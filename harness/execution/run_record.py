@@ -6,6 +6,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -123,6 +124,12 @@ class RunRecord:
     def run_id(self) -> str:
         """The name of the run's directory."""
         return self.writer.run_id
+
+    def scratch(self) -> RunRecord:
+        """A record of the same run whose results are dropped."""
+        dropped = copy(self)
+        dropped.metrics, dropped.checks, dropped.warnings, dropped.artifacts = [], [], [], {}
+        return dropped
 
     def begin_attempt(self, conditions: Mapping[str, Any]) -> None:
         """Measuring begins, or is resumed: note when, and what is not controlled now."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import registry
 from harness.engine import (
     AccountsForWaits,
     Credentials,
@@ -19,7 +21,7 @@ from harness.engine import (
     TellsDurability,
     TracesIo,
 )
-from harness.errors import HarnessError, RunFailed
+from harness.errors import HarnessError, RunFailed, interruption
 from harness.execution.data import (
     changes_data,
     clients_of,
@@ -30,6 +32,7 @@ from harness.execution.data import (
 )
 from harness.execution.environment import Environment
 from harness.execution.monitoring import RunMonitors
+from harness.execution.observing import Observing
 from harness.execution.run_record import Program, RunRecord
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
@@ -106,8 +109,32 @@ def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePol
             _record_cap(record, cap)
             with ExitStack() as stack:
                 _Run(prepared, env, record, stack).measure(policy.conditions or {})
+            for name in prepared.spec.observe:
+                _observe(prepared, env, record, name)
 
     return record.measure(store, measure, resumable)
+
+
+def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: str) -> None:
+    """Execute the run again, untimed, from the same restored data, under one observer.
+
+    A failure is a warning: the timed result stands.
+    """
+    observer = registry.named("observer", name, registry.observers())
+    folder = record.writer.directory / "observers" / name.replace(":", "-")
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
+    observing = Observing(observer, env.supervisor, folder)
+    env.progress.say(f"{record.run_id}: second execution under {name}")
+    try:
+        with ExitStack() as stack:
+            _Run(prepared, env, record.scratch(), stack).observe(observing)
+        record.metrics += observing.result()
+    except HarnessError as error:
+        if interruption(error) is not None:
+            raise
+        record.warnings.append(
+            RunWarning("observer-failed", error.problem, error.context, error.hint)
+        )
 
 
 def _record_cap(record: RunRecord, cap: MemoryCap | None) -> None:
@@ -166,6 +193,18 @@ class _Run:
             self._measure(conditions)
         finally:
             self.record.checks += self.session.own_checks()
+
+    def observe(self, observing: Observing) -> None:
+        """The same without monitors, and without a result."""
+        session = self.session
+        session.checkpoint = None
+        if (changes := changes_data(self.prepared, self.env)) is not None:
+            self.stack.enter_context(changes.in_use())
+            session.changes = changes.content
+        self._restore()
+        with observing.running():
+            self.prepared.workload.measure(self.prepared.params, session)
+        self.engine.stop()
 
     def _measure(self, conditions: Mapping[str, Any]) -> None:
         prepared, record, session, engine = self.prepared, self.record, self.session, self.engine

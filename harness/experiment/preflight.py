@@ -23,6 +23,7 @@ from harness.engine import (
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
 from harness.execution.monitoring import check_monitors
+from harness.execution.observing import check_observers
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
@@ -95,6 +96,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     _check_known(f"driver of {spec.workload}", [spec.driver], list(params.drivers))
     check_monitors(spec)
     _check_known(f"option of {spec.engine}", list(spec.engine_options), sorted(factory.options))
+    check_observers(spec)
     supported = factory.supported_parts(spec.engine_options)
     _check_placement(spec, factory, supported)
     version = factory.available(spec.engine_options, env.engines_prefix)

@@ -419,6 +419,7 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         cpus=parsed.get("cpus"),
         listen=parsed.get("listen"),
         plant=parsed.get("plant", ()),
+        observe=tuple(values.get("observe", ())),
     )
 
 

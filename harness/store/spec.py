@@ -60,6 +60,8 @@ class RunSpec:
     #: In addition to the default monitors, and without which of them.
     monitors: tuple[str, ...] = ()
     no_monitors: tuple[str, ...] = ()
+    #: Observers, each of an untimed execution of its own.
+    observe: tuple[str, ...] = ()
     #: Processors the engine may run on (harness.host.processors); None: all of them.
     cpus: str | None = None
     #: Where its server listens for clients on other hosts (host.listen_address); None: nowhere.
@@ -89,6 +91,7 @@ class RunSpec:
             "monitors": list(self.monitors),
             # Only where set, so that specs without it keep their hashes.
             **({"no_monitors": list(self.no_monitors)} if self.no_monitors else {}),
+            **({"observe": list(self.observe)} if self.observe else {}),
             **({"cpus": self.cpus} if self.cpus is not None else {}),
             **({"listen": self.listen} if self.listen is not None else {}),
             **({"plant": list(self.plant)} if self.plant else {}),
@@ -104,6 +107,7 @@ class RunSpec:
         fields["monitors"] = tuple(fields["monitors"])
         fields["no_monitors"] = tuple(fields.get("no_monitors", ()))
         fields["plant"] = tuple(fields.get("plant", ()))
+        fields["observe"] = tuple(fields.get("observe", ()))
         return cls(**fields)
 
     @property

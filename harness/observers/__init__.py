@@ -1,0 +1,88 @@
+"""Programs that observe a second, untimed execution of a run: they would distort a timed one.
+
+Each file of this folder has ``OBSERVERS``, the observers that one program offers. The program is
+the user's; docs/observers.md says where each is looked for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.errors import UsageError
+from harness.store.result import Metric
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a summary. ``path``: its names from the outermost, since names repeat."""
+
+    path: tuple[str, ...]
+    value: float
+
+
+class Observer(Protocol):
+    """One kind of observation. Command lines are complete; ``tree`` does not exist before."""
+
+    @property
+    def name(self) -> str:
+        """As in ``--observe``."""
+
+    @property
+    def started(self) -> str:
+        """Text in the program's output once it collects; empty where it prints none."""
+
+    def program(self) -> Path:
+        """The program; UsageError where it is not installed."""
+
+    def collect(self, tree: Path) -> Sequence[str]:
+        """Observe the whole host until it is stopped, and write to ``tree``."""
+
+    def stop(self, tree: Path) -> Sequence[str]:
+        """Stop it; empty: SIGINT does."""
+
+    def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
+        """What turns ``tree`` into a summary, once the engine has stopped."""
+
+    def figures(self, tree: Path, output: str) -> list[Figure]:
+        """The summary's; ``output``: what the program printed. ValueError if it is malformed."""
+
+
+def find_program(title: str, variable: str, below: Sequence[str], names: Sequence[str]) -> Path:
+    """``$variable/below`` for an installation that the user names, else a name on the PATH."""
+    home = os.environ.get(variable)
+    if home:
+        candidates = [Path(home) / one for one in below]
+        found = next((one for one in candidates if os.access(one, os.X_OK)), None)
+        if found is None:
+            raise UsageError(
+                f"{title} in {variable}={home}",
+                f"there is no {' or '.join(below)} in it",
+                f"set {variable} to the folder of the installation",
+            )
+        return found
+    for name in names:
+        if on_path := shutil.which(name):
+            return Path(on_path)
+    raise UsageError(
+        f"{title} is not installed",
+        f"{variable} is not set, and the PATH has no {' or '.join(names)}",
+        f"install it and set {variable} to its folder",
+    )
+
+
+def metrics(observer: Observer, figures: Sequence[Figure]) -> list[Metric]:
+    """``observed_value`` by path; a path that repeats is numbered."""
+    seen: dict[str, int] = {}
+    found = []
+    for figure in figures:
+        path = " / ".join(figure.path)
+        seen[path] = seen.get(path, 0) + 1
+        unique = path if seen[path] == 1 else f"{path} #{seen[path]}"
+        labels = {"observer": observer.name, "path": unique}
+        found.append(Metric("observed_value", "1", "none", labels, value=figure.value))
+    return found

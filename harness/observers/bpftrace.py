@@ -1,0 +1,92 @@
+"""bpftrace: calls and bytes of files, by program, file and operation, whatever calls are used.
+
+It sees what a preloaded library cannot: raw system calls and io_uring. Accesses to mapped files
+are not calls.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.observers import Figure, Observer, find_program
+
+_SCRIPT = """
+BEGIN { printf("tracing\\n"); }
+kprobe:vfs_read, kprobe:vfs_write {
+  $name = str(((struct file *)arg0)->f_path.dentry->d_name.name);
+  @calls[comm, $name, func] = count();
+  @bytes[comm, $name, func] = sum(arg2);
+}
+kprobe:vfs_fsync_range {
+  $name = str(((struct file *)arg0)->f_path.dentry->d_name.name);
+  @calls[comm, $name, func] = count();
+}
+"""
+_MAPS = ("@calls", "@bytes")
+#: Files with the most calls or bytes; a server has thousands.
+_MOST = 50
+
+
+class BpfTrace:
+    """One script."""
+
+    name = "bpftrace:files"
+    started = "tracing"
+
+    def program(self) -> Path:
+        return find_program(
+            "bpftrace", "BPFTRACE_HOME", ("bpftrace", "bin/bpftrace"), ("bpftrace",)
+        )
+
+    def collect(self, tree: Path) -> Sequence[str]:
+        return [str(self.program()), "-f", "json", "-e", _SCRIPT]
+
+    def stop(self, tree: Path) -> Sequence[str]:
+        return ()
+
+    def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
+        return ()
+
+    def figures(self, tree: Path, output: str) -> list[Figure]:
+        return parse(output)
+
+
+def parse(text: str) -> list[Figure]:
+    """Calls and bytes by program, file and function, the most first; ValueError without a map."""
+    maps: dict[str, Any] = {}
+    for document in _documents(text):
+        data = document.get("data")
+        if document.get("type") == "map" and isinstance(data, dict):
+            maps |= {name: held for name, held in data.items() if name in _MAPS}
+    if "@calls" not in maps:
+        raise ValueError("bpftrace printed no map of calls")
+    found = []
+    for name, held in maps.items():
+        if not isinstance(held, dict):
+            continue
+        numbers = {
+            key: float(value)
+            for key, value in held.items()
+            if type(value) in (int, float) and math.isfinite(value)
+        }
+        most = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))[:_MOST]
+        found += [Figure((name[1:], *key.split(",")), value) for key, value in most]
+    return found
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    """One JSON object per line; other lines are messages."""
+    for line in text.splitlines():
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(document, dict):
+            yield document
+
+
+OBSERVERS: Sequence[Observer] = [BpfTrace()]

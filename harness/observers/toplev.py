@@ -1,0 +1,60 @@
+"""toplev of pmu-tools: the top-down tree, by the kernel's perf."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.observers import Figure, Observer, find_program
+
+_OUTPUT = "toplev.csv"
+
+
+class Toplev:
+    """Three levels, system-wide, multiplexed."""
+
+    name = "toplev"
+    started = ""
+
+    def program(self) -> Path:
+        return find_program("toplev", "PMU_TOOLS_HOME", ("toplev.py", "toplev"), ("toplev",))
+
+    def collect(self, tree: Path) -> Sequence[str]:
+        """``-x,`` is CSV; without a program to observe it would print its help."""
+        options = ["--no-desc", "-l3", "-a", "--global", "-x,", "-o", str(tree / _OUTPUT)]
+        return [str(self.program()), *options, "sleep", "infinity"]
+
+    def stop(self, tree: Path) -> Sequence[str]:
+        return ()
+
+    def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
+        return ()
+
+    def figures(self, tree: Path, output: str) -> list[Figure]:
+        return parse((tree / _OUTPUT).read_text("utf-8", "replace"))
+
+
+def parse(text: str) -> list[Figure]:
+    """The figures by processor, where there is a column of them, and node."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    rows = csv.DictReader(io.StringIO("\n".join(lines)))
+    names = rows.fieldnames or ()
+    if not {"Area", "Value", "Unit"} <= set(names):
+        raise ValueError("toplev's output has not the columns Area,Value,Unit")
+    found = []
+    for row in rows:
+        try:
+            value = float(row["Value"] or "nan")
+        except ValueError:
+            continue
+        if math.isfinite(value) and row["Area"]:
+            nodes = row["Area"].split(".")
+            cpus = [row["CPUs"]] if row.get("CPUs") else []
+            found.append(Figure((*cpus, *nodes), value))
+    return found
+
+
+OBSERVERS: Sequence[Observer] = [Toplev()]

@@ -1,0 +1,110 @@
+"""Summaries of observers: fixtures written in their public formats, and damaged ones.
+
+The shapes are those of public recordings and sources, not recordings of ours: VTune's summary of
+hpides/cxlbench, PerfSpect's metricsummary.csv header (mean,min,max,stddev), the fields of toplev's
+CSV in pmu-tools' wiki, and bpftrace's ``-f json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from harness.observers import Figure, bpftrace, metrics, perfspect, toplev, vtune
+
+VTUNE = """Hierarchy Level,Metric Name,Metric Value
+0,Elapsed Time,11.25
+1,IPC,0.41
+0,Logical Core Utilization,23.5% (22.597 out of 96)
+0,Memory Bound,76.2
+1,DRAM Bound,70.7
+0,Vectorization,0.0
+1,Instruction Mix,
+2,SP FLOPs,0.0
+3,Packed,1.5
+2,DP FLOPs,0.0
+3,Packed,2.5
+0,Collection and Platform Info,
+1,Result Size,3949723
+1,Collection start time,05:29:48 18/06/2025 UTC
+0,Recommendations:
+1,Hotspots,Start with Hotspots analysis.,Use it.
+"""
+PERFSPECT = """metric,mean,min,max,stddev
+CPU utilization %,41.5,3.0,99.5,20.25
+TMA_Frontend_Bound(%),NaN,NaN,NaN,NaN
+"""
+TOPLEV = """# 5-full on Intel(R) Xeon(R)
+CPUs,Area,Value,Unit,Description,Sample,Stddev,Multiplex,Bottleneck,Idle
+S0-C0,Backend_Bound.Memory_Bound,55.5,% Slots,,,,12.5,<==,
+S0-C0,Info.Thread,not counted,Metric,,,,,,
+"""
+BPFTRACE = "\n".join(
+    [
+        json.dumps({"type": "attached_probes", "data": {"probes": 4}}),
+        json.dumps({"type": "printf", "data": "tracing\n"}),
+        json.dumps({"type": "map", "data": {"@calls": {"postgres,16384,vfs_read": 7}}}),
+        json.dumps({"type": "map", "data": {"@bytes": {"postgres,16384,vfs_read": 57344}}}),
+    ]
+)
+SHAPES: list[tuple[Callable[[str], list[Figure]], str]] = [
+    (vtune.parse, VTUNE),
+    (perfspect.parse, PERFSPECT),
+    (toplev.parse, TOPLEV),
+    (bpftrace.parse, BPFTRACE),
+]
+
+
+def test_vtune_names_figures_by_their_path() -> None:
+    found = {figure.path: figure.value for figure in vtune.parse(VTUNE)}
+    assert found["Logical Core Utilization",] == 23.5
+    assert found["Memory Bound", "DRAM Bound"] == 70.7
+    assert found["Vectorization", "Instruction Mix", "SP FLOPs", "Packed"] == 1.5
+    assert found["Vectorization", "Instruction Mix", "DP FLOPs", "Packed"] == 2.5
+    assert not [
+        path for path in found if path[0] in ("Recommendations:", "Collection and Platform Info")
+    ]
+
+
+def test_the_others_leave_out_what_was_not_counted() -> None:
+    assert [f.path for f in perfspect.parse(PERFSPECT)] == [
+        ("CPU utilization %", statistic) for statistic in ("mean", "min", "max", "stddev")
+    ]
+    assert toplev.parse(TOPLEV) == [Figure(("S0-C0", "Backend_Bound", "Memory_Bound"), 55.5)]
+    assert bpftrace.parse(BPFTRACE) == [
+        Figure(("calls", "postgres", "16384", "vfs_read"), 7),
+        Figure(("bytes", "postgres", "16384", "vfs_read"), 57344),
+    ]
+
+
+def test_a_path_that_repeats_is_numbered() -> None:
+    (observer, *_) = vtune.OBSERVERS
+    found = metrics(observer, [Figure(("a", "b"), 1), Figure(("a", "b"), 2)])
+    assert [one.labels["path"] for one in found] == ["a / b", "a / b #2"]
+
+
+@pytest.mark.parametrize(("parse", "text"), SHAPES)
+def test_another_format_is_an_error(parse: Callable[[str], list[Figure]], text: str) -> None:
+    for wrong in ("", "Error: no data", text.replace(",", "\t").replace("@calls", "x")):
+        with pytest.raises(ValueError, match=r"\w"):
+            parse(wrong)
+
+
+@pytest.mark.parametrize(("parse", "text"), SHAPES)
+def test_damaged_text_gives_finite_figures_or_an_error(
+    parse: Callable[[str], list[Figure]], text: str
+) -> None:
+    rng = np.random.default_rng(19)
+    for _ in range(500):
+        damaged = list(text)
+        for _ in range(rng.integers(1, 8)):
+            at = rng.integers(len(damaged))
+            damaged[at] = str(rng.choice(["", ",", '"', "\n", "9", "e", "nan", "\0", "²", "{"]))
+        try:
+            found = parse("".join(damaged)[: rng.integers(1, len(text))])
+        except ValueError:
+            continue
+        assert all(np.isfinite(figure.value) for figure in found)
