@@ -54,10 +54,6 @@ class CommonOptions:
     no_monitor: Annotated[
         list[str] | None, typer.Option("--no-monitor", help="Monitor to leave out; may repeat.")
     ] = None
-    observe: Annotated[
-        list[str] | None,
-        typer.Option(help="Observe a second, untimed execution: vtune:hotspots …; may repeat."),
-    ] = None
     emulate: EmulateOption = None
     host: HostOption = None
     results: ResultsOption = None

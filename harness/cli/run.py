@@ -78,6 +78,10 @@ class RunOptions(CommonOptions):
             help="Delay the engine's file I/O: wal.sync=+200us, jittered +200us~50us; may repeat.",
         ),
     ] = None
+    observe: Annotated[
+        list[str] | None,
+        typer.Option(help="Observe a second, untimed execution: vtune:hotspots …; may repeat."),
+    ] = None
     dsn: Annotated[
         str | None, typer.Option(help="External server ($HARNESS_DSN keeps it out of argv).")
     ] = None

@@ -268,10 +268,15 @@ def _export_json(chosen: list[StoredRun], out: Path) -> None:
     out.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
+def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what observers' programs wrote: large, with links, in any depth."""
+    return None if member.name.split("/")[1:2] == ["observers"] else member
+
+
 def _export_tar(chosen: list[StoredRun], out: Path) -> None:
     with tarfile.open(out, "w:gz") as archive:
         for stored in chosen:
-            archive.add(stored.directory, arcname=stored.run_id)
+            archive.add(stored.directory, arcname=stored.run_id, filter=_without_trees)
 
 
 @app.command("import")

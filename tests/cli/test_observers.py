@@ -1,0 +1,67 @@
+"""Second executions under an observer, by the command, with a stand-in for VTune."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = ("run", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01",
+       "--queries", "6", "--json")  # fmt: skip
+STAND_IN = Path(__file__).parents[1] / "observers/fake_vtune.py"
+
+
+@pytest.fixture
+def vtune(tmp_path: Path) -> Path:
+    folder = tmp_path / "bin64"
+    folder.mkdir()
+    shutil.copy(STAND_IN, folder / "vtune")
+    (folder / "vtune").chmod(0o755)
+    return folder
+
+
+def observed(loaded: Any, vtune: Path) -> Any:
+    argv = (*RUN, "--again", "--observe", "vtune:memory-access")
+    done = loaded(*argv, VTUNE_HOME=str(vtune.parent))
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete"
+    return run
+
+
+def test_a_second_execution_adds_figures_and_keeps_the_tree(
+    loaded: Any, vtune: Path, tmp_path: Path
+) -> None:
+    run = observed(loaded, vtune)
+    timed = [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
+    assert len(timed) == 1  # the second execution is not measured
+    found = {m["labels"]["path"]: m["value"] for m in run["metrics"] if "observed" in m["name"]}
+    assert found["Memory Bound / DRAM Bound"] == 70.7
+    kept = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
+    assert (kept / "tree/final").exists()
+    exported = tmp_path / "runs.tar.gz"
+    assert loaded("runs", "export", run["run_id"], "-o", exported).code == 0
+    with tarfile.open(exported) as archive:
+        assert not [name for name in archive.getnames() if "observers" in name]
+    assert loaded.settled() == []
+
+
+def test_an_observer_that_fails_leaves_the_timed_result(loaded: Any, vtune: Path) -> None:
+    (vtune / "no-rights").touch()
+    run = observed(loaded, vtune)
+    (warning,) = [one for one in run["uncontrolled"] if one["code"] == "observer-failed"]
+    assert "insufficient rights" in warning["found"]
+    assert [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
+
+
+def test_what_cannot_be_observed_is_refused_beforehand(loaded: Any, tmp_path: Path) -> None:
+    for argv in (
+        (*RUN, "--observe", "vtune:hotspot"),
+        (*RUN, "--observe", "vtune:hotspots"),
+        ("run", "micro", "--suite", "quick", "--tier", "dram", "--observe", "vtune:hotspots"),
+    ):
+        done = loaded(*argv, VTUNE_HOME=str(tmp_path))
+        assert done.code == 2, done.out
