@@ -397,8 +397,8 @@ class TracesIo(Protocol):
     """Engines whose file I/O can be traced (harness.iotrace): they start processes ``traced``."""
 
     #: Threads that serve no client: ``thread=PREFIX`` of their name, ``title=PREFIX`` of their
-    #: process's title.
-    background_threads: Sequence[str]
+    #: process's title. None: threads have no names, so roles are unknown.
+    background_threads: Sequence[str] | None
 
 
 @runtime_checkable

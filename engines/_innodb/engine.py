@@ -60,13 +60,13 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     """A server and directories that belong to the run."""
 
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
-    #: InnoDB's own threads: log writer, page cleaners, I/O threads, purge; MariaDB's thread pool.
-    background_threads: Sequence[str] = ("thread=ib_", "thread=page_cleaner")
 
     def __init__(self, context: EngineContext, flavour: Flavour) -> None:
         super().__init__()
         self.name: str = flavour
         self.flavour = flavour
+        #: InnoDB's own threads: log writer, page cleaners, purge. MariaDB 10.11 names no threads.
+        self.background_threads = ("thread=ib_",) if flavour == "mysql" else None
         self.hammerdb_database = {"mysql": "mysql", "mariadb": "maria"}[flavour]
         self._installation = choose(flavour, context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)

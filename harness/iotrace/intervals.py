@@ -81,7 +81,7 @@ class TimedIo:
         for cell in cells():
             if not (calls := spent.value(cell, "calls")):
                 continue
-            labels = dict(cell.labels)
+            labels = self._trace.labels(cell)
             found.append(Metric("io_calls_count", "1", "none", labels, value=calls))
             if cell.operation != "sync":
                 size = spent.value(cell, "bytes")
@@ -98,7 +98,7 @@ class TimedIo:
             return []
         return [
             {
-                **cell.labels,
+                **self._trace.labels(cell),
                 **{field: spent.value(cell, field) for field in CELL_FIELDS},
                 "sizes": _sizes(spent, cell),
             }

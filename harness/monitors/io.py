@@ -81,7 +81,9 @@ class IoMonitor:
                     ("bytes", "bytes"),
                     ("duration_ns", "ns"),
                 ):
-                    found[labelled(name, **cell.labels)] = float(reading.value(cell, field))
+                    found[labelled(name, **self._trace.labels(cell))] = float(
+                        reading.value(cell, field)
+                    )
         return found
 
 
