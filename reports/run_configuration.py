@@ -232,7 +232,7 @@ def facts_of_spec(spec: Mapping[str, Any], host_mode: str) -> dict[str, str]:
 
 def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     host, engine = manifest["host"], manifest["engine"]
-    flat = dict(_flatten("host", {name: host[name] for name in _HOST_FACTS}))
+    flat = dict(_flatten("host", {name: host[name] for name in _HOST_FACTS if name in host}))
     # A reboot moves the last kilobytes; a DIMM more or less shows in three digits.
     flat["host.memory"] = _rounded(host["memory_bytes"])
     flat |= _flatten(

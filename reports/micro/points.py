@@ -222,7 +222,9 @@ def _key(run: StoredRun) -> _Key:
     host = run.manifest["host"]
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
-    mine |= {(f"{_STATE}{words}", str(host[name])) for name, words in _HOST_STATE.items()}
+    mine |= {
+        (f"{_STATE}{words}", str(host.get(name, "unknown"))) for name, words in _HOST_STATE.items()
+    }
     return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
 
 
