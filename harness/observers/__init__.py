@@ -76,11 +76,14 @@ def find_program(title: str, variable: str, below: Sequence[str], names: Sequenc
 
 
 def metrics(observer: Observer, figures: Sequence[Figure]) -> list[Metric]:
-    """``observed_value`` by path; a path that repeats is numbered."""
+    """``observed_value`` by path; a path that repeats is numbered.
+
+    Names of files are the servers' user's to choose: what cannot be printed is replaced.
+    """
     seen: dict[str, int] = {}
     found = []
     for figure in figures:
-        path = " / ".join(figure.path)
+        path = "".join(c if c.isprintable() else "?" for c in " / ".join(figure.path))
         seen[path] = seen.get(path, 0) + 1
         unique = path if seen[path] == 1 else f"{path} #{seen[path]}"
         labels = {"observer": observer.name, "path": unique}

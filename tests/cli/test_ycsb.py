@@ -43,6 +43,13 @@ def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engi
     for name, text in values(run, "operation_duration_ns", "operation").items():
         assert abs(hdr.decode(text).total - counts[name]) <= 2 * 2
     assert set(values(run, "operation_not_found_count", "operation").values()) == {0}
+    waits_ns = values(run, "wait_ns", "resource")
+    off = abs(values(run, "wait_accounted_share") - 1) > 0.1
+    assert off == ("waits-unaccounted" in {f["code"] for f in run["uncontrolled"]})
+    durations = values(run, "operation_duration_ns", "operation").values()
+    parsed = [hdr.decode(text) for text in durations]
+    mean_ns = sum(one.mean * one.total for one in parsed) / sum(one.total for one in parsed)
+    assert off or sum(waits_ns.values()) == pytest.approx(mean_ns, rel=0.11)
     names = {metric["name"] for metric in run["metrics"]}
     cpu = {name for name in names if name.endswith("_cpu_per_operation_ns")}
     if engine == "rocksdb":

@@ -86,6 +86,13 @@ def test_a_path_that_repeats_is_numbered() -> None:
     assert [one.labels["path"] for one in found] == ["a / b", "a / b #2"]
 
 
+def test_names_of_files_cannot_break_what_is_stored() -> None:
+    (observer,) = bpftrace.OBSERVERS
+    line = json.dumps({"type": "map", "data": {"@calls": {"x,\ud800\n\x1b[31m,vfs_read": 1}}})
+    (one,) = metrics(observer, bpftrace.parse(line))
+    assert one.labels["path"] == "calls / x / ???[31m / vfs_read"
+
+
 @pytest.mark.parametrize(("parse", "text"), SHAPES)
 def test_another_format_is_an_error(parse: Callable[[str], list[Figure]], text: str) -> None:
     for wrong in ("", "Error: no data", text.replace(",", "\t").replace("@calls", "x")):
