@@ -168,6 +168,7 @@ class RunSession:
         connection of ours and reads catalogs, which would count as the query's.
         """
         self.engine.counters()
+        self._totals("host")  # of waits, by a connection of its own
         return Footprint(self.engine.files, self.engine.processes, self.page_cached, self.user)
 
     def clients(self) -> Clients:
