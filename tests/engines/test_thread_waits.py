@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import eventually
 
 from engines._thread_waits import ThreadObserver
+from harness.errors import RunFailed
 from harness.supervise.process import process_identity
 from harness.waits import Observation
 
@@ -39,6 +43,8 @@ named("session", lambda: os.read(os.open(table, os.O_RDWR), 1))
 named("session", lock.acquire)
 named("background", lock.acquire)
 """
+
+ENDLESS = "select sum(a.range * b.range) from range(10000000) a, range(10000000) b"
 
 
 @pytest.fixture
@@ -96,3 +102,24 @@ def test_each_event_belongs_to_a_resource() -> None:
         "other",
     ]
     assert "client" in observer.resources
+
+
+def test_duckdb_s_threads_run_while_it_executes_and_are_idle_otherwise(lab: Any) -> None:
+    engine = lab.engine("duckdb")
+    engine.initialise(lab.places())
+    engine.start()
+    try:
+        observer = engine.wait_observer()
+        assert eventually(lambda: not observer.observe())
+        connection = engine.connect()
+
+        def run() -> None:
+            with suppress(RunFailed):  # the worker is killed
+                connection.execute(ENDLESS)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert eventually(lambda: any(one.state == "running" for one in observer.observe()))
+    finally:
+        engine.kill()
+    thread.join()
