@@ -152,6 +152,7 @@ def settings_of_every_profile(engine: str) -> Iterator[dict[str, str]]:
             yield settings_for(tuning, engine, HOST | values)
 
 
+@pytest.mark.system
 def test_every_profile_gives_settings_that_postgresql_takes() -> None:
     from engines.postgres.configuration import check_settings
     from engines.postgres.installation import choose
@@ -163,6 +164,7 @@ def test_every_profile_gives_settings_that_postgresql_takes() -> None:
             check_settings(installation, settings)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_every_profile_gives_settings_that_innodb_s_servers_take(flavour: Flavour) -> None:
     """Of every release in the private prefix: what one of them lacks is ``loose_``."""
