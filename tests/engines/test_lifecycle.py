@@ -200,9 +200,10 @@ def test_a_server_that_cannot_start_shows_its_log(lab: Any, stored: Stored) -> N
 
 def test_no_server_outlives_a_killed_harness(stored: Stored) -> None:
     program = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); import conftest, test_lifecycle\n"
-        "with conftest.open_lab() as lab:\n"
-        "    stored = test_lifecycle.Stored(sys.argv[2], conftest.Path(sys.argv[3]))\n"
+        "import pathlib, sys, time; sys.path.insert(0, sys.argv[1]); import test_lifecycle\n"
+        "from lab import open_lab\n"
+        "with open_lab() as lab:\n"
+        "    stored = test_lifecycle.Stored(sys.argv[2], pathlib.Path(sys.argv[3]))\n"
         "    engine = stored.started(lab)\n"
         "    print(engine.processes()[0].pid, flush=True); time.sleep(600)\n"
     )

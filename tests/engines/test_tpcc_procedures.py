@@ -21,7 +21,7 @@ from harness.sql_files import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter
-from conftest import open_lab
+from lab import open_lab
 from tpcc_reference import NOTHING_NEW, TABLES, UNUSED_ITEM, Database, Line
 
 #: A name, or those of arrays that follow one another.

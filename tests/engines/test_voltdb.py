@@ -24,7 +24,7 @@ from harness.sql_files import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter
-from conftest import open_lab
+from lab import open_lab
 from test_tpcc_procedures import (  # noqa: F401
     Served,
     Shown,

@@ -164,9 +164,3 @@ def bench() -> Iterator[Bench]:
                     bench.engine.kill()
     finally:
         shutil.rmtree(root, ignore_errors=True)
-
-
-def params(**more: Any) -> YcsbParams:
-    """A small workload; what is not said is as ``harness run ycsb`` has it."""
-    small = {"recordcount": 2000, "threadcount": 2, "ramp_up": "1s", "duration": "3s"}
-    return YcsbParams.from_mapping({**small, **more})

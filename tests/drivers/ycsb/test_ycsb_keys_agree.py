@@ -7,7 +7,7 @@ import math
 import subprocess
 
 import pytest
-from conftest import params
+from small_ycsb import params
 
 from harness import hdr
 from harness.drivers.ycsb.histograms import STORED

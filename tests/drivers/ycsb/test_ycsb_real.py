@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from conftest import params  # of this folder
+from small_ycsb import params
 
 from harness import hdr
 from harness.drivers.result import WindowCallbacks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import params  # of this folder
+from small_ycsb import params
 
 pytestmark = pytest.mark.slow
 
