@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,17 @@ from harness.errors import UsageError
 from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
 from reports.formatting import NOTHING, quantity_text, significant
+from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
 from reports.sweeps import OVER, RATIO, Line, Sweep
-from reports.values import Quantity
+from reports.values import Quantity, Summary, measured, summarise
 
 _LABELLED = re.compile(r"([a-z0-9_]+)\[([a-z_]+)=([a-z0-9_]+)\]")
+#: The x of a paper's "up to": compared with the highest of all runs and queries of the arm.
+HIGHEST = "highest"
 #: What points are values of in a file without the column.
 _TIMES = "query_duration_ns"
+_PER_S = "_per_s"
 #: Units next to those of time and size: factor and unit of the harness's metric.
 _RATES = {
     "k/min": (1000.0, "1/min"),
@@ -156,6 +161,9 @@ def _printed(value: float, unit: str) -> str:
 def _measured(
     panels: Sequence[Panel], series: PublishedSeries, point: PublishedPoint
 ) -> Iterator[str]:
+    if point.x == HIGHEST:
+        yield from _highest(panels, series)
+        return
     for panel in panels:
         if panel.engine_name != series.engine:
             continue
@@ -169,6 +177,40 @@ def _measured(
             if summary is not None:
                 mark = " (EMULATED)" if arms[first].emulated else ""
                 yield quantity_text(summary.median, series.base_unit) + mark
+
+
+def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[str]:
+    """The highest median of the arm, over all panels and label sets; not of Memory mode."""
+    own = [panel.arms for panel in panels if panel.engine_name == series.engine]
+    found = [
+        (summary.median, bool(arm.emulated))
+        for arm in chain.from_iterable(own)
+        if arm.value == series.arm
+        if arm.usable and spec_facts(arm.usable[0]).get("host_mode") != "Memory"
+        for summary in _rates(arm, series.metric)
+    ]
+    if found:
+        median, emulated = max(found)
+        yield quantity_text(median, series.base_unit) + (" (EMULATED)" if emulated else "")
+
+
+def _rates(arm: Arm, metric: str) -> Iterator[Summary]:
+    """Of a metric's label sets; a tier's bandwidth is its bytes over the time of each repeat."""
+    match = _LABELLED.fullmatch(metric)
+    if match is None or not match[1].endswith(_PER_S):
+        yield from arm.summaries(metric).values()
+        return
+    name, kind = match[1].removesuffix(_PER_S), match[1].partition("_")[0]
+    found: dict[Quantity, list[float]] = {}
+    for values in map(measured, arm.usable):
+        for quantity, moved in values.items():
+            if quantity.name != name or quantity.label(match[2]) != match[3]:
+                continue
+            labels = tuple(label for label in quantity.labels if label[0] != match[2])
+            time_ns = values.get(Quantity(f"{kind}_duration_ns", labels))
+            if moved.value is not None and time_ns is not None and time_ns.value:
+                found.setdefault(quantity, []).append(moved.value * 1e9 / time_ns.value)
+    yield from filter(None, map(summarise, found.values()))
 
 
 def _swept(

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import registry
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
-from harness.experiment.profile import known_profiles, load_profile
+from harness.experiment.profile import known_profiles, load_profile, published_of
 from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
 from harness.store import schemas
@@ -284,6 +285,20 @@ def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
 def test_dates_that_mean_nothing_are_refused(loaded, more, found):
     done = loaded(*ONE_QUERY, "--engine", "duckdb", *more)
     assert done.code == 2 and found in done.err, done.err
+
+
+def test_profiles_of_bandwidths_count_them():
+    """VLDB 2023 Fig 3, §4.1, §4.5.1 and §6; a host that cannot count memory traffic says so."""
+    kinds = registry.monitors()
+    for name in ("fig2", "fig3", "query-plans", "fig11", "fig12"):
+        for spec in load_profile(known_profiles()[PAPER + name]).runs:
+            assert "memory-traffic" in spec.monitors, name
+            assert not spec.no_monitors
+    assert kinds["block"].default and kinds["io"].default
+    figures = {name: published_of(f"nvm-for-databases-{name}")[1]
+               for name in ("fig2", "query-plans", "fig11")}  # fmt: skip
+    assert {"sec4.1", "sec4.5.1"} < set(figures["fig2"])
+    assert "sec4.5.1" in figures["query-plans"] and "sec6" in figures["fig11"]
 
 
 def test_where_nothing_counts_memory_traffic_the_run_says_so(loaded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
 def ycsb(
     root: Path, core: str = "a", threads: int = 8, placement: str = "ssd-both", gain: float = 1.0,
     driver: str = "loadgen", block: int = 0, inside: bool = True, mode: str = "Default",
-    data_bytes: int = 6 << 30, **params: Any,
+    data_bytes: int = 6 << 30, more: Sequence[dict[str, Any]] = (), **params: Any,
 ) -> StoredRun:  # fmt: skip
     """A finished run of one core workload; so many threads have so many times the rate."""
     rate = 10_000 * threads * gain
@@ -61,7 +62,7 @@ def ycsb(
         emulated=EMULATED if placement.startswith("pmem") else (),
         queries=(),
         data_bytes=data_bytes,
-        metrics=metrics(core, rate, inside),
+        metrics=[*metrics(core, rate, inside), *more],
         run_changes={"host_mode": mode},
         spec_changes={"workload": "ycsb", "driver": driver, "params": given | params},
     ))  # fmt: skip
@@ -229,6 +230,34 @@ def test_figure_11_of_the_paper_is_one_arm_at_two_thread_counts(tmp_path: Path) 
     held = panels(made, "placement", None)
     rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("fig11",)))
     assert [(row.x, row.measured) for row in rows] == [("48", "0.750 (EMULATED)")]
+
+
+def test_a_papers_highest_bandwidth_is_next_to_the_highest_window(tmp_path: Path) -> None:
+    def run(threads: int, placement: str, gib: int, mode: str = "Default") -> StoredRun:
+        more = [metric("window_duration_ns", 2e9)]
+        if placement == "ssd-both":
+            for kind in ("read", "write"):
+                more.append(metric(f"window_tier_{kind}_bytes", gib * 2 << 30, tier="ssd"))
+        else:
+            more.append(metric("window_pmem_read_bytes_per_s", gib << 30))
+        return ycsb(tmp_path, "a", threads, placement, mode=mode, more=more)
+
+    held = panels(
+        [
+            *(run(threads, "ssd-both", gib) for threads, gib in ((8, 1), (48, 3))),
+            run(8, "ssd-both", 9, "Memory"),
+            *(run(threads, "pmem-both", gib) for threads, gib in ((8, 7), (48, 5))),
+        ],
+        "placement",
+        None,
+    )
+    rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("sec6",)))
+    assert [(row.series, row.metric.split("_")[2], row.measured) for row in rows] == [
+        ("rocksdb/pmem-both", "read", "7 GiB/s (EMULATED)"),
+        ("rocksdb/ssd-both", "read", "3 GiB/s"),
+        ("rocksdb/pmem-both", "write", "–"),
+        ("rocksdb/ssd-both", "write", "3 GiB/s"),
+    ]
 
 
 def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
