@@ -119,13 +119,15 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 def _holder(descriptor: int) -> str:
     """`` (process 123)``: the lock's holder, where the kernel shows it."""
-    inode = os.fstat(descriptor).st_ino
+    status = os.fstat(descriptor)
+    major, minor = os.major(status.st_dev), os.minor(status.st_dev)
+    name = f"{major:02x}:{minor:02x}:{status.st_ino}"  # a number recurs on other file systems
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return ""
     for line in lines:
         fields = line.split()
-        if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+        if fields[1] == "FLOCK" and fields[5] == name:
             return f" (process {fields[4]})"
     return ""
