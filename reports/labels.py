@@ -65,6 +65,14 @@ _WORDS: Mapping[str, str] = {
     "update": "updates",
 }
 
+_FACTS: Mapping[str, str] = {"host_mode": "host mode", "no_monitors": "without monitors"}
+#: Values that say nothing, by the first word of the fact.
+_NOT_GIVEN: Mapping[str, tuple[str | None, ...]] = {
+    "params": ("null",),
+    "monitors": (None, "[]"),
+    "no_monitors": (None, "[]"),
+}
+
 #: So many queries are named one by one; all of TPC-H's need no ends named.
 _FEW_QUERIES, _ALL_QUERIES = 5, 22
 
@@ -110,9 +118,10 @@ def resumed(run: StoredRun) -> list[str]:
 def in_words(fact: str, value: str | None) -> str:
     """A fact with its value, where it tells one panel or arm from another.
 
-    Empty for a parameter that is not given: the others' values tell them from it.
+    Empty for a parameter that is not given, and for the default monitors: the others' values
+    tell them from it.
     """
-    if fact.startswith("params.") and value == "null":
+    if value in _NOT_GIVEN.get(fact.partition(".")[0], ()):
         return ""
     if fact == "params.queries" and value is not None:
         return _queries(json.loads(value))
@@ -122,7 +131,7 @@ def in_words(fact: str, value: str | None) -> str:
         return f"memory limit {value_text(fact, value)}"
     if fact in ("memory_limit_bytes", "threads", "cpus", "listen") or fact.startswith("settings."):
         return value_text(fact, value)
-    return f"{fact.replace('_', ' ') if fact == 'host_mode' else fact} {readable(value)}"
+    return f"{_FACTS.get(fact, fact)} {readable(value)}"
 
 
 def parameter_words(name: str) -> str:

@@ -19,13 +19,15 @@ ShownFact = tuple[str, str]
 
 #: In this order before the parameters and behind them; the rest of the spec follows.
 _FIRST = ("workload", "driver")
-_LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors")
+_LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors", "no_monitors")
 _NAMES: Mapping[str, str] = {
     "memory_limit_bytes": "memory limit",
     "cpus": "processors",
     "listen": "server listens, with TLS, on",
     "threads": "threads of the engine",
     "host_mode": "host mode",
+    "monitors": "monitors added",
+    "no_monitors": "monitors left out",
     "params.workload": "core workload",
 }
 #: Shown elsewhere: the engine heads the part, emulated tiers are marked on every number.

@@ -33,7 +33,7 @@ class WaitMonitor:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="monitor-waits", daemon=True)
         self._samples: list[dict[str, Any]] = []
-        self._failures = 0
+        self._failures = self._stamp_error_ns = 0
         #: When the last interval to be accounted for began.
         self._began = time.monotonic()
 
@@ -72,6 +72,7 @@ class WaitMonitor:
         return {
             "interval_s": _STORED_EVERY_S,
             "clock": "monotonic",
+            "stamp_error_ns": self._stamp_error_ns,
             "samples": self._samples,
             "events": self._waits.events() if self._waits is not None else {},
             "failed_observations": self._failures,
@@ -81,11 +82,15 @@ class WaitMonitor:
         assert self._waits is not None
         stored = 0.0
         while True:
+            began_ns = time.monotonic_ns()
             self._sample()
             now = time.monotonic()
             if now - stored >= _STORED_EVERY_S:
                 totals = self._waits.totals().counters()
-                self._samples.append({"monotonic_ns": time.monotonic_ns(), **totals})
+                ended_ns = time.monotonic_ns()
+                self._samples.append({"monotonic_ns": (began_ns + ended_ns) // 2, **totals})
+                error_ns = (ended_ns - began_ns + 1) // 2
+                self._stamp_error_ns = max(self._stamp_error_ns, error_ns)
                 stored = now
             apart = min(_WIDEST_S, max(_CLOSEST_S, (now - self._began) * _SHARE))
             if self._stop.wait(apart):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,20 @@ import pytest
 from patience import PATIENCE_S
 from toy_host import advance
 
-from harness.monitors import Monitor, MonitorContext
+from harness.host.threads import Thread
+from harness.iotrace.trace import LIBRARY, IoTrace
+from harness.monitors import Monitor, MonitorContext, waits
 from harness.monitors.block import BlockMonitor
+from harness.monitors.io import IoMonitor
 from harness.monitors.perf import PerfMonitor
 from harness.monitors.pressure import PressureMonitor
 from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
+from harness.native_programs import find_native
 from harness.supervise.process import process_identity
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier
+from harness.waits import Observation, Resource
 
 INTERVAL_S = 0.05
 TOY_PERF = Path(__file__).with_name("toy_perf.py")
@@ -35,30 +40,72 @@ MOVES: Mapping[str, str] = {
     "pressure": "pressure_io_some_ns[of=host]",
     "vm": "vm_pgmajfault_count",
     "perf": "perf_cycles[of=host]",
+    "io": "calls_count[operation=write,part=data,role=foreground]",
+    "waits": "wait_cpu_ns",
 }
 #: Series of what happened since the previous sample; the others are cumulative.
 SINCE_PREVIOUS = ("block", "perf")
 
 
+class OneSession:
+    """The server as an engine with one session, which is always active."""
+
+    resources: frozenset[Resource] = frozenset()
+
+    def __init__(self, pid: int) -> None:
+        self._thread = Thread(pid, pid)
+
+    def resource(self, event: str) -> Resource:
+        return "other"
+
+    def observe(self) -> Sequence[Observation]:
+        return [Observation("running", thread=self._thread)]
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def trace(tmp_path: Path) -> Iterator[IoTrace]:
+    library = find_native(LIBRARY)
+    assert library is not None
+    traced = IoTrace(library, directories={"data": tmp_path})
+    yield traced
+    traced.page.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, trace: IoTrace) -> Iterator[subprocess.Popen[bytes]]:
     advance(tmp_path, 0)
     program = Path(__file__).with_name("toy_host.py")
-    with subprocess.Popen([sys.executable, program, tmp_path]) as process:
+    page = trace.page.descriptor
+    environment = {**os.environ, **trace.environment(page)}
+    command = [sys.executable, program, tmp_path]
+    with subprocess.Popen(command, env=environment, pass_fds=[page]) as process:
         yield process
         process.kill()
 
 
-def _monitors(server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier) -> list[Monitor]:
+def _monitors(
+    server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier, trace: IoTrace
+) -> list[Monitor]:
     identity = process_identity(server.pid)
     assert identity is not None
-    context, kernel = MonitorContext(lambda: [identity], tiers=[ssd]), Kernel(tmp_path)
+    kernel = Kernel(tmp_path)
+    context = MonitorContext(
+        lambda: [identity],
+        tiers=[ssd],
+        io_trace=lambda: trace,
+        waits=lambda: OneSession(server.pid),
+    )
     return [
         ProcessMonitor(context, INTERVAL_S),
         BlockMonitor(context, kernel, INTERVAL_S),
         PressureMonitor(context, kernel, INTERVAL_S),
         VmMonitor(context, kernel, INTERVAL_S),
         PerfMonitor(context, kernel, INTERVAL_S, ("cycles",), str(TOY_PERF)),
+        IoMonitor(context, INTERVAL_S),
+        waits.WaitMonitor(context),
     ]
 
 
@@ -87,10 +134,12 @@ def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(
     server: subprocess.Popen[bytes],
     tmp_path: Path,
     ssd: Tier,
+    trace: IoTrace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TOY_HOST", str(tmp_path))
-    monitors = _monitors(server, tmp_path, ssd)
+    monkeypatch.setattr(waits, "_STORED_EVERY_S", INTERVAL_S)
+    monitors = _monitors(server, tmp_path, ssd, trace)
     with ExitStack() as stack:
         for monitor in monitors:
             stack.callback(monitor.stop)

@@ -310,6 +310,8 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
         ("params.queries", str(list(range(1, 23))), "22 queries"),
         ("params.queries", str(list(range(1, 9))), "8 queries (Q1 … Q8)"),
         ("memory_limit_bytes", "1073741824", "memory limit 1 GiB"),
+        ("monitors", "[]", ""),
+        ("no_monitors", '["waits", "io"]', "without monitors waits, io"),
     ],
 )
 def test_a_title_names_parameters_in_few_words(fact: str, value: str, told: str) -> None:
