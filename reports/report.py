@@ -17,6 +17,7 @@ from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
 from reports.charts.drawing import Drawing
 from reports.charts.forest import overview
+from reports.charts.over_time import draw_timeline
 from reports.compare import Group
 from reports.conditions import (
     CheckCount,
@@ -37,6 +38,7 @@ from reports.conditions import (
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
+from reports.over_time import representative
 from reports.page import render, write_files
 from reports.parameter_table import ShownFact, what_was_run
 from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
@@ -48,6 +50,9 @@ from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
 from reports.tables import PanelTables, ResultTable, sweep_table
 from reports.values import Quantity, Summary
+
+#: Each is a figure of half a page.
+_MOST_OVER_TIME = 6
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,21 @@ class PanelView:
         """Of what explains them."""
         return draw_panel(self.panel, self.number, self.published, why=True)
 
+    @cached_property
+    def over_time(self) -> list[Drawing]:
+        """One run of each of the first arms, over time."""
+        found = (representative(arm) for arm in self.panel.arms[:_MOST_OVER_TIME])
+        return [
+            draw_timeline(one, self.panel.title_with_workload, f"{self.number}-over-time-{at}")
+            for at, one in enumerate(found, 1)
+            if one is not None
+        ]
+
+    @property
+    def left_out_over_time(self) -> int:
+        """Arms that have no chart over time because there are too many."""
+        return max(0, len(self.panel.arms) - _MOST_OVER_TIME)
+
     @property
     def comparisons(self) -> tuple[Group, ...]:
         """The baseline with every other arm, then these with one another."""
@@ -232,7 +252,9 @@ class View:
     def drawings(self) -> list[Drawing]:
         """In the order in which they are shown."""
         found = [self.overview, *(sweep.drawing for sweep in self.sweeps)]
-        found += [drawing for one in self.panels for drawing in (*one.drawings, *one.why)]
+        found += [
+            drawing for one in self.panels for drawing in (*one.drawings, *one.why, *one.over_time)
+        ]
         return [drawing for drawing in found if drawing is not None]
 
 

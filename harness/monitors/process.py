@@ -21,7 +21,7 @@ class ProcessMonitor:
 
     def __init__(self, context: MonitorContext, interval_s: float = 1.0) -> None:
         self._processes = context.processes
-        self._sampler = Sampler(lambda: read_counters(self._processes()), interval_s)
+        self._sampler = Sampler(self._sample, interval_s)
 
     def preflight(self) -> RunWarning | None:
         """/proc is there; what it does not show of another user's processes is left out."""
@@ -42,8 +42,19 @@ class ProcessMonitor:
         return counters
 
     def series(self) -> Mapping[str, Any]:
-        """``samples: [{monotonic_ns, cpu_ns, rss_bytes, …}]``."""
+        """``samples: [{monotonic_ns, first_started_ticks, cpu_ns, rss_bytes, …}]``.
+
+        ``first_started_ticks``: when the oldest process started. Between samples in which it
+        differs, the engine was restarted, and the counters are of other processes.
+        """
         return self._sampler.series()
+
+    def _sample(self) -> Mapping[str, float]:
+        processes = self._processes()
+        if not processes:
+            return {}
+        started = min(process.start_ticks for process in processes)
+        return {"first_started_ticks": started, **read_counters(processes)}
 
 
 MONITOR = ProcessMonitor

@@ -227,9 +227,8 @@ def _artifacts(measured: _Measured) -> dict[str, Any]:
             _key(e): {"parameters": e.statement.values, "sql": e.statement.sql} for e in executions
         },
         "answers": {_key(e): _answer(e) for e in executions if e.finished},
+        "timeline": _timeline(measured),
     }
-    if measured.throughput is not None or measured.refresh:
-        artifacts["timeline"] = _timeline(measured)
     if measured.plans:
         artifacts["plans"] = {str(plan.query): plan.document for plan in measured.plans}
         artifacts["accounting"] = {

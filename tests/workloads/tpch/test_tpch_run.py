@@ -164,6 +164,9 @@ def test_artifacts_keep_parameters_text_answers_and_plans(measure):
     assert outcome.artifacts["queries"]["6"]["parameters"] == parameters(6, 5, SCALE)
     assert "l_quantity" in outcome.artifacts["queries"]["6"]["sql"]
     assert outcome.artifacts["answers"]["6"]["rows"] == 1
+    (span,) = outcome.artifacts["timeline"]
+    assert span["query"] == "6"
+    assert span["submitted_ns"] < span["ended_ns"]
     assert outcome.artifacts["plans"]["6"]["operators"]["children"][0]["relation"] == "lineitem"
 
 

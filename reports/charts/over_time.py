@@ -1,0 +1,203 @@
+"""Small charts of one run over one time axis: throughput, devices, processor, pressure, waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+
+from reports.charts.drawing import (
+    ARM_COLOURS,
+    FAINT,
+    RESOURCE_STYLES,
+    Drawing,
+    finish,
+    heading_above,
+    new_figure,
+    style,
+)
+from reports.formatting import percent, quantity_text, range_text
+from reports.over_time import Line, Span, Strip, Timeline
+
+_WIDTH_IN, _STRIP_IN, _LANE_IN, _AXIS_IN = 7.6, 1.05, 0.3, 0.5
+_DASHES = ("-", "--", ":", "-.")
+_SMALL = 8.0
+#: Names of spans whose middles are closer than this share of the axis would overlap.
+_APART = 0.014
+_NS_PER_S = 1e9
+
+
+def draw_timeline(found: Timeline, title: str, name: str) -> Drawing:
+    """One figure: the queries' lanes, then a strip for each series."""
+    lanes = list(dict.fromkeys(span.lane for span in found.spans))
+    with style():
+        heights = [_LANE_IN * len(lanes) + 0.15] if lanes else []
+        heights += [_STRIP_IN] * len(found.strips)
+        figure = new_figure(_WIDTH_IN, _AXIS_IN + sum(heights) + 0.25 * len(heights))
+        rows = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
+        places: list[Axes] = [row[0] for row in rows]
+        places[0].set_xlim(_seconds(found, found.first_ns), _seconds(found, found.end_ns))
+        if lanes:
+            _draw_spans(places[0], found, lanes)
+        for axes, strip in zip(
+            places[len(heights) - len(found.strips) :], found.strips, strict=True
+        ):
+            _draw_strip(axes, found, strip)
+            _mark(axes, found)
+        since = "first query" if lanes else "beginning of the measurement window"
+        places[-1].set_xlabel(f"seconds since the {since}")
+        heading = f"Over time: {title}, {found.arm}"
+        heading_above(figure, heading)
+        figure.align_ylabels()
+        return finish(figure, name, heading, _alt(heading, found), _caption(found))
+
+
+def _seconds(found: Timeline, at_ns: float) -> float:
+    return (at_ns - found.begin_ns) / _NS_PER_S
+
+
+def _draw_strip(axes: Axes, found: Timeline, strip: Strip) -> None:
+    if strip.stacked:
+        _draw_stack(axes, found, strip.lines)
+    else:
+        for at, line in enumerate(strip.lines):
+            x, y = _steps(found, line)
+            axes.plot(
+                x,
+                y,
+                color=ARM_COLOURS[at % len(ARM_COLOURS)],
+                linestyle=_DASHES[at % len(_DASHES)],
+                linewidth=1.2,
+                label=line.name,
+            )
+    axes.set_title(strip.title, loc="left", fontsize=_SMALL + 1)
+    axes.set_ylim(bottom=0)
+    most = max((one.value for line in strip.lines for one in line.intervals), default=0.0)
+    if strip.unit == "B/s" and most > 0:  # binary units have round numbers of their own
+        axes.yaxis.set_major_locator(MultipleLocator(2.0 ** math.ceil(math.log2(most / 3))))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _text(value, strip.unit)))
+    axes.tick_params(labelsize=_SMALL)
+    if any(line.name for line in strip.lines):
+        axes.legend(
+            fontsize=_SMALL - 1,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            labelspacing=0.2,
+            handlelength=1.8,
+        )
+
+
+def _steps(found: Timeline, line: Line) -> tuple[list[float], list[float]]:
+    """A level line for each interval; NaN, which draws nothing, in holes."""
+    x: list[float] = []
+    y: list[float] = []
+    for one in line.intervals:
+        begin, end = _seconds(found, one.begin_ns), _seconds(found, one.end_ns)
+        if x and x[-1] != begin:
+            x.append(begin)
+            y.append(float("nan"))
+        x += [begin, end]
+        y += [one.value, one.value]
+    return x, y
+
+
+def _draw_stack(axes: Axes, found: Timeline, lines: Sequence[Line]) -> None:
+    """Areas on top of one another; an interval that one line lacks is a hole of all."""
+    by_begin = [{one.begin_ns: one for one in line.intervals} for line in lines]
+    shared = [b for b in by_begin[0] if all(b in other for other in by_begin)]
+    lower: dict[float, float] = dict.fromkeys(shared, 0.0)
+    for line, known in zip(lines, by_begin, strict=True):
+        both = []
+        for level in (lower, {b: lower[b] + known[b].value for b in shared}):
+            intervals = tuple(
+                type(known[b])(b, known[b].end_ns, level[b], known[b].weight) for b in shared
+            )
+            both.append(_steps(found, Line(line.name, intervals)))
+        colour, hatch = RESOURCE_STYLES[line.name]
+        axes.fill_between(
+            both[0][0],
+            np.array(both[0][1]),
+            np.array(both[1][1]),
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.0,
+            label=line.name,
+        )
+        lower = {b: lower[b] + known[b].value for b in shared}
+
+
+def _mark(axes: Axes, found: Timeline) -> None:
+    """The beginnings of queries; what was before the window is shaded."""
+    for span in found.spans:
+        axes.axvline(_seconds(found, span.begin_ns), color=FAINT, linewidth=0.6, linestyle=":")
+    if found.first_ns < found.begin_ns:
+        axes.axvspan(_seconds(found, found.first_ns), 0, color=FAINT, alpha=0.15, linewidth=0)
+
+
+def _draw_spans(axes: Axes, found: Timeline, lanes: Sequence[str]) -> None:
+    last: dict[str, float] = {}
+    apart = _APART * (found.end_ns - found.first_ns)
+    for span in found.spans:
+        lane = lanes.index(span.lane)
+        begin, length = _seconds(found, span.begin_ns), (span.end_ns - span.begin_ns) / _NS_PER_S
+        axes.broken_barh([(begin, length)], (lane - 0.4, 0.8), color=ARM_COLOURS[4], linewidth=0.5)
+        middle = _middle(span)
+        if middle - last.get(span.lane, -2 * apart + found.first_ns) >= apart:
+            axes.text(
+                _seconds(found, middle),
+                lane,
+                span.name,
+                fontsize=6,
+                rotation=90,
+                ha="center",
+                va="center",
+            )
+            last[span.lane] = middle
+    axes.set_yticks(range(len(lanes)), lanes, fontsize=_SMALL)
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+
+
+def _middle(span: Span) -> float:
+    return (span.begin_ns + span.end_ns) / 2
+
+
+def _text(value: float, unit: str) -> str:
+    if unit == "share":
+        return percent(value)
+    if unit == "1":
+        return f"{value:g}"
+    if unit == "1/s":
+        return f"{value:,g}/s"
+    return quantity_text(value, unit)
+
+
+def _alt(heading: str, found: Timeline) -> str:
+    """The range of each line."""
+    said = []
+    for strip in found.strips:
+        for line in strip.lines:
+            values = [one.value for one in line.intervals]
+            if strip.unit == "share":
+                text = f"{percent(min(values))} – {percent(max(values))}"
+            else:
+                text = range_text(min(values), max(values), strip.unit)
+            said.append(f"{', '.join(filter(None, (strip.title, line.name)))}: {text}")
+    return f"{heading}. {'; '.join(said)}"
+
+
+def _caption(found: Timeline) -> str:
+    shaded = " The end of the ramp-up is shaded." if found.first_ns < found.begin_ns else ""
+    marked = " Dotted lines: a query begins. What lies between queries is not timed."
+    marked = marked if found.spans else ""
+    return (
+        f"Run {found.run_id}{found.chosen}.{shaded}{marked} A gap is a hole in the samples, or an "
+        "interval without a request. Series that were 0 throughout are left out."
+    )

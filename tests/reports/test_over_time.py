@@ -1,0 +1,254 @@
+"""Charts over time: what is drawn of a run's series, and when it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from report_runs import Case, metric, report, write
+
+from harness.store.runs import StoredRun, write_json_atomically
+from reports.charts.over_time import draw_timeline
+from reports.over_time import Line, Strip, Timeline, representative, timeline
+from reports.report import view_of
+from reports.series import panels
+
+S = 1_000_000_000
+#: Where the clock stands when the window begins.
+T0 = 5_000 * S
+
+
+def samples(values: Sequence[Mapping[str, Any] | None], every_s: float = 1.0) -> dict[str, Any]:
+    """A monitor's series from the window's beginning on; None: a sample that is missing."""
+    found = [
+        {"monotonic_ns": T0 + round(at * every_s * S), **value}
+        for at, value in enumerate(values)
+        if value is not None
+    ]
+    return {"interval_s": every_s, "clock": "monotonic", "samples": found}
+
+
+@dataclass
+class Stored:
+    """A window of TPC-C of four seconds with these artifacts."""
+
+    rate: float = 600.0
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    block: int = 0
+    params: dict[str, Any] = field(default_factory=dict)
+    resumed: list[Any] = field(default_factory=list)
+
+    def write(self, root: Path) -> StoredRun:
+        counts = [10, 20, 0, 5]
+        series = [{"monotonic_ns": T0 + i * S, "counts": {"payment": n}}
+                  for i, n in enumerate(counts)]  # fmt: skip
+        spec = {"workload": "tpcc", "params": {"users": 2, **self.params}, "driver": "loadgen"}
+        run = write(root, Case(
+            block=self.block,
+            spec_changes=spec,
+            run_changes={"resumed": self.resumed},
+            metrics=[metric("new_orders_per_minute", self.rate, "higher"),
+                     metric("window_duration_ns", 3.5 * S)],
+        ))  # fmt: skip
+        return store(run, {"series": {"transactions": series}, **self.artifacts})
+
+
+def store(run: StoredRun, artifacts: Mapping[str, Any]) -> StoredRun:
+    folder = run.directory / "artifacts"
+    folder.mkdir(exist_ok=True)
+    for name, document in artifacts.items():
+        write_json_atomically(folder / f"{name}.json", document)
+    return run
+
+
+def process(seconds: Sequence[float | None], started: Sequence[int] = ()) -> dict[str, Any]:
+    """Processor time used until each sample."""
+    return samples([
+        None if used is None else {
+            "cpu_ns": used * S, "first_started_ticks": started[at] if started else 7,
+        }
+        for at, used in enumerate(seconds)
+    ])  # fmt: skip
+
+
+def strips(run: StoredRun) -> dict[str, Strip]:
+    found = timeline(run)
+    assert found is not None
+    return {strip.title.partition(" ")[0]: strip for strip in found.strips}
+
+
+def values(line: Line) -> list[tuple[float, float, float]]:
+    """Begin and end in seconds of the window, and value."""
+    return [((i.begin_ns - T0) / S, (i.end_ns - T0) / S, i.value) for i in line.intervals]
+
+
+RESUMED = {"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
+IDLE = {"monitor-process": process([0, 1, 2, 3, 4])}
+
+
+def test_throughput_is_of_each_interval_by_its_own_length(tmp_path: Path) -> None:
+    done = strips(Stored(artifacts=IDLE).write(tmp_path))["Throughput,"]
+    assert done.unit == "1/s"
+    assert values(done.lines[0]) == [(0, 1, 10), (1, 2, 20), (2, 3, 0), (3, 3.5, 10)]
+
+
+def test_a_missing_sample_is_a_hole(tmp_path: Path) -> None:
+    used = process([0, 0.5, 0.75, None, None, 1.0])
+    run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
+    assert values(strips(run)["Processors"].lines[0]) == [(0, 1, 0.5), (1, 2, 0.25)]
+
+
+def test_a_sample_that_failed_is_a_hole_on_both_sides(tmp_path: Path) -> None:
+    used = process([0, 0.5, 0.75, 1.0])
+    used["samples"][1] = {"monotonic_ns": T0 + S, "error": "OSError: gone"}
+    run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
+    assert values(strips(run)["Processors"].lines[0]) == [(2, 3, 0.25)]
+
+
+def test_processor_time_of_other_processes_is_no_rate(tmp_path: Path) -> None:
+    used = process([1.0, 1.5, 1.75, 2.0], started=[7, 7, 9, 9])
+    run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
+    assert values(strips(run)["Processors"].lines[0]) == [(0, 1, 0.5), (2, 3, 0.25)]
+
+
+def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(
+    tmp_path: Path,
+) -> None:
+    one = {"block_read_bytes_per_s[device=a]": 100.0, "block_read_per_s[device=a]": 3.0,
+           "block_read_await_ns[device=a]": 1e6}  # fmt: skip
+    two = {"block_read_bytes_per_s[device=b]": 50.0, "block_read_per_s[device=b]": 1.0,
+           "block_read_await_ns[device=b]": 5e6}  # fmt: skip
+    block = samples([{}, one | two, one, {**one, "block_read_bytes_per_s[device=b]": 0.0}])
+    block["disks"] = {"a": ["ssd"], "b": ["ssd"]}
+    found = strips(Stored(artifacts={"monitor-block": block}).write(tmp_path))
+    (read,) = found["Device"].lines
+    assert (read.name, found["Device"].unit) == ("ssd read", "B/s")
+    assert values(read) == [(0, 1, 150), (2, 3, 100)]  # b's figure is missing in between
+    assert [i.value for i in found["Time"].lines[0].intervals] == [2e6, 1e6, 1e6]
+
+
+def test_sessions_compute_only_as_far_as_linux_counted_it(tmp_path: Path) -> None:
+    def at(sync: float, running: float, cpu: float) -> dict[str, float]:
+        return {"wait_ns[resource=log sync]": sync * S, "wait_running_ns": running * S,
+                "wait_cpu_ns": cpu * S, "wait_samples_count": 1.0}  # fmt: skip
+
+    waits = samples([at(0, 0, 0), at(0.5, 1.0, 0.75)])
+    found = strips(Stored(artifacts={"monitor-waits": waits}).write(tmp_path))["Sessions"]
+    assert found.stacked
+    assert {line.name: line.intervals[0].value for line in found.lines} == {
+        "log sync": 0.5, "processor": 0.75, "other": 0.25,
+    }  # fmt: skip
+
+
+def test_what_threads_in_the_background_write_is_shown_by_part(tmp_path: Path) -> None:
+    data = "bytes[operation=write,part=data,role=background]"
+    other = "bytes[operation=write,part=data,role=foreground]"
+    io = samples([{other: 5.0}, {other: 9.0, data: 300.0}, {other: 10.0, data: 300.0}])
+    found = strips(Stored(artifacts={"monitor-io": io}).write(tmp_path))["Written"]
+    assert [(line.name, values(line)) for line in found.lines] == [
+        ("data", [(0, 1, 300), (1, 2, 0)])
+    ]
+
+
+def test_series_of_nothing_but_zeros_are_not_shown(tmp_path: Path) -> None:
+    pressure = samples([
+        {"pressure_io_some_ns[of=host]": n * S / 4, "pressure_memory_some_ns[of=host]": 0.0}
+        for n in range(3)
+    ])  # fmt: skip
+    run = Stored(artifacts={"monitor-pressure": pressure}).write(tmp_path)
+    found = strips(run)
+    assert set(found) == {"Throughput,", "Time"}
+    assert [(line.name, line.intervals[0].value) for line in found["Time"].lines] == [("io", 0.25)]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Stored(artifacts=IDLE, params={"client_hosts": ["client1"]}),
+        Stored(artifacts=IDLE, resumed=[RESUMED]),
+    ],
+    ids=["another host's clock", "measured in two parts"],
+)
+def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
+    assert timeline(stored.write(tmp_path)) is None
+
+
+def test_a_damaged_series_is_left_out(tmp_path: Path) -> None:
+    damaged = {"monitor-block": {"samples": [{"monotonic_ns": "soon"}]}}
+    assert "Device" not in strips(Stored(artifacts=IDLE | damaged).write(tmp_path))
+
+
+def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
+    made = [Stored(rate, IDLE, block=i).write(tmp_path) for i, rate in enumerate((900, 300, 600))]
+    (panel,) = panels(made, "placement", None)
+    found = representative(panel.arms[0])
+    assert found is not None
+    assert found.run_id == made[2].run_id
+    assert "3" in found.chosen
+
+
+def queries(root: Path) -> StoredRun:
+    """Q1 for two seconds, a second later Q6 for one, on an engine that computes all the time."""
+    run = write(root, Case(queries=(1, 6)))
+    spans = [
+        {"query": "1", "submitted_ns": T0, "ended_ns": T0 + 2 * S},
+        {"query": "6", "submitted_ns": T0 + 3 * S, "ended_ns": T0 + 4 * S},
+    ]
+    return store(run, {"timeline": spans, **IDLE})
+
+
+def test_queries_are_marked_where_they_ran(tmp_path: Path) -> None:
+    found = timeline(queries(tmp_path))
+    assert found is not None
+    assert [(s.name, (s.begin_ns - T0) / S, (s.end_ns - T0) / S) for s in found.spans] == [
+        ("Q1", 0, 2), ("Q6", 3, 4),
+    ]  # fmt: skip
+    axes = drawn(found)
+    assert [text.get_text() for text in axes[0].texts] == ["Q1", "Q6"]
+    marks = [line.get_xdata()[0] for line in axes[1].lines if line.get_linestyle() == ":"]
+    assert marks == [0, 3]
+
+
+def drawn(found: Timeline) -> list[Axes]:
+    made: list[Figure] = []
+
+    def keep(figure: Figure) -> None:
+        made.append(figure)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "draw_without_rendering", keep)
+        draw_timeline(found, "postgres", "1-over-time-1")
+    return made[0].axes
+
+
+def test_holes_are_not_drawn_over(tmp_path: Path) -> None:
+    used = process([0, 1, 2, 3, 4])
+    used["samples"][2] = {"monotonic_ns": T0 + 2 * S, "error": "OSError: gone"}
+    found = timeline(Stored(artifacts={"monitor-process": used}).write(tmp_path))
+    assert found is not None
+    (line,) = drawn(found)[1].lines
+    assert line.get_xdata()[:2].tolist() == [0, 1]
+    assert math.isnan(line.get_ydata()[2])
+    assert line.get_xdata()[3:].tolist() == [3, 4]
+
+
+def test_the_charts_are_folded_behind_the_results(tmp_path: Path) -> None:
+    run = queries(tmp_path)
+    files, page = report([run], tmp_path)
+    assert '<details id="over-time-1">' in page
+    assert page.index('id="panel-1"') < page.index('id="over-time-1"')
+    assert run.run_id in page[page.index('id="over-time-1"') :]
+    assert any(path.name == "1-over-time-1.svg" for path in files.figures)
+    (one,) = view_of([run], "x").panels
+    assert "Processors in use" in one.over_time[0].alt
+
+
+def test_a_report_of_runs_without_series_has_no_such_section(tmp_path: Path) -> None:
+    _, page = report([write(tmp_path, Case(queries=(6,)))], tmp_path)
+    assert "over-time-1" not in page
