@@ -321,5 +321,5 @@ def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:
         "waits-unaccounted",
         "the times by resource do not add up to the latency",
         "; ".join(shown) + more,
-        "measure longer; docs/waits.md lists what each engine does not report",
+        "measure longer or with larger data; docs/waits.md lists what each engine does not report",
     )
