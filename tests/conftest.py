@@ -70,11 +70,12 @@ _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning 
 #: a browser, or hosts: their tests are marked ``system``, which `make check` leaves out.
 _SYSTEM = (
     "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/", "test_packaging",
-    "drivers/test_hammerdb_real", "micro/test_fio", "reports/test_card_browser",
-    "reports/test_report_browser", "workloads/test_parameters",
-    "playbooks/test_experiment_role", "playbooks/test_every_place", "playbooks/test_roles",
-    "workloads/tpcc/test_tpcc_conditions", "workloads/ycsb/test_ycsb_checks",
-    "workloads/ycsb/test_ycsb_window", "workloads/tpch/test_refresh",
+    "drivers/test_hammerdb_real", "iotrace/test_intervals", "iotrace/test_library",
+    "micro/test_fio", "playbooks/test_experiment_role", "playbooks/test_every_place",
+    "playbooks/test_roles", "reports/test_card_browser", "reports/test_report_browser",
+    "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
+    "workloads/ycsb/test_ycsb_checks", "workloads/ycsb/test_ycsb_window",
+    "workloads/tpch/test_refresh",
     "workloads/tpch/test_source_database", "workloads/tpch/test_tpch_data",
     "workloads/tpch/test_tpch_engines", "workloads/tpch/test_tpch_reference",
     "workloads/tpch/test_tpch_run", "workloads/tpch/test_tpch_sql",

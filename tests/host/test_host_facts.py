@@ -359,6 +359,10 @@ def test_the_doctor_reports_kinds_with_their_evidence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    compiler = tmp_path / "gcc"
+    compiler.write_text("#!/bin/sh\necho gcc 12.2.0\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = examine(list(find_tiers(None, ["pmem"]).values()))
     json.dumps(found)
     by_name = {tier["name"]: tier for tier in found["tiers"]}
@@ -368,4 +372,4 @@ def test_the_doctor_reports_kinds_with_their_evidence(
     assert found["mode"]["evidence"]
     assert found["memory_cap"]["method"] in ("none", "cgroup-v1", "cgroup-v2", "systemd-run")
     assert set(found["tools"]) >= {"fio", "numactl", "ndctl", "ipmctl", "perf"}
-    assert found["tools"]["gcc"]  # set-up needs it, so it is here
+    assert found["tools"]["gcc"] == "12.2.0"

@@ -110,6 +110,7 @@ def test_of_another_users_file_the_kernel_does_not_tell():
 
 
 @needs_root
+@pytest.mark.system  # slows the whole host
 def test_root_may_drop_everything(disk):
     residents = disk / "base" / "1"
     assert residency([residents]).resident_bytes > 0

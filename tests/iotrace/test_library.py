@@ -91,8 +91,9 @@ def test_how_a_file_is_written_is_counted(trace, run):
 def test_forked_children_threads_and_executed_programs_are_counted(trace, run):
     write = "os.write(os.open('data/t', os.O_WRONLY | os.O_CREAT), bytes(7))"
     run(
-        f"import threading\n{write}\n"
+        f"import threading, time\n{write}\n"
         f"thread = threading.Thread(target=lambda: {write}); thread.start(); thread.join()\n"
+        "while os.path.exists(f'/proc/self/task/{thread.native_id}'): time.sleep(0.001)\n"
         f"if os.fork() == 0: {write}; os._exit(0)\n"
         "os.wait()\n"
         "import sys; os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', "

@@ -20,8 +20,20 @@ def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Figures are built but not rendered, which takes most of a report's time, unless a test or
     its module is marked ``draws``."""
     if request.node.get_closest_marker("draws") is None:
-        monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
-        monkeypatch.setattr(Figure, "savefig", _empty_picture)
+        _draw_nothing(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def undrawn() -> Iterator[None]:
+    """The same for a module's fixtures, which come before its tests'."""
+    with pytest.MonkeyPatch.context() as patch:
+        _draw_nothing(patch)
+        yield
+
+
+def _draw_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+    patch.setattr(Figure, "savefig", _empty_picture)
 
 
 def _empty_picture(_figure: Figure, file: IO[str], **options: object) -> None:

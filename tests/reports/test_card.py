@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from micro_runs import DRAM, GB, KINDS, OPTANE, card_run, duration, micro_run, operations, rate
 from report_runs import Case, write
+from typer.testing import CliRunner, Result
 
+from harness.cli.app import app
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.micro.figures import measurements
@@ -379,20 +379,14 @@ def test_the_card_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
     assert files.csv.read_text().count("\n") > len(run.run["metrics"])
 
 
-_MAIN = "from harness.cli import main; main()"
-
-
-def _harness(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", _MAIN, *argv, "--results", str(root)],
-        capture_output=True, text=True, check=False, cwd=root,
-    )  # fmt: skip
+def _harness(root: Path, *argv: str) -> Result:
+    return CliRunner().invoke(app, [*argv, "--results", str(root)])
 
 
 def test_the_command_writes_a_card(tmp_path: Path) -> None:
     card_run(tmp_path)
     done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"), "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)["card"]
     assert told["devices"] == ["pmem"] and Path(told["html"]).exists()
 
@@ -400,8 +394,8 @@ def test_the_command_writes_a_card(tmp_path: Path) -> None:
 def test_a_store_without_microbenchmarks_is_refused(tmp_path: Path) -> None:
     write(tmp_path, Case())
     done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"))
-    assert done.returncode == 2
-    assert "harness run micro --suite device-card" in done.stderr
+    assert isinstance(done.exception, UsageError)
+    assert "harness run micro --suite device-card" in done.exception.hint
     assert not (tmp_path / "card").exists()
 
 
@@ -409,7 +403,7 @@ def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
     write(tmp_path, Case())
     card_run(tmp_path)
     done = _harness(tmp_path, "report", "--out", str(tmp_path / "report"), "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["report"]["runs"] == 1
     assert Path(told["card"]["html"]).parent == Path(told["report"]["html"]).parent

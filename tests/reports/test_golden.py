@@ -35,7 +35,7 @@ def pages(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def written(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return pages(tmp_path_factory.mktemp("golden"))
 
 
