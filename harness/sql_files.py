@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from harness.store.spec import JsonObject
+
+if TYPE_CHECKING:  # most commands need none
+    from jinja2 import Environment
 
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
 _END = re.compile(r";[ \t]*(?:--.*)?(?:\n|$)")
 _CREATED = re.compile(r"^create (?P<kind>table|function|procedure) (?P<name>\w+)", re.M | re.I)
 _HEAD_LENGTH = 200
-_HEAD_LENGTH = 200
-_TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
 def text_of(file: Path) -> str:
@@ -69,7 +70,14 @@ def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
 
 def _rendered(file: Path, params: JsonObject) -> str:
     text = text_of(file)
-    return _TEMPLATES.from_string(text).render(**params) if file.suffix == ".j2" else text
+    return _templates().from_string(text).render(**params) if file.suffix == ".j2" else text
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(undefined=StrictUndefined, trim_blocks=True)
 
 
 def _split(text: str) -> list[str]:

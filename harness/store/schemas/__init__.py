@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
-from referencing import Registry, Resource
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError, nearest
+
+if TYPE_CHECKING:  # imported late: a tenth of the time that a command starts in
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
+    from referencing import Registry
 
 _FOLDER = Path(__file__).parent
 #: Where what a person writes is explained, by its schema; profiles.md for all the others.
@@ -48,12 +49,16 @@ def fingerprint(roots: tuple[str, ...]) -> str:
 
 @cache
 def _registry() -> Registry[Any]:
+    from referencing import Registry, Resource
+
     pairs = [(name, Resource.from_contents(schema(name))) for name in names()]
     return Registry().with_resources(pairs)
 
 
 @cache
 def _validator(name: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
     return Draft202012Validator(schema(name), registry=_registry())
 
 
@@ -65,6 +70,8 @@ def validate(
     ``source``: where the document came from, or a function from a path in it to
     such a text (a YAML file's line).
     """
+    from jsonschema.exceptions import best_match
+
     error = best_match(_validator(name).iter_errors(document))
     if error is None:
         return
