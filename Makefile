@@ -5,7 +5,7 @@
 # make test-vm       of these only what needs the virtual machine with NVDIMMs
 # make test-vm-full  every mode of the playbooks, traps, loss of power in that machine
 # make setup  leave the command at .venv/bin/harness
-.PHONY: demo check test test-sanitizers test-vm test-vm-full setup setup-dev lint unit clean
+.PHONY: demo check quick test test-sanitizers test-vm test-vm-full setup setup-dev lint unit clean
 
 HARNESS := .venv/bin/harness
 
@@ -28,7 +28,11 @@ setup-dev: .venv/.setup-dev
 .venv/.setup-dev: .venv/.setup
 	./scripts/setup.sh dev
 
-check: lint
+# Lint goes next to the tests, some of which wait.
+check: setup-dev
+	@$(MAKE) --no-print-directory -j 2 lint quick
+
+quick: setup-dev
 	.venv/bin/pytest -q -n 2 -m "not system"
 
 test: lint unit
