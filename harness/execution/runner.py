@@ -60,7 +60,7 @@ _HOLDING: tuple[Part, ...] = ("data", "index")
 _EXTERNAL = RunWarning(
     "external-server",
     "the harness does not run this server",
-    "placement, page cache, memory and other clients are not controlled",
+    "placement, page cache, memory and other clients are not controlled, its I/O is not traced",
     "let the harness run the engine, or describe the set-up with --label",
 )
 
