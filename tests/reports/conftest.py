@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Collection, Iterator
+from typing import IO, Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -18,27 +18,39 @@ from selenium.webdriver.chrome.service import Service
 @pytest.fixture(autouse=True)
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are built but not rendered, which takes most of a report's time, unless a test or
-    its module is marked ``draws``."""
-    if request.node.get_closest_marker("draws") is None:
-        _draw_nothing(monkeypatch)
+    its module is marked ``draws``: then as SVG, with ``draws("png")`` as PNG too."""
+    marker = request.node.get_closest_marker("draws")
+    _render_only(monkeypatch, () if marker is None else ("svg", *marker.args))
 
 
 @pytest.fixture(scope="module")
 def undrawn() -> Iterator[None]:
     """The same for a module's fixtures, which come before its tests'."""
     with pytest.MonkeyPatch.context() as patch:
-        _draw_nothing(patch)
+        _render_only(patch, ())
         yield
 
 
-def _draw_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Figure, "draw_without_rendering", lambda figure: None)
-    patch.setattr(Figure, "savefig", _empty_picture)
+@pytest.fixture(scope="module")
+def drawn() -> Iterator[None]:
+    """For a module's fixtures: figures as SVG."""
+    with pytest.MonkeyPatch.context() as patch:
+        _render_only(patch, ("svg",))
+        yield
 
 
-def _empty_picture(_figure: Figure, file: IO[str], **options: object) -> None:
-    if options["format"] == "svg":
-        file.write('<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>')
+def _render_only(patch: pytest.MonkeyPatch, formats: Collection[str]) -> None:
+    render = Figure.savefig
+
+    def save(figure: Figure, file: IO[Any], **options: Any) -> None:
+        if options["format"] in formats:
+            render(figure, file, **options)
+        elif options["format"] == "svg":
+            file.write('<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>')
+
+    patch.setattr(Figure, "savefig", save)
+    if not formats:
+        patch.setattr(Figure, "draw_without_rendering", lambda figure: None)
 
 
 @pytest.fixture(scope="module")

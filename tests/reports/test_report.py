@@ -57,7 +57,7 @@ def test_the_html_holds_everything_and_every_id_once(tmp_path: Path) -> None:
     assert not re.search(fetching, re.sub(r'xmlns(:\w+)?="[^"]*"', "", html))
 
 
-@pytest.mark.draws
+@pytest.mark.draws("png")
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=FEW)
     first = write_report(runs, tmp_path / "first")

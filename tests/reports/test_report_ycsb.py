@@ -69,7 +69,7 @@ def ycsb(
 
 
 @pytest.fixture(scope="module")
-def sweep_report(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def sweep_report(drawn: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("runs")
     runs = [
         ycsb(folder, core, threads, placement, gain)
