@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from micro_suites import DRAM, HERE, capacity, suite
@@ -81,12 +82,16 @@ def test_a_papers_numbers_can_be_read_and_have_an_error_each(paper):
     assert all(point.error_base >= 0 for one in series for point in one.points)
 
 
+@cache
+def papers_of_suites():
+    """What a suite repeats, by its name."""
+    files = {name: path for name, path in known_suites().items() if path.is_file()}
+    told = {name: load_suite(path, HERE).published for name, path in files.items()}
+    return {name: published for name, published in told.items() if published is not None}
+
+
 def test_the_figures_that_a_suite_repeats_have_numbers():
-    told = {}
-    for name, path in known_suites().items():
-        published = None if path.is_dir() else load_suite(path, HERE).published
-        if published is not None:
-            told[name] = published
+    told = papers_of_suites()
     assert len(told) >= 15
     for name, published in told.items():
         series = read_published(published_file(published["paper"]))
@@ -95,8 +100,8 @@ def test_the_figures_that_a_suite_repeats_have_numbers():
 
 @pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
 def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(paper):
-    told = [load_suite(path, HERE).published for path in known_suites().values() if path.is_file()]
-    named = {f for one in told if one and one["paper"] == paper for f in one["figures"]}
+    told = papers_of_suites().values()
+    named = {f for one in told if one["paper"] == paper for f in one["figures"]}
     if paper == "perma-bench":  # whose own format has no room to say so
         named |= {figure for figures in PERMA_FIGURES.values() for figure in figures}
     assert {one.figure for one in read_published(published_file(paper))} <= named
