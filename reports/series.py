@@ -172,9 +172,15 @@ def compared_dimension(runs: Sequence[StoredRun]) -> str:
 
 
 def varying_dimension(known: Sequence[Facts]) -> str:
-    """As ``compared_dimension``, of facts."""
+    """As ``compared_dimension``, of facts. What varies between workloads or engines alone is not
+    compared: they stand in panels of their own.
+    """
     for name in _COMPARED_FIRST:
-        if len({one.get(DIMENSIONS[name].fact, "") for one in known}) > 1:
+        values: dict[tuple[str, str], set[str]] = {}
+        for one in known:
+            apart = (one.get("workload", ""), one.get("engine", ""))
+            values.setdefault(apart, set()).add(one.get(DIMENSIONS[name].fact, ""))
+        if any(len(found) > 1 for found in values.values()):
             return name
     return "placement"
 

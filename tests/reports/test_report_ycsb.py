@@ -20,7 +20,7 @@ from reports.published import (
     read_published,
 )
 from reports.report import view_of, write_report
-from reports.series import panels
+from reports.series import compared_dimension, panels
 from reports.sweeps import side_by_side, sweeps
 from reports.tables import window_titles
 from reports.values import Quantity
@@ -258,6 +258,13 @@ def test_a_papers_highest_bandwidth_is_next_to_the_highest_window(tmp_path: Path
         ("rocksdb/pmem-both", "write", "–"),
         ("rocksdb/ssd-both", "write", "3 GiB/s"),
     ]
+
+
+def test_what_varies_between_workloads_alone_is_not_compared(tmp_path: Path) -> None:
+    queries = write(tmp_path, Case(engine="rocksdb"))
+    assert compared_dimension([ycsb(tmp_path), queries]) == "placement"
+    cached = ycsb(tmp_path, cache="warm"), ycsb(tmp_path, cache="cold-per-run")
+    assert compared_dimension([*cached, queries]) == "cache"
 
 
 def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
