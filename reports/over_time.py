@@ -28,6 +28,9 @@ _MOST_INTERVALS = 400
 #: Samples farther apart than this many intervals have a hole between them.
 _HOLE = 2.5
 _NS_PER_S = 1e9
+#: Roles of threads in the I/O trace whose calls an operation waits for; of an engine whose threads
+#: are not told apart, all.
+_SESSIONS = ("foreground", "unknown")
 
 
 @dataclass(frozen=True)
@@ -218,12 +221,14 @@ class _Series:
 
 def _monitored(run: StoredRun) -> list[Strip]:
     """In the order in which they are shown."""
-    block = _Series.of(run, "block")
+    block, io = _Series.of(run, "block"), _Series.of(run, "io")
     return [
         _bandwidth(block),
         _await(block),
         _memory_traffic(_Series.of(run, "memory-traffic")),
-        _background(_Series.of(run, "io")),
+        _files(io),
+        _call_times(io),
+        _background(io),
         _processor(_Series.of(run, "process")),
         _pressure(_Series.of(run, "pressure")),
         _waits(_Series.of(run, "waits")),
@@ -308,16 +313,52 @@ def _memory_traffic(traffic: _Series) -> Strip:
     return Strip("Memory bandwidth of the host", "B/s", tuple(lines))
 
 
+def _traced(io: _Series, counter: str, *roles: str) -> dict[tuple[str, str], list[str]]:
+    """Part and operation to the keys of a counter, of these roles (none: of all)."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for key in sorted(io.names()):
+        name, labels = split(key)
+        if name == counter and (not roles or labels.get("role") in roles):
+            place = labels.get("part", ""), labels.get("operation", "")
+            found.setdefault(place, []).append(key)
+    return found
+
+
+def _files(io: _Series) -> Strip:
+    """Bytes of the engine's calls, which DAX and tmpfs have as well."""
+    lines = [
+        io.line(f"{part} {operation}", _rate(keys, _NS_PER_S, absent=0.0))
+        for (part, operation), keys in _traced(io, "bytes").items()
+        if operation in ("read", "write")
+    ]
+    return Strip("File I/O of the engine by part", "B/s", tuple(lines))
+
+
+def _call_times(io: _Series) -> Strip:
+    """The mean over the calls of sessions; an interval without a call has none."""
+    lines = []
+    spent = _traced(io, "duration_ns", *_SESSIONS)
+    for (part, operation), keys in _traced(io, "calls_count", *_SESSIONS).items():
+        calls, took = _rate(keys, absent=0.0), _rate(spent.get((part, operation), []), absent=0.0)
+
+        def mean(
+            a: Sample, b: Sample, length: float, calls: _Mean = calls, took: _Mean = took
+        ) -> tuple[float, float] | None:
+            made, spent_ns = calls(a, b, length), took(a, b, length)
+            if made is None or spent_ns is None or made[0] <= 0:
+                return None
+            return spent_ns[0] / made[0], made[0] * length
+
+        lines.append(io.line(f"{part} {operation}", mean))
+    return Strip("Time per call of sessions, by part", "ns", tuple(lines))
+
+
 def _background(io: _Series) -> Strip:
     """What the engine's background threads write: checkpoints, flushes, compactions."""
-    by_part: dict[str, list[str]] = {}
-    for key in io.names():
-        name, labels = split(key)
-        written = name == "bytes" and labels.get("operation") == "write"
-        if written and labels.get("role") == "background":
-            by_part.setdefault(labels.get("part", ""), []).append(key)
     lines = [
-        io.line(part, _rate(keys, _NS_PER_S, absent=0.0)) for part, keys in sorted(by_part.items())
+        io.line(part, _rate(keys, _NS_PER_S, absent=0.0))
+        for (part, operation), keys in _traced(io, "bytes", "background").items()
+        if operation == "write"
     ]
     return Strip("Written in the background (checkpoints, compactions)", "B/s", tuple(lines))
 

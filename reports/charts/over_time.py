@@ -199,5 +199,5 @@ def _caption(found: Timeline) -> str:
     marked = marked if found.spans else ""
     return (
         f"Run {found.run_id}{found.chosen}.{shaded}{marked} A gap is a hole in the samples, or an "
-        "interval without a request. Series that were 0 throughout are left out."
+        "interval without a request or call. Series that were 0 throughout are left out."
     )

@@ -146,14 +146,27 @@ def test_sessions_compute_only_as_far_as_linux_counted_it(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
-def test_what_threads_in_the_background_write_is_shown_by_part(tmp_path: Path) -> None:
-    data = "bytes[operation=write,part=data,role=background]"
-    other = "bytes[operation=write,part=data,role=foreground]"
-    io = samples([{other: 5.0}, {other: 9.0, data: 300.0}, {other: 10.0, data: 300.0}])
-    found = strips(Stored(artifacts={"monitor-io": io}).write(tmp_path))["Written"]
-    assert [(line.name, values(line)) for line in found.lines] == [
+def cell(part: str, operation: str, role: str, calls: int, size: int, took: float) -> Any:
+    """One cell of the I/O trace's page."""
+    labels = f"[operation={operation},part={part},role={role}]"
+    counters = {"calls_count": calls, "bytes": size, "duration_ns": took}
+    return {name + labels: float(value) for name, value in counters.items()}
+
+
+def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
+    moved = cell("data", "write", "foreground", 3, 9, 50)
+    moved |= cell("data", "write", "background", 2, 300, 9)
+    io = samples([cell("data", "write", "foreground", 1, 5, 10), moved, moved])
+    found = strips(Stored(artifacts={"monitor-io": io}).write(tmp_path))
+    files, background = found["File"], found["Written"]
+    assert [(line.name, values(line)) for line in files.lines] == [
+        ("data write", [(0, 1, 304), (1, 2, 0)])
+    ]
+    assert [(line.name, values(line)) for line in background.lines] == [
         ("data", [(0, 1, 300), (1, 2, 0)])
     ]
+    calls = found["Time"]
+    assert (calls.unit, values(calls.lines[0])) == ("ns", [(0, 1, 20)])  # then none was made
 
 
 def test_series_of_nothing_but_zeros_are_not_shown(tmp_path: Path) -> None:
