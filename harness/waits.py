@@ -40,18 +40,21 @@ TOLERANCE = 0.10
 #: With fewer observations of active sessions, shares are off by more than a tenth.
 LEAST_SAMPLES = 25
 _WAIT, _PREFIX = "wait_ns", "wait_"
+#: The counter of the time in which a background task was at work: in series only.
+BACKGROUND = "wait_background_ns"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A foreground session at one moment.
+    """A foreground session at one moment, or a task in the background.
 
     ``running``: it waits for nothing that the engine knows of. ``idle``: it waits for its next
-    operation. ``event``: of ``waiting``, the engine's name of it. ``thread``: which executes
+    operation. ``background``: no session. ``event``: of ``waiting``, the engine's name of it; of
+    ``background``, the task (``checkpoint``). ``thread``: which executes
     it; None where that is not a thread of this host.
     """
 
-    state: Literal["running", "waiting", "idle"]
+    state: Literal["running", "waiting", "idle", "background"]
     event: str = ""
     thread: Thread | None = None
 
@@ -66,7 +69,7 @@ class WaitObserver(Protocol):
         """The resource that an event waits for."""
 
     def observe(self) -> Sequence[Observation]:
-        """Every foreground session now; an exception where the engine does not answer."""
+        """Foreground sessions and background tasks now; an exception where it does not answer."""
 
     def close(self) -> None:
         """Close what it opened; no error where the engine is gone."""
@@ -78,7 +81,7 @@ class WaitTotals:
 
     ``waits``: by resource. ``running_ns``: active without a wait. ``idle_ns``: between two
     operations that follow at once. ``cpu_ns``: on a processor and waiting for one, as Linux
-    counted it. ``samples``: observations of active sessions.
+    counted it. ``samples``: observations of active sessions. ``background``: by task, no sessions'.
     """
 
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -86,6 +89,7 @@ class WaitTotals:
     idle_ns: float = 0.0
     cpu_ns: float = 0.0
     samples: float = 0.0
+    background: Mapping[str, float] = field(default_factory=dict)
 
     def counters(self) -> dict[str, float]:
         """As counters of a monitor."""
@@ -96,6 +100,7 @@ class WaitTotals:
             "wait_idle_ns": self.idle_ns,
             "wait_cpu_ns": self.cpu_ns,
             "wait_samples_count": self.samples,
+            **{labelled(BACKGROUND, task=name): ns for name, ns in self.background.items()},
         }
 
 
@@ -135,6 +140,7 @@ class SampledWaits:
         self._lock = threading.Lock()
         self._last_ns: int | None = None
         self._events: defaultdict[str, float] = defaultdict(float)
+        self._background: defaultdict[str, float] = defaultdict(float)
         self._running_ns = self._idle_ns = 0.0
         self._samples = 0
         self._cpu = _ProcessorTime()
@@ -162,7 +168,14 @@ class SampledWaits:
                 resource = self._observer.resource(event)
                 waits[resource] = waits.get(resource, 0.0) + ns
             cpu_ns = self._cpu.read()
-            return WaitTotals(waits, self._running_ns, self._idle_ns, cpu_ns, self._samples)
+            return WaitTotals(
+                waits,
+                self._running_ns,
+                self._idle_ns,
+                cpu_ns,
+                self._samples,
+                dict(self._background),
+            )
 
     def events(self) -> dict[str, dict[str, str | float]]:
         """``{event: {resource, wait_ns}}``, the longest first."""
@@ -181,6 +194,9 @@ class SampledWaits:
     def _add(self, one: Observation, elapsed_ns: int) -> None:
         if one.state == "idle":
             self._idle_ns += elapsed_ns
+            return
+        if one.state == "background":
+            self._background[one.event] += elapsed_ns
             return
         self._samples += elapsed_ns > 0
         if one.state == "running":

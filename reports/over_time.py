@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.counters import split
 from harness.store.runs import StoredRun
-from harness.waits import RESOURCES
+from harness.waits import BACKGROUND, RESOURCES
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.series import Arm
@@ -23,6 +23,8 @@ from reports.values import Quantity, measured
 
 #: Of the ramp-up, as much is shown as this share of the window.
 _BEFORE = 0.25
+#: Of a chart's bytes or time, less than this is not shown.
+_LEAST_SHARE = 0.01
 #: Longer lines are averaged over this many intervals.
 _MOST_INTERVALS = 400
 #: Samples farther apart than this many intervals have a hole between them.
@@ -66,7 +68,11 @@ class Strip:
 
 @dataclass(frozen=True)
 class Span:
-    """A query or refresh function. ``lane``: its stream; spans of one lane do not overlap."""
+    """A query, a refresh function or a background task.
+
+    ``lane``: its stream, or the task; spans of one lane do not overlap. ``name``: empty where the
+    lane says it.
+    """
 
     name: str
     lane: str
@@ -78,7 +84,8 @@ class Span:
 class Timeline:
     """One run: from ``first_ns`` to ``end_ns``, measured from ``begin_ns`` on.
 
-    ``chosen``: which of the arm's runs it is.
+    ``chosen``: which of the arm's runs it is. ``tasks``: those in the background, such as
+    checkpoints, as far as the engine reports them.
     """
 
     run_id: str
@@ -89,6 +96,12 @@ class Timeline:
     end_ns: float
     strips: tuple[Strip, ...]
     spans: tuple[Span, ...]
+    tasks: tuple[Span, ...] = ()
+
+    @property
+    def of_queries(self) -> bool:
+        """Whether it begins with a query, not with a window."""
+        return bool(self.spans)
 
 
 def representative(arm: Arm) -> Timeline | None:
@@ -143,7 +156,8 @@ def timeline(run: StoredRun) -> Timeline | None:
     shown = tuple(strip for strip in strips if strip.lines)
     if not shown:
         return None
-    return Timeline(run.run_id, "", "", first, begin, end, shown, spans)
+    tasks = tuple(t for t in _tasks(run) if t.end_ns > first and t.begin_ns < end)
+    return Timeline(run.run_id, "", "", first, begin, end, shown, spans, tasks)
 
 
 def _done(run: StoredRun) -> Strip | None:
@@ -174,6 +188,22 @@ def _spans(entries: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
         lane = lane if "query" in one else "refresh"
         if one["submitted_ns"] < one["ended_ns"]:
             yield Span(name, lane, one["submitted_ns"], one["ended_ns"])
+
+
+def _tasks(run: StoredRun) -> Iterator[Span]:
+    """Each time a background task was at work, as exactly as the samples are apart."""
+    waits = _Series.of(run, "waits")
+    for key in waits.names():
+        counter, labels = split(key)
+        if counter != BACKGROUND:
+            continue
+        line = waits.line("", _rate([key], absent=0.0))
+        busy = [(one.begin_ns, one.end_ns) for one in line.intervals if one.value]
+        while busy:
+            begin, end = busy.pop(0)
+            while busy and busy[0][0] == end:
+                end = busy.pop(0)[1]
+            yield Span("", labels.get("task", ""), begin, end)
 
 
 Sample = Mapping[str, Any]
@@ -418,12 +448,21 @@ def _waits(waits: _Series) -> Strip:
 
 
 def _cut(strip: Strip, first: float, end: float) -> Strip:
-    """Between the two times, averaged where there is too much, without lines of nothing but 0."""
-    lines = []
-    for line in strip.lines:
-        inside = [i for i in line.intervals if i.end_ns > first and i.begin_ns < end]
-        if any(one.value for one in inside):
-            lines.append(Line(line.name, tuple(_averaged(inside))))
+    """Between the two times, averaged where there is too much, without lines that say nothing.
+
+    These are 0 throughout; of times and sizes they have less than a hundredth of the sum.
+    """
+    inside = {
+        line.name: [i for i in line.intervals if i.end_ns > first and i.begin_ns < end]
+        for line in strip.lines
+    }
+    sums = {name: sum(i.value * i.weight for i in found) for name, found in inside.items()}
+    least = _LEAST_SHARE * sum(sums.values()) if strip.unit in ("ns", "B/s") else 0.0
+    lines = (
+        Line(name, tuple(_averaged(found)))
+        for name, found in inside.items()
+        if sums[name] > 0 and sums[name] >= least
+    )
     return replace(strip, lines=tuple(lines))
 
 

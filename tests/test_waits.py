@@ -60,6 +60,14 @@ def totals(*answers: Sequence[Observation] | Exception) -> WaitTotals:
     return waits.totals()
 
 
+def test_a_task_in_the_background_is_no_session() -> None:
+    found = totals([], [SYNC, Observation("background", "checkpoint")])
+    assert found.background == {"checkpoint": S}
+    assert found.samples == 1
+    assert sum(found.waits.values()) == S
+    assert found.counters()["wait_background_ns[task=checkpoint]"] == S
+
+
 def test_an_observation_stands_for_the_time_since_the_last():
     found = totals([], [SYNC, LOCKED], [SYNC, Observation("running")], [Observation("idle")])
     assert found.waits == {"log sync": 2 * S, "lock": S, "other": 0}

@@ -2,7 +2,8 @@
 
 A session is active in an operation (``state`` other than ``idle``) with a wait event or without:
 then it computes, or waits for something that PostgreSQL does not report. Parallel workers count
-as sessions; a leader that waits for its workers does not.
+as sessions; a leader that waits for its workers does not. The checkpointer is at work unless it
+waits for its next checkpoint.
 """
 
 from __future__ import annotations
@@ -69,10 +70,11 @@ _FOR_WORKERS = frozenset(
 #: An idle session whose last operation ended longer ago is in none of its client's.
 _TURNAROUND_S = 0.1
 _ACTIVITY = f"""
-SELECT pid, state, wait_event_type, wait_event
+SELECT pid, state, wait_event_type, wait_event, backend_type
 FROM pg_stat_get_activity(NULL)
 WHERE backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid()
   AND (state <> 'idle' OR state_change > clock_timestamp() - interval '{_TURNAROUND_S} s')
+  OR backend_type = 'checkpointer' AND wait_event <> 'CheckpointerMain'
 """
 
 
@@ -108,8 +110,10 @@ class ActivityObserver:
             connection.close()
 
     def _observation(
-        self, pid: int, state: str | None, kind: str | None, event: str | None
+        self, pid: int, state: str | None, kind: str | None, event: str | None, backend: str
     ) -> Observation:
+        if backend == "checkpointer":
+            return Observation("background", "checkpoint")
         thread = Thread(pid, pid) if self._local else None
         if state == "idle":
             return Observation("idle", thread=thread)

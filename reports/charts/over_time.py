@@ -32,7 +32,7 @@ _NS_PER_S = 1e9
 
 def draw_timeline(found: Timeline, title: str, name: str) -> Drawing:
     """One figure: the queries' lanes, then a strip for each series."""
-    lanes = list(dict.fromkeys(span.lane for span in found.spans))
+    lanes = list(dict.fromkeys(span.lane for span in (*found.spans, *found.tasks)))
     with style():
         heights = [_LANE_IN * len(lanes) + 0.15] if lanes else []
         heights += [_STRIP_IN] * len(found.strips)
@@ -47,7 +47,7 @@ def draw_timeline(found: Timeline, title: str, name: str) -> Drawing:
         ):
             _draw_strip(axes, found, strip)
             _mark(axes, found)
-        since = "first query" if lanes else "beginning of the measurement window"
+        since = "first query" if found.of_queries else "beginning of the measurement window"
         places[-1].set_xlabel(f"seconds since the {since}")
         heading = f"Over time: {title}, {found.arm}"
         heading_above(figure, heading)
@@ -133,8 +133,8 @@ def _draw_stack(axes: Axes, found: Timeline, lines: Sequence[Line]) -> None:
 
 
 def _mark(axes: Axes, found: Timeline) -> None:
-    """The beginnings of queries; what was before the window is shaded."""
-    for span in found.spans:
+    """The beginnings of queries and tasks; what was before the window is shaded."""
+    for span in (*found.spans, *found.tasks):
         axes.axvline(_seconds(found, span.begin_ns), color=FAINT, linewidth=0.6, linestyle=":")
     if found.first_ns < found.begin_ns:
         axes.axvspan(_seconds(found, found.first_ns), 0, color=FAINT, alpha=0.15, linewidth=0)
@@ -143,12 +143,12 @@ def _mark(axes: Axes, found: Timeline) -> None:
 def _draw_spans(axes: Axes, found: Timeline, lanes: Sequence[str]) -> None:
     last: dict[str, float] = {}
     apart = _APART * (found.end_ns - found.first_ns)
-    for span in found.spans:
+    for span in (*found.spans, *found.tasks):
         lane = lanes.index(span.lane)
         begin, length = _seconds(found, span.begin_ns), (span.end_ns - span.begin_ns) / _NS_PER_S
         axes.broken_barh([(begin, length)], (lane - 0.4, 0.8), color=ARM_COLOURS[4], linewidth=0.5)
         middle = _middle(span)
-        if middle - last.get(span.lane, -2 * apart + found.first_ns) >= apart:
+        if span.name and middle - last.get(span.lane, -2 * apart + found.first_ns) >= apart:
             axes.text(
                 _seconds(found, middle),
                 lane,
@@ -195,9 +195,10 @@ def _alt(heading: str, found: Timeline) -> str:
 
 def _caption(found: Timeline) -> str:
     shaded = " The end of the ramp-up is shaded." if found.first_ns < found.begin_ns else ""
-    marked = " Dotted lines: a query begins. What lies between queries is not timed."
-    marked = marked if found.spans else ""
+    marked = " What lies between queries is not timed." if found.of_queries else ""
+    marked += " Dotted lines: a bar above begins." if found.spans or found.tasks else ""
     return (
         f"Run {found.run_id}{found.chosen}.{shaded}{marked} A gap is a hole in the samples, or an "
-        "interval without a request or call. Series that were 0 throughout are left out."
+        "interval without a request or call. Series that were 0 throughout, or below 1 % of bytes "
+        "or waiting, are left out."
     )

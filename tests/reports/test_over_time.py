@@ -228,6 +228,17 @@ def test_queries_are_marked_where_they_ran(tmp_path: Path) -> None:
     assert marks == [0, 3]
 
 
+def test_a_checkpoint_is_marked_from_its_first_sample_to_its_last(tmp_path: Path) -> None:
+    name = "wait_background_ns[task=checkpoint]"
+    waits = samples([{}, {}, {name: 0.5 * S}, {name: 0.75 * S}, {name: 0.75 * S}])
+    found = timeline(Stored(artifacts={"monitor-waits": waits}).write(tmp_path))
+    assert found is not None
+    (task,) = found.tasks
+    assert (task.lane, (task.begin_ns - T0) / S, (task.end_ns - T0) / S) == ("checkpoint", 1, 3)
+    axes = drawn(found)
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == ["checkpoint"]
+
+
 def drawn(found: Timeline) -> list[Axes]:
     made: list[Figure] = []
 
