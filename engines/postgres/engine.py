@@ -63,9 +63,11 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     name = "postgres"
     supported_parts: frozenset[Part] = frozenset(PARTS)
     hammerdb_database = "pg"
-    #: Not the I/O workers of release 18: they read for a backend that waits.
+    #: Not the I/O workers of release 18: they read for a backend that waits. Titles have the
+    #: cluster_name of settings.yml, if it is not set to nothing.
     background_threads: Sequence[str] = tuple(
-        f"title=postgres: {name}"
+        f"title=postgres: {cluster}{name}"
+        for cluster in ("harness: ", "")
         for name in (
             "archiver",
             "autovacuum",

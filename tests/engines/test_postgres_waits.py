@@ -118,3 +118,32 @@ def test_observing_does_not_count_as_the_workload(server: Any) -> None:
     monitor.stop()
     name = "postgres_commits_count"
     assert server.counters()[name] == before[name]
+
+
+def test_the_checkpointer_is_at_work_in_a_checkpoint(server: Any) -> None:
+    connection, enough = server.connect().raw, threading.Event()
+
+    def checkpoints() -> None:
+        while not enough.is_set():
+            connection.execute("update t set n = n + 1")
+            connection.execute("checkpoint")
+
+    thread = threading.Thread(target=checkpoints)
+    thread.start()
+    try:
+        observed(server, lambda totals: totals.background.get("checkpoint", 0) > 0)
+    finally:
+        enough.set()
+        thread.join()
+
+
+def test_background_processes_have_the_titles_by_which_the_io_trace_knows_them(
+    server: Any,
+) -> None:
+    titles = [
+        "title=" + Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")[0]
+        for process in server.processes()
+    ]
+    known = tuple(server.background_threads)
+    found = {title.rsplit(": ")[-1].strip() for title in titles if title.startswith(known)}
+    assert {"checkpointer", "background writer", "walwriter"} <= found
