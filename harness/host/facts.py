@@ -12,7 +12,7 @@ from harness.host import cpu as processors
 from harness.host.dimms import dimms, memory_devices, memory_speed, power_budget
 from harness.host.mode import host_mode
 from harness.host.prefetchers import UNREADABLE, prefetchers
-from harness.host.uncore import frequency_limits
+from harness.host.uncore_frequency import frequency_limits
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes

@@ -25,13 +25,10 @@ from dataclasses import dataclass
 
 from harness.host import cpu as processors
 from harness.host.perf_event import PerfEvent
-from harness.host.prefetchers import UNREADABLE
 from harness.host.processors import parse_cpus, resolve_cpus
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DEVICES = "/sys/bus/event_source/devices"
-_FREQUENCIES = "/sys/devices/system/cpu/intel_uncore_frequency"
-_ENDS = ("min", "max")
 _LINE_BYTES = 64
 _UNIT_BYTES = {"MiB": 1 << 20, "MB": 10**6, "KiB": 1 << 10, "B": 1, "Bytes": 1}
 #: Skylake has Cascade Lake's model number, and a stepping below 5.
@@ -105,21 +102,6 @@ def traffic_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
         if rule.pmu.fullmatch(pmu)
         for event in _events(pmu, rule, kernel)
     ]
-
-
-def frequency_limits(kernel: Kernel) -> str:
-    """``1200-2400 MHz``: what the uncore of Intel's processors may run at; several where dies
-    differ. ``unreadable`` without the module intel_uncore_frequency.
-    """
-    ranges = set()
-    for domain in kernel.names(_FREQUENCIES):
-        limits = [kernel.read_int(f"{_FREQUENCIES}/{domain}/{end}_freq_khz") for end in _ENDS]
-        least, most = limits
-        if least is None or most is None:
-            return UNREADABLE
-        ranges.add((least // 1000, most // 1000))
-    texts = ", ".join(f"{least}-{most}" for least, most in sorted(ranges))
-    return f"{texts} MHz" if texts else UNREADABLE
 
 
 def cxl_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
