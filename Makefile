@@ -39,7 +39,7 @@ test: lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
 PLAIN := harness engines reports loadgen microbench iotrace playbooks inventory profiles docs \
-         README.md ARCHITECTURE.md CONTRIBUTING.md BENCHMARKS.md
+         README.md ARCHITECTURE.md CONTRIBUTING.md BENCHMARKS.md CHANGELOG.md
 
 lint: setup-dev
 	.venv/bin/ruff check .
