@@ -84,7 +84,7 @@ def test_chains_that_wait_for_each_other_take_longer(released: Run):
     dependent, independent = released(
         targets, *(repeated(chain("r_64", dependent=one)) for one in (True, False))
     )["measurements"]
-    assert best_rate(independent) > 1.5 * best_rate(dependent)
+    assert best_rate(independent) > best_rate(dependent)
 
 
 def test_a_chain_stays_within_its_range(microbench: Run):
