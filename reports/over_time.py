@@ -31,7 +31,7 @@ _MOST_INTERVALS = 400
 _HOLE = 2.5
 _NS_PER_S = 1e9
 #: Roles of threads in the I/O trace whose calls an operation waits for; of an engine whose threads
-#: are not told apart, all.
+#: are not distinguished, all.
 _SESSIONS = ("foreground", "unknown")
 
 

@@ -116,7 +116,7 @@ def _of_state(state: str | None) -> str | None:
 
 
 def _active(thread: Thread | None, of_state: str | None) -> Observation:
-    """What the thread does tells more than the state, except where it waits for another one."""
+    """The thread is more precise than the state, unless it waits for another one."""
     if thread is None:
         return Observation("waiting", of_state) if of_state else Observation("running")
     found = where_blocked(thread)

@@ -101,13 +101,13 @@ def _p95s(run: Mapping[str, Any]) -> dict[str, str]:
     """``{"New-Order p95": "21.2 ms"}``; of operations all of them, of transactions this one."""
     found = {}
     for metric in run["metrics"]:
-        asked = metric["labels"].get("operation") if "part" not in metric["labels"] else None
+        operation = metric["labels"].get("operation") if "part" not in metric["labels"] else None
         if metric["labels"] == {"transaction": "new_order"}:
-            asked = "New-Order"
-        if asked is None or not metric["name"].endswith("_duration_ns") or "hdr" not in metric:
+            operation = "New-Order"
+        if operation is None or not metric["name"].endswith("_duration_ns") or "hdr" not in metric:
             continue
         if (times := hdr.decode(metric["hdr"])).total >= hdr.fewest(95.0):
-            found[f"{asked.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
+            found[f"{operation.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
     return found
 
 

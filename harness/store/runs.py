@@ -305,7 +305,7 @@ class Store:
                 directory.mkdir()
             except FileExistsError:
                 continue
-            except KeyboardInterrupt:  # perhaps behind the system call
+            except KeyboardInterrupt:  # perhaps after the system call
                 with suppress(OSError):
                     directory.rmdir()
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -42,15 +43,15 @@ class Driver(Protocol[R_co]):
 D = TypeVar("D", bound=Driver[DriverResult])
 
 
-class DrivenWorkload(Generic[P, D]):
+class DrivenWorkload(ABC, Generic[P, D]):
     """A workload whose data are loaded, and whose load is offered, by one of ``drivers``."""
 
     name: ClassVar[str]
     drivers: Mapping[str, Callable[[P], D]]
 
+    @abstractmethod
     def size_key(self, params: P) -> dict[str, Any]:
         """The facts that the data depend on, whoever loads them."""
-        raise NotImplementedError
 
     def data_key(self, params: P, driver: str) -> dict[str, Any]:
         """Those, and what the driver's own load depends on."""

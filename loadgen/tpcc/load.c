@@ -23,7 +23,7 @@ struct load {
     struct lg_population population;
     /* With the pool's lock. */
     struct table_work {
-        int32_t next; /* the first warehouse that nobody has taken yet */
+        int32_t next; /* the first warehouse that no thread has taken yet */
         int32_t last; /* the last warehouse */
         int threads;  /* now at this table */
     } work[TPCC_TABLES];

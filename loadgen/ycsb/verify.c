@@ -152,7 +152,7 @@ static struct lg_ycsb_seen seen_by(struct lg_pool_thread *thread)
     return (struct lg_ycsb_seen){.updated = thread->own};
 }
 
-/* What a page has found counts, now that it is whole; `absent` tells of the first missing one. */
+/* What a page has found counts, now that it is whole; `absent` names the first missing one. */
 static void keep_page(struct lg_thread_pool *pool, const struct page *page, struct set *into,
                       int64_t missing, const char *absent)
 {

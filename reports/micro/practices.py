@@ -83,7 +83,7 @@ class Practice:
 
 
 def practices(device: Device) -> list[Practice]:
-    """All four, in the paper's order, judged among all verdicts of the card."""
+    """All four, in the paper's order, tested among all verdicts of the card."""
     judged = verdicts(device)
     tried = [Tried(trial, judged.get(trial.key)) for trial in trials(device)]
     return [

@@ -72,7 +72,7 @@ def start_and_await(harness, argv, count):
 
 
 def cut_off(harness, argv, count, number=signal.SIGKILL):
-    """What the command leaves that was ended by a signal with so many steps."""
+    """What the command leaves that was ended by a signal after ``count`` steps."""
     held = harness.root / "held"
     process = harness.start(*argv, first=_HELD.format(count=count))
     while not held.exists():

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from patience import eventually
+from observed_waits import observed
 
-from harness.engine import AccountsForWaits
 from harness.errors import RunFailed
-from harness.waits import SampledWaits, WaitTotals
 
 
 @pytest.fixture(scope="module", params=("mysql", "mariadb"))
@@ -25,22 +23,6 @@ def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) 
     connection.execute("insert into t values (1)")
     yield engine
     engine.kill()
-
-
-def observed(engine: Any, enough: Callable[[WaitTotals], bool]) -> WaitTotals:
-    """Totals of observations until there are enough of what is expected."""
-    assert isinstance(engine, AccountsForWaits)
-    waits = SampledWaits(engine.wait_observer())
-
-    def now() -> WaitTotals:
-        waits.sample()
-        return waits.totals()
-
-    try:
-        assert eventually(lambda: enough(now()))
-        return waits.totals()
-    finally:
-        waits.close()
 
 
 @contextmanager

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from observed_waits import observed
 from patience import eventually
 
-from harness.engine import AccountsForWaits
 from harness.monitors import MonitorContext
 from harness.monitors.waits import WaitMonitor
-from harness.waits import SampledWaits, WaitTotals
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +23,6 @@ def server(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
     engine.connect().raw.execute("create table t as select 1 as n")
     yield engine
     engine.kill()
-
-
-def observed(engine: Any, enough: Callable[[WaitTotals], bool]) -> WaitTotals:
-    """Totals of observations until there are enough of what is expected."""
-    assert isinstance(engine, AccountsForWaits)
-    waits = SampledWaits(engine.wait_observer())
-
-    def now() -> WaitTotals:
-        waits.sample()
-        return waits.totals()
-
-    try:
-        assert eventually(lambda: enough(now()))
-        return waits.totals()
-    finally:
-        waits.close()
 
 
 def executing(engine: Any, sql: str) -> threading.Thread:

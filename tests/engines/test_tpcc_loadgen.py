@@ -129,7 +129,7 @@ def test_no_load_waits_for_a_lock_on_a_whole_empty_table(empty: Native) -> None:
 
 
 def test_sixteen_connections_on_one_warehouse(native: Native) -> None:
-    """All that the client was told is there, and the conditions hold."""
+    """All that the client had confirmed is there, and the conditions hold."""
     journal = native.clients.scratch / "journal"
     orders = _keys(native, "o_d_id, o_id, o_c_id, o_ol_cnt from orders")
     paid = _keys(native, "h_d_id, h_c_d_id, h_c_id, h_amount * 100 from history")

@@ -77,7 +77,7 @@ def stolen(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> s
 
 @pytest.mark.parametrize("block", [(5, 40), (1500, 0), (1500, 30), (1500, None)])
 def test_a_tick_or_a_hundredth_is_not_told(block: tuple[int, int | None]) -> None:
-    """Four ticks of 10 ms in 5.5 ms were once told as 730 %."""
+    """Four ticks of 10 ms in 5.5 ms were once reported as 730 %."""
     assert stolen(block) is None
 
 

@@ -102,7 +102,7 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
 def test_a_run_s_own_reason_stands_for_its_arm(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=profiled), queries=(6,)))
             for profiled in (3.7, 8.0)]  # fmt: skip
-    why = "the server tells no time below a view"
+    why = "the server reports no time below a view"
     (runs[1].directory / "artifacts").mkdir(exist_ok=True)
     write_json_atomically(runs[1].directory / "artifacts/accounting.json", {"6": {"why": why}})
     assert plan_sums(runs[1])["6"] == (2.0, why)

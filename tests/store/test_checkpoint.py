@@ -1,4 +1,4 @@
-"""Finished steps: what survives a cut, and that nobody resumes what another works on."""
+"""Finished steps: what survives a cut, and that no process resumes what another works on."""
 
 import subprocess
 import sys
