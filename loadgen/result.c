@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CLOSED_LOOP                                                                            \
     "closed loop: a terminal that waits for an answer starts no operation, so these latencies " \
@@ -39,15 +40,56 @@ static json_t *series_of(const struct lg_run *run, const struct lg_tally *tallie
     uint64_t interval = run->spec->series_interval_ns;
     json_t *series = json_array();
     for (uint64_t i = 0; i * interval < measured_ns; i++) {
-        json_t *counts = json_object();
-        for (size_t op = 0; op < run->workload->operation_count; op++)
-            json_object_set_new(counts, run->workload->operations[op].name,
-                                tb_integer(i < tallies[op].intervals ? tallies[op].series[i] : 0));
-        json_array_append_new(series, json_pack("{s:o, s:o}", "monotonic_ns",
+        json_t *counts = json_object(), *latencies = json_object();
+        for (size_t op = 0; op < run->workload->operation_count; op++) {
+            const char *name = run->workload->operations[op].name;
+            struct lg_interval one = {0};
+            if (i < tallies[op].intervals)
+                one = tallies[op].series[i];
+            json_object_set_new(counts, name, tb_integer(one.count));
+            json_object_set_new(latencies, name, tb_integer(one.latency_ns));
+        }
+        json_array_append_new(series, json_pack("{s:o, s:o, s:o}", "monotonic_ns",
                                                 tb_integer(run->measure_ns + i * interval),
-                                                "counts", counts));
+                                                "counts", counts, "latencies_ns", latencies));
     }
     return series;
+}
+
+/* Of one stretch, by operation; none of an operation that was not done in it. */
+static json_t *histograms_of(const struct lg_run *run, const struct lg_worker *workers,
+                             size_t stretch)
+{
+    static const struct tb_coarse_hdr empty;
+    struct tb_coarse_hdr *sum = tb_allocate(1, sizeof *sum);
+    json_t *histograms = json_object();
+    for (size_t op = 0; op < run->workload->operation_count; op++) {
+        *sum = empty;
+        for (unsigned w = 0; w < run->spec->threads; w++)
+            lg_tally_latencies(&workers[w].tallies[op], stretch, sum);
+        if (memcmp(sum, &empty, sizeof empty) == 0)
+            continue;
+        char *hdr = tb_coarse_hdr_encode(sum);
+        json_object_set_new(histograms, run->workload->operations[op].name, json_string(hdr));
+        free(hdr);
+    }
+    free(sum);
+    return histograms;
+}
+
+static json_t *latencies_of(const struct lg_run *run, const struct lg_worker *workers,
+                            uint64_t measured_ns)
+{
+    const struct lg_spec *spec = run->spec;
+    uint64_t interval = spec->series_interval_ns, each = spec->intervals_per_histogram;
+    uint64_t intervals = measured_ns / interval + (measured_ns % interval > 0);
+    json_t *latencies = json_array();
+    for (uint64_t i = 0; workers && i * each < intervals; i++)
+        json_array_append_new(latencies,
+                              json_pack("{s:o, s:o}", "monotonic_ns",
+                                        tb_integer(run->measure_ns + i * each * interval), "hdr",
+                                        histograms_of(run, workers, i)));
+    return latencies;
 }
 
 static json_t *errors_of(const struct lg_codes *codes)
@@ -76,7 +118,7 @@ static void add_counts(json_t *result, const struct lg_run *run, const struct lg
                        uint64_t measured_ns)
 {
     size_t operation_count = run->workload->operation_count;
-    struct lg_tally *total = lg_tallies_new(operation_count);
+    struct lg_tally *total = lg_tallies_new(operation_count, 1);
     struct lg_codes codes = {0};
     for (unsigned w = 0; workers && w < run->spec->threads; w++) {
         for (size_t op = 0; op < operation_count; op++)
@@ -90,6 +132,7 @@ static void add_counts(json_t *result, const struct lg_run *run, const struct lg
                                                            &total[op]));
     json_object_set_new(result, "operations", operations);
     json_object_set_new(result, "series", series_of(run, total, measured_ns));
+    json_object_set_new(result, "latencies", latencies_of(run, workers, measured_ns));
     json_object_set_new(result, "errors", errors_of(&codes));
     json_object_set_new(result, "offered", offered_of(run, workers));
     lg_tallies_free(total, operation_count);

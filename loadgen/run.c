@@ -244,7 +244,8 @@ static void start_workers(struct lg_run *run, struct lg_worker *workers)
         worker->run = run;
         worker->index = i;
         worker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        worker->tallies = lg_tallies_new(run->workload->operation_count);
+        worker->tallies = lg_tallies_new(run->workload->operation_count,
+                                         run->spec->intervals_per_histogram);
         int failure = pthread_create(&worker->thread, NULL, lg_worker_main, worker);
         if (failure) {
             fprintf(stderr, "loadgen: thread %u of %u: %s\n", i + 1, run->spec->threads,

@@ -35,6 +35,7 @@ static const struct lg_param keys[] = {
     KEY(drain_ns, 0, LONGEST_NS, 5 * (int64_t)TB_SECOND),
     KEY(stall_timeout_ns, 1, LONGEST_NS, 0),
     KEY(series_interval_ns, TB_MILLISECOND, LONGEST_NS, TB_SECOND),
+    KEY(intervals_per_histogram, 1, UINT32_MAX, 1),
     KEY(start_at_realtime_ns, 1, INT64_MAX, 0),
     LG_OTHER_KEY("schema"),
     LG_OTHER_KEY("task"),

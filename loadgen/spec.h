@@ -19,6 +19,7 @@ struct lg_spec {
     double rate_per_s; /* of this process */
     double first_start; /* how far after the beginning, in distances between two starts */
     uint64_t ramp_up_ns, drain_ns, series_interval_ns, stall_timeout_ns;
+    uint32_t intervals_per_histogram; /* of the series, for its latencies */
     uint64_t duration_ns;          /* 0: until `operations` are done */
     uint64_t operations;           /* 0: until `duration_ns` has passed */
     uint64_t start_at_realtime_ns; /* 0: as soon as everything is connected */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct lg_tally *lg_tallies_new(size_t operations)
+struct lg_tally *lg_tallies_new(size_t operations, size_t intervals)
 {
     struct lg_tally *tallies = aligned_alloc(_Alignof(struct lg_tally),
                                              operations * sizeof *tallies);
@@ -15,8 +15,12 @@ struct lg_tally *lg_tallies_new(size_t operations)
         abort();
     }
     memset(tallies, 0, operations * sizeof *tallies);
-    for (size_t i = 0; i < operations; i++)
+    for (size_t i = 0; i < operations; i++) {
         tb_hdr_init(&tallies[i].latency);
+        tallies[i].interval = SIZE_MAX; /* none yet */
+        tallies[i].latencies = tb_allocate(1, sizeof *tallies[i].latencies);
+        tallies[i].latencies->intervals = intervals;
+    }
     return tallies;
 }
 
@@ -25,6 +29,9 @@ void lg_tallies_free(struct lg_tally *tallies, size_t operations)
     for (size_t i = 0; i < operations; i++) {
         tb_hdr_free(&tallies[i].latency);
         free(tallies[i].series);
+        free(tallies[i].latencies->packed.bytes);
+        free(tallies[i].latencies->begins);
+        free(tallies[i].latencies);
     }
     free(tallies);
 }
@@ -36,7 +43,7 @@ static void reach(struct lg_tally *tally, size_t intervals)
     size_t room = tally->intervals ? tally->intervals : 64;
     while (room < intervals)
         room *= 2;
-    uint64_t *series = tb_allocate(room, sizeof *series);
+    struct lg_interval *series = tb_allocate(room, sizeof *series);
     if (tally->series)
         memcpy(series, tally->series, tally->intervals * sizeof *series);
     free(tally->series);
@@ -44,11 +51,46 @@ static void reach(struct lg_tally *tally, size_t intervals)
     tally->intervals = room;
 }
 
-void lg_tally_done(struct lg_tally *tally, size_t interval)
+/* Packs the stretch that has ended; those in which nothing was done are empty. */
+static void pack_until(struct lg_latencies *latencies, size_t stretch)
 {
+    if (stretch > latencies->room) {
+        size_t room = 2 * stretch + 64;
+        size_t *begins = tb_allocate(room, sizeof *begins);
+        if (latencies->begins)
+            memcpy(begins, latencies->begins, latencies->stretch * sizeof *begins);
+        free(latencies->begins);
+        latencies->begins = begins;
+        latencies->room = room;
+    }
+    latencies->begins[latencies->stretch] = latencies->packed.length;
+    tb_coarse_hdr_pack(&latencies->current, &latencies->packed);
+    memset(&latencies->current, 0, sizeof latencies->current);
+    while (++latencies->stretch < stretch)
+        latencies->begins[latencies->stretch] = latencies->packed.length;
+}
+
+void lg_tally_enter(struct lg_tally *tally, size_t interval)
+{
+    size_t stretch = interval / tally->latencies->intervals;
     reach(tally, interval + 1);
-    tally->series[interval]++;
-    tally->count++;
+    if (stretch > tally->latencies->stretch)
+        pack_until(tally->latencies, stretch);
+    tally->interval = interval;
+}
+
+void lg_tally_latencies(const struct lg_tally *tally, size_t stretch, struct tb_coarse_hdr *into)
+{
+    const struct lg_latencies *of = tally->latencies;
+    if (stretch == of->stretch) {
+        for (size_t i = 0; i < TB_COARSE_COUNTERS; i++)
+            into->counts[i] += of->current.counts[i];
+    } else if (stretch < of->stretch) {
+        size_t begin = of->begins[stretch];
+        size_t end = stretch + 1 < of->stretch ? of->begins[stretch + 1] : of->packed.length;
+        if (begin < end)
+            tb_coarse_hdr_add(into, of->packed.bytes + begin, end - begin);
+    }
 }
 
 void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
@@ -62,8 +104,10 @@ void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
     tally->failed += other->failed;
     tally->unfinished += other->unfinished;
     reach(tally, other->intervals);
-    for (size_t i = 0; i < other->intervals; i++)
-        tally->series[i] += other->series[i];
+    for (size_t i = 0; i < other->intervals; i++) {
+        tally->series[i].count += other->series[i].count;
+        tally->series[i].latency_ns += other->series[i].latency_ns;
+    }
 }
 
 void lg_codes_count(struct lg_codes *codes, const char *code, uint64_t times)

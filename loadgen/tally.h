@@ -9,6 +9,11 @@
 
 #define LG_MAX_CODES 64
 
+struct lg_interval {
+    uint64_t count;
+    uint64_t latency_ns; /* of all of them */
+};
+
 /* On cache lines of its own: two loops never write to the same one. */
 struct lg_tally {
     _Alignas(64) struct tb_hdr latency; /* by start in the measured window */
@@ -19,9 +24,24 @@ struct lg_tally {
     uint64_t retried;           /* attempts that were undone in the measured window */
     uint64_t failed;
     uint64_t unfinished;        /* started in the window, not done at the drain's end */
-    uint64_t *series;           /* `count` by interval */
+    struct lg_interval *series; /* `count` over time */
     size_t intervals;
+    size_t interval;            /* the one that was last counted in */
+    struct lg_latencies *latencies; /* of `count`, over time */
     atomic_uint_fast64_t finished; /* committed since the beginning; read by others */
+};
+
+/*
+ * Latencies over time: a histogram for each stretch of `intervals` intervals. The one that is being
+ * counted in is whole; the others are packed.
+ */
+struct lg_latencies {
+    struct tb_coarse_hdr current;
+    size_t intervals;
+    size_t stretch; /* number of the current one */
+    struct tb_text packed;
+    size_t *begins; /* of each earlier stretch in `packed` */
+    size_t room;    /* in `begins` */
 };
 
 struct lg_codes {
@@ -32,10 +52,25 @@ struct lg_codes {
     } of[LG_MAX_CODES]; /* the last one takes what no longer fits, as "other" */
 };
 
-struct lg_tally *lg_tallies_new(size_t operations);
+/* `intervals`: of the series, in one histogram of latencies. */
+struct lg_tally *lg_tallies_new(size_t operations, size_t intervals);
 void lg_tallies_free(struct lg_tally *tallies, size_t operations);
-void lg_tally_done(struct lg_tally *tally, size_t interval);
+/* The next operations are of this interval; intervals never decrease. */
+void lg_tally_enter(struct lg_tally *tally, size_t interval);
+/* All but the latencies over time. */
 void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other);
+/* Adds those of one stretch. */
+void lg_tally_latencies(const struct lg_tally *tally, size_t stretch, struct tb_coarse_hdr *into);
 void lg_codes_count(struct lg_codes *codes, const char *code, uint64_t times);
+
+static inline void lg_tally_done(struct lg_tally *tally, size_t interval, uint64_t latency_ns)
+{
+    if (interval != tally->interval)
+        lg_tally_enter(tally, interval);
+    tally->series[interval].count++;
+    tally->series[interval].latency_ns += latency_ns;
+    tally->count++;
+    tb_coarse_hdr_record(&tally->latencies->current, latency_ns);
+}
 
 #endif

@@ -60,8 +60,7 @@ static void later(struct lg_worker *worker, struct lg_user *user, enum lg_place 
 static void call(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result);
 static void begin(struct lg_worker *worker, struct lg_user *user);
 
-static void occupy(struct lg_worker *worker, struct lg_user *user,
-                   struct lg_connection *connection)
+static void occupy(struct lg_worker *worker, struct lg_user *user, struct lg_connection *connection)
 {
     connection->user = user;
     user->connection = connection;
@@ -253,8 +252,9 @@ void lg_count(struct lg_worker *worker, struct lg_user *user, enum lg_status sta
     const struct lg_run *run = worker->run;
     struct lg_tally *tally = &worker->tallies[user->terminal.operation];
     uint64_t now = worker->now_ns;
+    uint64_t latency_ns = now - user->start_ns;
     if (in_window(run, user->start_ns))
-        tb_hdr_record(&tally->latency, now - user->start_ns, 1);
+        tb_hdr_record(&tally->latency, latency_ns, 1);
     if (status != LG_ROLLED_BACK) {
         uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
         atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
@@ -272,7 +272,7 @@ void lg_count(struct lg_worker *worker, struct lg_user *user, enum lg_status sta
     if (status == LG_ROLLED_BACK)
         tally->rolled_back++;
     else
-        lg_tally_done(tally, interval_of(worker, now));
+        lg_tally_done(tally, interval_of(worker, now), latency_ns);
     tally->skipped += status == LG_SKIPPED;
     tally->not_found += status == LG_NOT_FOUND;
 }
@@ -319,8 +319,7 @@ static void call(struct lg_worker *worker, struct lg_user *user, const struct lg
         atomic_store_explicit(&worker->in_flight, in_flight + 1, memory_order_relaxed);
         lg_connection_settled(worker, connection,
                               run->backend->submit(connection->handle, statement,
-                                                   user->terminal.values,
-                                                   user->terminal.reader));
+                                                   user->terminal.values, user->terminal.reader));
     }
 }
 

@@ -19,10 +19,8 @@
 
 enum {
     DIGITS = 3,
-    SUB_BITS = 11,      /* ceil(log2(2 * 10^3)) */
-    HALF = 1 << (SUB_BITS - 1),
-    BUCKETS = 32,       /* 2^(11 + 31) ns > 1 h */
-    COUNTERS = (BUCKETS + 1) * HALF,
+    COARSE_DIGITS = 2,
+    COARSE_LOWEST_NS = 8,
     LEB128_LONGEST = 9,
 };
 
@@ -41,7 +39,7 @@ struct envelope {
 void tb_hdr_init(struct tb_hdr *histogram)
 {
     histogram->total = 0;
-    histogram->counts = tb_allocate(COUNTERS, sizeof *histogram->counts);
+    histogram->counts = tb_allocate(TB_HDR_COUNTERS, sizeof *histogram->counts);
 }
 
 void tb_hdr_free(struct tb_hdr *histogram)
@@ -50,25 +48,9 @@ void tb_hdr_free(struct tb_hdr *histogram)
     histogram->counts = NULL;
 }
 
-static size_t index_of(uint64_t value_ns)
-{
-    uint64_t first_mask = ((uint64_t)1 << SUB_BITS) - 1;
-    int bucket = 64 - __builtin_clzll(value_ns | first_mask) - SUB_BITS;
-    size_t sub = (size_t)(value_ns >> bucket);
-    return ((size_t)(bucket + 1) << (SUB_BITS - 1)) + sub - HALF;
-}
-
-void tb_hdr_record(struct tb_hdr *histogram, uint64_t value_ns, uint64_t times)
-{
-    if (value_ns > (uint64_t)TB_HDR_HIGHEST_NS)
-        value_ns = (uint64_t)TB_HDR_HIGHEST_NS;
-    histogram->counts[index_of(value_ns)] += times;
-    histogram->total += times;
-}
-
 void tb_hdr_add(struct tb_hdr *histogram, const struct tb_hdr *other)
 {
-    for (size_t i = 0; i < COUNTERS; i++)
+    for (size_t i = 0; i < TB_HDR_COUNTERS; i++)
         histogram->counts[i] += other->counts[i];
     histogram->total += other->total;
 }
@@ -86,22 +68,59 @@ static size_t put_number(uint8_t *into, int64_t number)
     return length;
 }
 
-static size_t put_counts(uint8_t *into, const struct tb_hdr *histogram)
+static size_t put_counts(uint8_t *into, const uint64_t *counts, size_t counters)
 {
-    size_t used = COUNTERS, length = 0;
-    while (used > 0 && histogram->counts[used - 1] == 0)
+    size_t used = counters, length = 0;
+    while (used > 0 && counts[used - 1] == 0)
         used--;
     for (size_t i = 0; i < used;) {
         size_t zeros = 0;
-        while (histogram->counts[i + zeros] == 0)
+        while (counts[i + zeros] == 0)
             zeros++;
         if (zeros > 0) {
             length += put_number(into + length, -(int64_t)zeros);
             i += zeros;
         }
-        length += put_number(into + length, (int64_t)histogram->counts[i++]);
+        length += put_number(into + length, (int64_t)counts[i++]);
     }
     return length;
+}
+
+static size_t take_number(const uint8_t *from, int64_t *number)
+{
+    uint64_t zigzag = 0;
+    size_t length = 0;
+    bool more = true;
+    while (more) {
+        bool last = length == LEB128_LONGEST - 1;
+        uint8_t byte = from[length];
+        zigzag |= (uint64_t)(last ? byte : byte & 0x7f) << (7 * length);
+        more = !last && byte & 0x80;
+        length++;
+    }
+    *number = (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
+    return length;
+}
+
+void tb_coarse_hdr_pack(const struct tb_coarse_hdr *histogram, struct tb_text *into)
+{
+    uint8_t packed[TB_COARSE_COUNTERS * LEB128_LONGEST];
+    size_t length = put_counts(packed, histogram->counts, TB_COARSE_COUNTERS);
+    if (length > 0)
+        tb_text_add(into, (char *)packed, length);
+}
+
+void tb_coarse_hdr_add(struct tb_coarse_hdr *histogram, const char *packed, size_t length)
+{
+    int64_t number;
+    size_t place = 0;
+    for (size_t at = 0; at < length;) {
+        at += take_number((const uint8_t *)packed + at, &number);
+        if (number < 0)
+            place += (size_t)-number;
+        else
+            histogram->counts[place++] += (uint64_t)number;
+    }
 }
 
 static char *base64(const uint8_t *bytes, size_t length)
@@ -120,18 +139,19 @@ static char *base64(const uint8_t *bytes, size_t length)
     return text;
 }
 
-char *tb_hdr_encode(const struct tb_hdr *histogram)
+static char *encode(const uint64_t *histogram, size_t counters, uint64_t lowest_ns,
+                    uint32_t digits)
 {
-    uint8_t *plain = tb_allocate(sizeof(struct header) + COUNTERS * LEB128_LONGEST, 1);
-    size_t counts = put_counts(plain + sizeof(struct header), histogram);
+    uint8_t *plain = tb_allocate(sizeof(struct header) + counters * LEB128_LONGEST, 1);
+    size_t counts = put_counts(plain + sizeof(struct header), histogram, counters);
     double one = 1.0;
     uint64_t ratio;
     memcpy(&ratio, &one, sizeof ratio);
     struct header header = {
         .cookie = htobe32(COOKIE_V2),
         .payload_bytes = htobe32((uint32_t)counts),
-        .digits = htobe32(DIGITS),
-        .lowest = htobe64((uint64_t)TB_HDR_LOWEST_NS),
+        .digits = htobe32(digits),
+        .lowest = htobe64(lowest_ns),
         .highest = htobe64((uint64_t)TB_HDR_HIGHEST_NS),
         .ratio = htobe64(ratio),
     };
@@ -146,4 +166,14 @@ char *tb_hdr_encode(const struct tb_hdr *histogram)
     free(plain);
     free(whole);
     return text;
+}
+
+char *tb_hdr_encode(const struct tb_hdr *histogram)
+{
+    return encode(histogram->counts, TB_HDR_COUNTERS, (uint64_t)TB_HDR_LOWEST_NS, DIGITS);
+}
+
+char *tb_coarse_hdr_encode(const struct tb_coarse_hdr *histogram)
+{
+    return encode(histogram->counts, TB_COARSE_COUNTERS, COARSE_LOWEST_NS, COARSE_DIGITS);
 }

@@ -68,10 +68,12 @@ class DriverResult:
     ``backlog_count``: of those due, how many were not begun at the window's beginning and
     end; ``backlog_left_out``: the first of them never began, and the second are of the window
     alone. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
-    "counts": {operation: done}}`` by interval of :data:`SERIES_NS`. ``engine_counters``:
-    what the window added to the counters of an engine inside the client, units in their
-    names; ``engine_text``: text properties, by name. ``counters_late_ns``: how far from an
-    end of the window all counters were read, where that was too late to be the window's.
+    "counts": {operation: done}, "latencies_ns": {operation: their sum}}`` by interval of
+    :data:`SERIES_NS`; some drivers report no sums. ``latencies``: :func:`latency_percentiles`
+    over time, at most :data:`MOST_LATENCIES`. ``engine_counters``: what the window added to
+    the counters of an engine inside the client, units in their names; ``engine_text``: text
+    properties, by name. ``counters_late_ns``: how far from an end of the window all counters
+    were read, where that was too late to be the window's.
     ``ends_apart_ns``: by how much the windows of different operations differ. ``notes``: facts
     about the client for the result.
     """
@@ -88,6 +90,7 @@ class DriverResult:
     backlog_left_out: bool = False
     retried_by_code: Mapping[str, int] = field(default_factory=dict)
     series: Sequence[Mapping[str, Any]] = ()
+    latencies: Sequence[Mapping[str, Any]] = ()
     engine_counters: Mapping[str, float] = field(default_factory=dict)
     engine_text: Mapping[str, str] = field(default_factory=dict)
     counters_late_ns: int | None = None
@@ -102,6 +105,27 @@ class DriverResult:
 
 #: How long an interval of a series is.
 SERIES_NS = 1_000_000_000
+#: A longer window's latencies are of several intervals each: percentiles cannot be averaged later.
+MOST_LATENCIES = 400
+
+
+def intervals_per_histogram(intervals: int) -> int:
+    """The intervals whose latencies one histogram has, of a series of that many."""
+    return max(1, -(-intervals // MOST_LATENCIES))
+
+
+def latency_percentiles(
+    monotonic_ns: int, histograms: Mapping[str, hdr.Histogram]
+) -> dict[str, Any]:
+    """``{monotonic_ns, operations: {name: {count, p50_ns, p95_ns, p99_ns}}}`` of an interval.
+
+    ``histograms``: by operation, of those that ended in it.
+    """
+    operations = {}
+    for name, one in histograms.items():
+        p50, p95, p99 = one.percentiles([50, 95, 99])
+        operations[name] = {"count": one.total, "p50_ns": p50, "p95_ns": p95, "p99_ns": p99}
+    return {"monotonic_ns": monotonic_ns, "operations": operations}
 
 
 def total(counts: Iterable[int | None]) -> int | None:

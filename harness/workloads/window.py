@@ -131,6 +131,7 @@ def window_outcome(
     documents: dict[str, Any] = {
         "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
         "series": {f"{nouns.operation}s": driven.series} if driven.series else {},
+        "latencies": {f"{nouns.operation}s": driven.latencies} if driven.latencies else {},
         **{name.replace("_", "-"): document for name, document in artifacts.items()},
     }
     kept = {name: document for name, document in documents.items() if document}

@@ -51,6 +51,54 @@ static void codes_beyond_the_table_are_other(void)
     CHECK(codes.of[LG_MAX_CODES - 1].times == LG_MAX_CODES + 1);
 }
 
+static uint64_t in_stretch(const struct lg_tally *tally, size_t stretch, struct tb_coarse_hdr *sum)
+{
+    uint64_t all = 0;
+    memset(sum, 0, sizeof *sum);
+    lg_tally_latencies(tally, stretch, sum);
+    for (size_t i = 0; i < TB_COARSE_COUNTERS; i++)
+        all += sum->counts[i];
+    return all;
+}
+
+/* Two intervals in a histogram: 0 and 1, 2 and 3 (nothing done), 4 and 5, 6. */
+static void latencies_are_kept_by_interval(void)
+{
+    static const struct {
+        size_t interval;
+        uint64_t latency_ns;
+    } done[] = {{0, 3000}, {0, 5}, {1, 3000}, {4, 7000}, {6, UINT64_MAX}};
+    static const uint64_t expected[] = {3, 0, 1, 1, 0};
+    static struct tb_coarse_hdr sum, alone;
+    struct lg_tally *tally = lg_tallies_new(1, 2);
+    for (size_t i = 0; i < sizeof done / sizeof *done; i++)
+        lg_tally_done(tally, done[i].interval, done[i].latency_ns);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        CHECK_CASE(in_stretch(tally, i, &sum) == expected[i], i);
+    CHECK(in_stretch(tally, 0, &sum) == 3);
+    tb_coarse_hdr_record(&alone, 3000);
+    tb_coarse_hdr_record(&alone, 3000);
+    tb_coarse_hdr_record(&alone, 5);
+    CHECK(memcmp(&sum, &alone, sizeof sum) == 0);
+    CHECK(tally->count == 5 && tally->series[0].count == 2 && tally->series[1].count == 1);
+    CHECK(tally->series[0].latency_ns == 3005 && tally->series[4].latency_ns == 7000);
+    lg_tallies_free(tally, 1);
+}
+
+/* Nothing is done in the first. */
+static void many_intervals_are_kept(void)
+{
+    enum { MANY = 500 };
+    static struct tb_coarse_hdr sum;
+    struct lg_tally *tally = lg_tallies_new(1, 1);
+    for (size_t i = 0; i < MANY; i++)
+        for (size_t times = 0; times < i; times++)
+            lg_tally_done(tally, i, 1000 * times);
+    for (size_t i = 0; i < MANY; i++)
+        CHECK_CASE(in_stretch(tally, i, &sum) == i, i);
+    lg_tallies_free(tally, 1);
+}
+
 static const struct lg_operation buy[] = {
     {"buy", {{"item", LG_INT}, {"item_ids", LG_INT_ARRAY}, {"price", LG_CENTS}}},
 };
@@ -159,6 +207,7 @@ static void a_spec_has_defaults(void)
     CHECK(spec.terminals == 4 && spec.first_terminal == 0 && spec.all_terminals == 4);
     CHECK(spec.series_interval_ns == TB_SECOND && spec.drain_ns == 5 * TB_SECOND);
     CHECK(spec.stall_timeout_ns == 120 * TB_SECOND && spec.operations == 0);
+    CHECK(spec.intervals_per_histogram == 1);
     lg_spec_free(&spec);
 }
 
@@ -275,6 +324,8 @@ int main(void)
     the_window_begins_with_an_empty_queue();
     timers_fire_in_their_order();
     codes_beyond_the_table_are_other();
+    latencies_are_kept_by_interval();
+    many_intervals_are_kept();
     names_are_found_where_they_are_names();
     what_a_statement_cannot_have_is_named();
     an_operation_has_the_number_of_statements_it_requires();

@@ -25,6 +25,27 @@ static void histogram_counts_all_recorded_values(void)
     tb_hdr_free(&other);
 }
 
+/* A counter every 8 ns at first, then of at most 1/128 of its value; packed and read back. */
+static void a_coarse_histogram_is_packed(void)
+{
+    static const uint64_t values[] = {0,    7,       8,          2047,
+                                      2048, 1000000, 3600000000, UINT64_MAX};
+    static struct tb_coarse_hdr whole, both;
+    struct tb_text packed = {0};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        for (size_t times = 0; times <= i * 50; times++)
+            tb_coarse_hdr_record(&whole, values[i]);
+    CHECK(whole.counts[0] == 52 && whole.counts[1] == 101); /* 0 and 7 ns; 8 ns */
+    CHECK(whole.counts[255] == 151 && whole.counts[256] == 201);
+    tb_coarse_hdr_pack(&whole, &packed);
+    CHECK(packed.length < 64);
+    tb_coarse_hdr_add(&both, packed.bytes, packed.length);
+    CHECK(memcmp(&whole, &both, sizeof both) == 0);
+    tb_coarse_hdr_add(&both, packed.bytes, packed.length);
+    CHECK(both.counts[256] == 402);
+    free(packed.bytes);
+}
+
 static void random_streams_repeat_and_differ(void)
 {
     struct tb_random one, same, other;
@@ -90,6 +111,7 @@ static void keys_are_read_with_limits_and_defaults(void)
 int main(void)
 {
     histogram_counts_all_recorded_values();
+    a_coarse_histogram_is_packed();
     random_streams_repeat_and_differ();
     both_clocks_are_read_at_one_moment();
     text_grows();

@@ -1,4 +1,4 @@
-"""Small charts of one run over one time axis: throughput, devices, processor, pressure, waits."""
+"""Small charts of one run over one time axis: throughput, latencies, devices, pressure, waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, NullFormatter
 
 from reports.charts.drawing import (
     ARM_COLOURS,
@@ -20,7 +20,8 @@ from reports.charts.drawing import (
     style,
 )
 from reports.formatting import percent, quantity_text, range_text
-from reports.over_time import Line, Span, Strip, Timeline
+from reports.over_time import Span, Timeline
+from reports.strips import Line, Strip
 
 _WIDTH_IN, _STRIP_IN, _LANE_IN, _AXIS_IN = 7.6, 1.05, 0.3, 0.5
 _DASHES = ("-", "--", ":", "-.")
@@ -74,12 +75,7 @@ def _draw_strip(axes: Axes, found: Timeline, strip: Strip) -> None:
                 label=line.name,
             )
     axes.set_title(strip.title, loc="left", fontsize=_SMALL + 1)
-    axes.set_ylim(bottom=0)
-    most = max((one.value for line in strip.lines for one in line.intervals), default=0.0)
-    if strip.unit == "B/s" and most > 0:  # binary units have round numbers of their own
-        axes.yaxis.set_major_locator(MultipleLocator(2.0 ** math.ceil(math.log2(most / 3))))
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(3))
+    _scale(axes, strip)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _text(value, strip.unit)))
     axes.tick_params(labelsize=_SMALL)
     if any(line.name for line in strip.lines):
@@ -90,6 +86,22 @@ def _draw_strip(axes: Axes, found: Timeline, strip: Strip) -> None:
             labelspacing=0.2,
             handlelength=1.8,
         )
+
+
+def _scale(axes: Axes, strip: Strip) -> None:
+    values = [one.value for line in strip.lines for one in line.intervals]
+    most = max(values, default=0.0)
+    if strip.percentiles:  # from one power of ten to another, so that two have a label
+        low, high = math.floor(math.log10(max(1, min(values)))), math.ceil(math.log10(max(1, most)))
+        axes.set_yscale("log")
+        axes.set_ylim(10.0**low, 10.0 ** max(high, low + 1))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        return
+    axes.set_ylim(bottom=0)
+    if strip.unit == "B/s" and most > 0:  # binary units have round numbers of their own
+        axes.yaxis.set_major_locator(MultipleLocator(2.0 ** math.ceil(math.log2(most / 3))))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(3))
 
 
 def _steps(found: Timeline, line: Line) -> tuple[list[float], list[float]]:
@@ -199,6 +211,6 @@ def _caption(found: Timeline) -> str:
     marked += " Dotted lines: a bar above begins." if found.spans or found.tasks else ""
     return (
         f"Run {found.run_id}{found.chosen}.{shaded}{marked} A gap is a hole in the samples, or an "
-        "interval without a request or call. Series that were 0 throughout, or below 1 % of bytes "
-        "or waiting, are left out."
+        "interval without a request or call, or with too few operations for a percentile (p99: "
+        "100). Series that were 0 throughout, or below 1 % of bytes or waiting, are left out."
     )

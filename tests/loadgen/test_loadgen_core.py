@@ -192,6 +192,25 @@ def test_the_series_adds_up_to_the_count_and_covers_the_window(complete):
     assert abs(latency.total - ping["count"]) <= 4
 
 
+def test_latencies_over_time_are_those_of_the_series(complete):
+    result = complete(series_interval_ns=100 * MS, duration_ns=1050 * MS, intervals_per_histogram=4)
+    begin = result["started_monotonic_ns"]
+    stamps = [point["monotonic_ns"] for point in result["latencies"]]
+    assert stamps == [begin, begin + 400 * MS, begin + 800 * MS]
+    counts, sums_ns = (
+        [point[name]["ping"] for point in result["series"]] for name in ("counts", "latencies_ns")
+    )
+    for at, point in enumerate(result["latencies"]):
+        ours = hdr.decode(point["hdr"]["ping"])
+        theirs = HdrHistogram.decode(point["hdr"]["ping"])
+        assert theirs.get_total_count() == ours.total == sum(counts[4 * at : 4 * at + 4])
+        for percent in (1, 50, 99, 100):
+            assert theirs.get_value_at_percentile(percent) == ours.percentile(percent)
+        assert ours.percentile(1) >= 500_000 * 127 // 128  # service time
+        mean = sum(sums_ns[4 * at : 4 * at + 4]) / ours.total
+        assert mean == pytest.approx(ours.mean, rel=1 / 128)
+
+
 def test_an_overloaded_server_makes_the_backlog_and_the_latency_grow(complete):
     slow = {"service_us": 20_000}
     result = complete(connection=slow, mode=open_loop(1000), drain_ns=100 * MS)

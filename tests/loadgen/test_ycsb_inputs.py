@@ -192,12 +192,27 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
 def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
     short = store.run(READ_ONLY, operations=100, series_interval_ns=1 * MS)
     long = store.run(READ_ONLY, series_interval_ns=1 * MS)
-    none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
+    none, last = (
+        {"monotonic_ns": 2**62, "counts": {"read": n}, "latencies_ns": {"read": 9 * n}}
+        for n in (0, 7)
+    )
     long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
     long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
     series = merged([short, long])["series"]
     assert series[-1] == last
     assert sum(one["counts"]["read"] for one in series) == 4107
+
+
+def test_merged_latencies_are_of_the_operations_of_all(store: Store) -> None:
+    several = [store.run(READ_ONLY, operations=count, series_interval_ns=1 * MS)
+               for count in (100, 4000)]  # fmt: skip
+    for one in several:
+        one["clock"], one["started_monotonic_ns"] = several[0]["clock"], 0
+    both = merged(several)
+    schemas.validate(both, "loadgen-result", "both")
+    for point, latencies in zip(both["series"], both["latencies"], strict=True):
+        histograms = {name: hdr.decode(text).total for name, text in latencies["hdr"].items()}
+        assert histograms == {name: n for name, n in point["counts"].items() if n}
 
 
 def test_counts_of_keys_are_added_up(store: Store) -> None:

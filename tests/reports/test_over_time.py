@@ -15,9 +15,10 @@ from report_runs import Case, metric, report, write
 
 from harness.store.runs import StoredRun, write_json_atomically
 from reports.charts.over_time import draw_timeline
-from reports.over_time import Line, Strip, Timeline, representative, timeline
+from reports.over_time import Timeline, representative, timeline
 from reports.report import view_of
 from reports.series import panels
+from reports.strips import Line, Strip
 
 S = 1_000_000_000
 #: Where the clock stands when the window begins.
@@ -96,6 +97,52 @@ def test_throughput_is_of_each_interval_by_its_own_length(tmp_path: Path) -> Non
     done = strips(Stored(artifacts=IDLE).write(tmp_path))["Throughput,"]
     assert done.unit == "1/s"
     assert values(done.lines[0]) == [(0, 1, 10), (1, 2, 20), (2, 3, 0), (3, 3.5, 10)]
+
+
+def latencies(*points: Mapping[str, tuple[int, float]]) -> dict[str, Any]:
+    """Of each interval of a second, by operation the count and p50; p95 and p99 are 2 and 9 times
+    that.
+    """
+    found = [
+        {
+            "monotonic_ns": T0 + at * S,
+            "operations": {
+                name: {"count": count, "p50_ns": p50, "p95_ns": 2 * p50, "p99_ns": 9 * p50}
+                for name, (count, p50) in point.items()
+            },
+        }
+        for at, point in enumerate(points)
+    ]
+    return {"latencies": {"transactions": found}}
+
+
+def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(
+    tmp_path: Path,
+) -> None:
+    rare, payment, order = (50, 10**6), (200, 3 * 10**6), (300, 7 * 10**6)
+    all_three = {"delivery": rare, "payment": payment, "new_order": order}
+    points = latencies(all_three, {"payment": (99, 4 * 10**6)}, {}, {"payment": (19, 10)})
+    found = timeline(Stored(artifacts=points).write(tmp_path))
+    assert found is not None
+    _, first, second = found.strips
+    assert first.title.endswith("payment") and second.title.endswith("new order")
+    lines = {line.name: values(line) for line in first.lines}
+    assert lines == {
+        "p50": [(0, 1, 3e6), (1, 2, 4e6), (3, 3.5, 10)],
+        "p95": [(0, 1, 6e6), (1, 2, 8e6)],  # of 20 operations or more
+        "p99": [(0, 1, 27e6)],  # of 100 or more
+    }
+    _, axes, _ = drawn(found)
+    assert axes.get_yscale() == "log"
+    assert axes.get_ylim() == (10, 1e8)
+
+
+def test_percentiles_are_not_averaged(tmp_path: Path) -> None:
+    points = latencies(*({"payment": (200, 1000 if at else 9000)} for at in range(3)))
+    many = [{**one, "monotonic_ns": T0 + at * S // 1000}
+            for at, one in enumerate(points["latencies"]["transactions"] * 400)]  # fmt: skip
+    run = Stored(artifacts={"latencies": {"transactions": many}}).write(tmp_path)
+    assert {i.value for i in strips(run)["Latency,"].lines[0].intervals} == {1000, 9000}
 
 
 def test_a_missing_sample_is_a_hole(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from harness import hdr
 from harness.drivers.loadgen import processes, several
 from harness.drivers.loadgen.client_hosts import ClientHosts
 from harness.drivers.loadgen.protocols import (
@@ -14,7 +15,13 @@ from harness.drivers.loadgen.protocols import (
     RunsNatively,
     TunnelsNatively,
 )
-from harness.drivers.result import SERIES_NS, Operation, WindowCallbacks
+from harness.drivers.result import (
+    SERIES_NS,
+    Operation,
+    WindowCallbacks,
+    intervals_per_histogram,
+    latency_percentiles,
+)
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
@@ -190,6 +197,8 @@ def offer(
     seconds = None
     if outline.window_ns:
         whole["duration_ns"] = outline.window_ns
+        intervals = -(-outline.window_ns // SERIES_NS)
+        whole["intervals_per_histogram"] = intervals_per_histogram(intervals)
         seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
     if outline.stall_timeout_ns:
         whole["stall_timeout_ns"] = outline.stall_timeout_ns
@@ -274,8 +283,14 @@ def seen(result: Mapping[str, Any]) -> dict[str, Any]:
         "backlog_left_out": True,
         "retried_by_code": result["errors"],
         "series": result["series"],
+        "latencies": [_latencies(one) for one in result["latencies"]],
         "notes": result.get("notes", {}),
     }
+
+
+def _latencies(one: Mapping[str, Any]) -> dict[str, Any]:
+    histograms = {name: hdr.decode(text) for name, text in one["hdr"].items()}
+    return latency_percentiles(one["monotonic_ns"], histograms)
 
 
 def _operation(one: Mapping[str, Any]) -> Operation:

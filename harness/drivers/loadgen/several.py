@@ -103,6 +103,7 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         },
         "operations": [_merged_operation(same) for same in operations],
         "series": _merged_series([result["series"] for result in results]),
+        "latencies": _merged_latencies([result["latencies"] for result in results]),
         "offered": summed(offered) if offered else None,
         **_merged_keys(results),
     }
@@ -113,8 +114,30 @@ def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[s
     merged_intervals = []
     for same in zip_longest(*series):
         there = [interval for interval in same if interval is not None]
-        counts = summed(interval["counts"] for interval in there)
-        merged_intervals.append({"monotonic_ns": there[0]["monotonic_ns"], "counts": counts})
+        sums = {
+            name: summed(interval[name] for interval in there)
+            for name in ("counts", "latencies_ns")
+        }
+        merged_intervals.append({"monotonic_ns": there[0]["monotonic_ns"], **sums})
+    return merged_intervals
+
+
+def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """As _merged_series."""
+    merged_intervals = []
+    for same in zip_longest(*several):
+        there = [interval for interval in same if interval is not None]
+        encoded: dict[str, list[str]] = {}
+        for operation, text in chain.from_iterable(one["hdr"].items() for one in there):
+            encoded.setdefault(operation, []).append(text)
+        merged_intervals.append(
+            {
+                "monotonic_ns": there[0]["monotonic_ns"],
+                "hdr": {
+                    operation: hdr.merge_encoded(texts) for operation, texts in encoded.items()
+                },
+            }
+        )
     return merged_intervals
 
 

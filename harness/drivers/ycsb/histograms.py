@@ -58,7 +58,12 @@ def read_logs(folder: Path, user: User | None = None) -> dict[str, list[Interval
 
 
 def stored(intervals: Iterable[Interval]) -> str:
-    """One histogram of them all, in nanoseconds and as the harness stores it.
+    """:func:`merged_ns`, encoded."""
+    return merged_ns(intervals).encode()
+
+
+def merged_ns(intervals: Iterable[Interval]) -> Histogram:
+    """One histogram of them all, in nanoseconds and with the layout that the harness stores.
 
     The client truncates values to whole microseconds: its n means n to n + 1, and is taken
     as the middle of them.
@@ -71,7 +76,7 @@ def stored(intervals: Iterable[Interval]) -> str:
         middles = (low[used] * _NS_PER_US + (high[used] + 1) * _NS_PER_US) // 2
         places = np.searchsorted(lows, np.minimum(middles, STORED.highest), side="right") - 1
         np.add.at(counts, places, interval.histogram.counts[used])
-    return Histogram(STORED, counts).encode()
+    return Histogram(STORED, counts)
 
 
 def _log(path: Path, user: User | None) -> list[Interval]:

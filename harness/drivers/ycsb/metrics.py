@@ -13,9 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.drivers.result import Operation
+from harness.drivers.result import (
+    Operation,
+    intervals_per_histogram,
+    latency_percentiles,
+)
 from harness.drivers.ycsb.client import Done
-from harness.drivers.ycsb.histograms import Interval, length_ms, stored
+from harness.drivers.ycsb.histograms import Interval, length_ms, merged_ns, stored
 from harness.errors import RunFailed
 from harness.units import NS_PER_S
 
@@ -38,14 +42,16 @@ _NS_PER_MS = 1_000_000
 class Measured:
     """The window: its length, and what was done in it.
 
-    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``backlog_count``: of a target, what was
-    due and not begun at the window's beginning and end; None without one. ``ends_apart_ns``: by how
-    much the windows of different operations differ, as they are not closed at one moment.
+    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``latencies``: as of a DriverResult.
+    ``backlog_count``: of a target, what was due and not begun at the window's beginning and end;
+    None without one. ``ends_apart_ns``: by how much the windows of different operations differ, as
+    they are not closed at one moment.
     """
 
     window_ns: int
     operations: Mapping[str, Operation]
     series: Sequence[Mapping[str, Any]]
+    latencies: Sequence[Mapping[str, Any]]
     offered_count: int | None
     backlog_count: tuple[int, int] | None
     ends_apart_ns: int
@@ -68,8 +74,9 @@ def measured(
         if (found := _operation(cut, name, measurement, target is not None)) is not None
     }
     offered = None if target is None else round(target * window_ns / NS_PER_S)
+    latencies = cut.latencies(intended=target is not None)
     return Measured(
-        window_ns, operations, cut.series(), offered, _backlog(cut, target), cut.apart_ns
+        window_ns, operations, cut.series(), latencies, offered, _backlog(cut, target), cut.apart_ns
     )
 
 
@@ -113,17 +120,44 @@ class _Cut:
 
     def series(self) -> list[dict[str, object]]:
         """By second of the window: when it began, and what ended in it."""
-        wall_ms, monotonic_ns = self.done.clocks[0]
         return [
             {
-                "monotonic_ns": monotonic_ns
-                + (self.done.ticks[line - 1].at_ms - wall_ms) * _NS_PER_MS,
+                "monotonic_ns": self._began_ns(line),
                 "counts": _alone(
                     {name: self.ended(m, line) for name, m in self.measurements.items()}
                 ),
             }
-            for line in range(self.done.begin + 1, self.done.end + 1)
+            for line in self._lines()
         ]
+
+    def latencies(self, intended: bool) -> list[dict[str, Any]]:
+        """Percentiles over time, of as many seconds as one histogram is to have."""
+        lines = self._lines()
+        each = intervals_per_histogram(len(lines))
+        found = []
+        for at in range(0, len(lines), each):
+            group = lines[at : at + each]
+            histograms = {
+                name: merged_ns(
+                    interval
+                    for one in _latency_logs(measurement, intended)
+                    for line, interval in self._numbered.get(one, ())
+                    if line in group
+                )
+                for name, measurement in self.measurements.items()
+            }
+            done = {name: one for name, one in histograms.items() if one.total}
+            found.append(latency_percentiles(self._began_ns(group[0]), done))
+        return found
+
+    def _lines(self) -> range:
+        """The status lines that close the window's seconds."""
+        return range(self.done.begin + 1, self.done.end + 1)
+
+    def _began_ns(self, line: int) -> int:
+        """When the second began that this status line closes."""
+        wall_ms, monotonic_ns = self.done.clocks[0]
+        return monotonic_ns + (self.done.ticks[line - 1].at_ms - wall_ms) * _NS_PER_MS
 
     def ended(self, measurement: str, line: int) -> int:
         """As ``of_line``, those among them that found nothing."""
@@ -160,8 +194,8 @@ def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operat
     halves = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
     if not count:
         return None
-    series = measurement if not intended else _INTENDED + measurement
-    latencies = [*cut.intervals(series), *cut.intervals(series + _NOT_FOUND)]
+    logs = _latency_logs(measurement, intended)
+    latencies = [interval for one in logs for interval in cut.intervals(one)]
     return Operation(
         # The client closes one interval after the other: at the window's ends a pair may be
         # there with only one of its halves.
@@ -169,6 +203,11 @@ def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operat
         not_found_count=sum(i.count for i in missed),
         duration_hdr=stored(latencies),
     )
+
+
+def _latency_logs(measurement: str, intended: bool) -> tuple[str, str]:
+    name = _INTENDED + measurement if intended else measurement
+    return name, name + _NOT_FOUND
 
 
 def _pairs(cut: _Cut) -> list[Interval]:

@@ -82,6 +82,24 @@ def test_the_series_begins_its_seconds_on_our_clock_and_adds_up_to_the_window():
         assert sum(second["counts"][name] for second in found.series) == one.count
 
 
+def test_percentiles_over_time_are_of_the_seconds_of_the_series():
+    found = of(done(), target=200)
+    assert [one["monotonic_ns"] for one in found.latencies] == [
+        one["monotonic_ns"] for one in found.series
+    ]
+    reads = [one["operations"]["read"] for one in found.latencies]
+    assert [one["count"] for one in reads] == [20, 31, 40]  # those that found nothing, too
+    for one in reads:
+        assert one["p50_ns"] == one["p99_ns"] == pytest.approx(500_500, rel=0.01)
+
+
+def test_a_long_window_has_as_many_percentiles_as_a_chart_can_show(monkeypatch):
+    monkeypatch.setattr("harness.drivers.result.MOST_LATENCIES", 2)
+    first, second = of(done()).latencies
+    assert (first["monotonic_ns"], second["monotonic_ns"]) == (7_000_000_000, 9_000_000_000)
+    assert [one["operations"]["read"]["count"] for one in (first, second)] == [51, 40]
+
+
 def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed():
     """One histogram is closed 700 ms behind the others, which is behind the next line, too."""
     plain = done()
