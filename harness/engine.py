@@ -344,6 +344,21 @@ class AccountsForWaits(Protocol):
         """A new view of the foreground sessions; nothing is opened before its first use."""
 
 
+#: By task, when it was at work: begin and end in monotonic nanoseconds, in order.
+TaskTimes = Mapping[str, Sequence[tuple[int, int]]]
+
+
+@runtime_checkable
+class LogsTasks(Protocol):
+    """Engines that log when their background threads worked."""
+
+    def background_tasks(self) -> TaskTimes:
+        """Flushes, compactions … since the last opening; empty where the times are not known.
+
+        The engine does not run, and has not been opened again.
+        """
+
+
 @runtime_checkable
 class TellsDurability(Protocol):
     """Engines that report whether an acknowledged commit survives a loss of power."""

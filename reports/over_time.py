@@ -189,7 +189,11 @@ def _spans(entries: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
 
 
 def _tasks(run: StoredRun) -> Iterator[Span]:
-    """Each time a background task was at work, as exactly as the samples are apart."""
+    """Each time a background task was at work: as the engine logged it, or within a sample."""
+    for task, times in (run.artifact("background") or {}).items():
+        for one in times:
+            if one["begin_ns"] < one["end_ns"]:
+                yield Span("", task, one["begin_ns"], one["end_ns"])
     waits = MonitorSeries.of(run, "waits")
     for key in waits.names():
         counter, labels = split(key)

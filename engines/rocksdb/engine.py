@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ from engines._installation import check_reachable
 from engines._loading import verify_counts
 from engines._server import make_folder
 from engines._thread_waits import ThreadObserver
+from engines.rocksdb.background import background_tasks
 from engines.rocksdb.binding import OfficialClient
 from engines.rocksdb.installation import choose, row_cache_of
 from engines.rocksdb.options import (
@@ -43,6 +45,7 @@ from harness.engine import (
     EngineKind,
     EngineVersion,
     ProcessId,
+    TaskTimes,
 )
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
@@ -63,6 +66,8 @@ _UPDATES = {
     "merge": "merge :key :change",
 }
 _WORKLOADS = ("ycsb",)
+#: A wall clock that was set by more than this meanwhile cannot date the log's events.
+_CLOCK_SET_NS = 50_000_000
 
 
 class RocksDb(OfficialClient):
@@ -86,6 +91,8 @@ class RocksDb(OfficialClient):
         self._directories: DataDirectories | None = None
         self._loading = False
         self._client: ProcessId | None = None
+        #: Wall clock less monotonic clock, as the last client started.
+        self._clock_ahead_ns = 0
         #: The OPTIONS files from before a client of this run opened the database.
         self._older: frozenset[Path] = frozenset()
 
@@ -140,6 +147,7 @@ class RocksDb(OfficialClient):
                 "use one client process with more threads",
             )
         self._client = process
+        self._clock_ahead_ns = _clock_ahead_ns()
 
     def effective_config(self) -> Mapping[str, str]:
         """The OPTIONS file of the last opening, and options that are not in it."""
@@ -197,6 +205,17 @@ class RocksDb(OfficialClient):
             is_log=lambda path: path.endswith(".log"),
             idle=frozenset({"poll", "recv", "send", "sleep until"}),
         )
+
+    def background_tasks(self) -> TaskTimes:
+        """Flushes and compactions, from the info log of the last opening."""
+        ahead_ns = _clock_ahead_ns()
+        if abs(ahead_ns - self._clock_ahead_ns) > _CLOCK_SET_NS:
+            return {}
+        try:
+            log = read_text(self._data / _LOG, self._user)
+        except OSError:
+            return {}
+        return background_tasks(log, ahead_ns, time.monotonic_ns())
 
     def lost_without_power(self) -> Mapping[str, str]:
         return _lost_without_power(self._options)
@@ -349,6 +368,10 @@ def _statistics(options: Mapping[str, Any]) -> bool:
     if value not in ("on", "off", "true", "false"):
         raise UsageError(f"engine option statistics={value}", "must be on or off", "write one")
     return value in ("on", "true")
+
+
+def _clock_ahead_ns() -> int:
+    return time.time_ns() - time.monotonic_ns()
 
 
 def _text(truth: bool) -> str:

@@ -286,6 +286,19 @@ def test_a_checkpoint_is_marked_from_its_first_sample_to_its_last(tmp_path: Path
     assert [label.get_text() for label in axes[0].get_yticklabels()] == ["checkpoint"]
 
 
+def test_logged_tasks_have_a_lane_each(tmp_path: Path) -> None:
+    logged = {"flush": [{"begin_ns": T0 + S, "end_ns": T0 + S + S // 2}],
+              "compaction": [{"begin_ns": T0 + 2 * S, "end_ns": T0 + 9 * S},
+                             {"begin_ns": T0 + 10 * S, "end_ns": T0 + 11 * S}]}  # fmt: skip
+    found = timeline(Stored(artifacts={"background": logged, **IDLE}).write(tmp_path))
+    assert found is not None
+    assert [(task.lane, task.begin_ns - T0, task.end_ns - T0) for task in found.tasks] == [
+        ("flush", S, S + S // 2), ("compaction", 2 * S, 9 * S),
+    ]  # fmt: skip
+    lanes = [label.get_text() for label in drawn(found)[0].get_yticklabels()]
+    assert lanes == ["flush", "compaction"]
+
+
 def drawn(found: Timeline) -> list[Axes]:
     made: list[Figure] = []
 

@@ -13,7 +13,7 @@ from typing import Any
 from harness.drivers.result import WindowCounters
 from harness.drivers.validity import host_warnings, load_warnings
 from harness.drivers.waits import explain_window
-from harness.engine import RunsInClient
+from harness.engine import LogsTasks, RunsInClient, TaskTimes
 from harness.errors import RunFailed
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
@@ -41,6 +41,8 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
     inside = isinstance(session.engine, RunsInClient)
     counted = WindowCounters(session)
     driven = driver.drive(session, counted.drives())
+    engine = session.engine
+    tasks = engine.background_tasks() if inside and isinstance(engine, LogsTasks) else {}
     _expect_work(params, driven)
     checks = [
         *driver.verify(session, driven),
@@ -67,7 +69,15 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
         waits,
         keys=_keys(driven),
         engine=driven.engine_text,
+        background=_background(tasks),
     )
+
+
+def _background(tasks: TaskTimes) -> dict[str, Any]:
+    return {
+        task: [{"begin_ns": begin, "end_ns": end} for begin, end in times]
+        for task, times in tasks.items()
+    }
 
 
 def _keys(driven: DriverResult) -> dict[str, Any]:

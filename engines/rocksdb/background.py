@@ -1,0 +1,67 @@
+"""Flushes and compactions of a database, from the events in its info log.
+
+RocksDB logs each job's beginning and end as ``… EVENT_LOG_v1 {"time_micros": …, "job": 3,
+"event": "flush_started", …}``, stamped by the wall clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.engine import TaskTimes
+
+_EVENT = "EVENT_LOG_v1 "
+_TASKS = ("flush", "compaction")
+_NS_PER_US = 1000
+
+
+def background_tasks(log: str, ahead_ns: int, ended_ns: int) -> TaskTimes:
+    """When a flush, and when a compaction was at work, in monotonic nanoseconds.
+
+    ``ahead_ns``: of the wall clock, against the monotonic one. ``ended_ns``: when the database was
+    closed at the latest; a job without an end lasts until then.
+    """
+    running: dict[tuple[str, int], int] = {}
+    spans: dict[str, list[tuple[int, int]]] = {task: [] for task in _TASKS}
+    for event in _events(log):
+        task, _, change = str(event.get("event")).partition("_")
+        job, stamp_us = event.get("job"), event.get("time_micros")
+        if task not in spans or not isinstance(job, int) or not isinstance(stamp_us, int):
+            continue
+        at_ns = stamp_us * _NS_PER_US - ahead_ns
+        if change == "started":
+            running[task, job] = at_ns
+        elif change == "finished" and (task, job) in running:
+            spans[task].append((running.pop((task, job)), at_ns))
+    for (task, _), began_ns in running.items():
+        spans[task].append((began_ns, ended_ns))
+    return {task: list(_united(found)) for task, found in spans.items() if found}
+
+
+def _events(log: str) -> Iterator[Mapping[str, Any]]:
+    """The log is the servers' user's: what is no event is left out."""
+    for line in log.splitlines():
+        _, found, text = line.partition(_EVENT)
+        if not found:
+            continue
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            yield event
+
+
+def _united(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """In order, without overlaps: several jobs are at work at once."""
+    begin, end = 0, 0
+    for began, ended in sorted(span for span in spans if 0 < span[0] < span[1]):
+        if began > end:
+            if end:
+                yield begin, end
+            begin = began
+        end = max(end, ended)
+    if end:
+        yield begin, end

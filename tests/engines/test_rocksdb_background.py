@@ -1,0 +1,73 @@
+"""When RocksDB flushed and compacted, from its info log."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdb_store import Store, loaded
+
+from engines.rocksdb.background import background_tasks
+from harness.engine import LogsTasks
+
+#: The wall clock, ahead of the monotonic one by AHEAD.
+BEGAN_US, AHEAD, S = 1_700_000_000_000_000, 1_699_999_000 * 10**9, 10**9
+
+
+def event(at_s: float, name: str, job: int) -> str:
+    text = json.dumps({"time_micros": BEGAN_US + round(at_s * 1e6), "job": job, "event": name})
+    return f"2023/11/14-22:13:20.000000 140 EVENT_LOG_v1 {text}\n"
+
+
+def test_jobs_that_overlap_are_one_time_at_work() -> None:
+    log = "".join([
+        event(1, "compaction_started", 1),
+        event(2, "compaction_started", 2),
+        event(2, "flush_started", 3),
+        event(3, "compaction_finished", 1),
+        event(4, "flush_finished", 3),
+        event(5, "compaction_finished", 2),
+        event(7, "compaction_started", 4),
+        event(8, "compaction_finished", 4),
+    ])  # fmt: skip
+    assert background_tasks(log, AHEAD, 0) == {
+        "flush": [(1002 * S, 1004 * S)],
+        "compaction": [(1001 * S, 1005 * S), (1007 * S, 1008 * S)],
+    }
+
+
+def test_a_job_that_did_not_end_lasts_until_the_database_was_closed() -> None:
+    log = event(1, "flush_started", 1)
+    assert background_tasks(log, AHEAD, 1009 * S) == {"flush": [(1001 * S, 1009 * S)]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "EVENT_LOG_v1 {",
+        "EVENT_LOG_v1 []",
+        'EVENT_LOG_v1 {"time_micros": "soon", "job": 1, "event": "flush_started"}',
+        'EVENT_LOG_v1 {"time_micros": 1, "job": [1], "event": "flush_started"}',
+        "EVENT_LOG_v1 " + "[" * 100_000,
+        event(1, "flush_finished", 1),
+        event(1, "table_file_creation", 1),
+    ],
+)
+def test_other_lines_say_nothing(line: str) -> None:
+    assert background_tasks(line, AHEAD, 1009 * S) == {}
+
+
+def test_a_flush_of_a_run_is_found_in_its_log(lab: Any, tmp_path: Path) -> None:
+    store = Store.of(lab, {"write_buffer_size": "65536"}).restored(loaded(lab), lab.places())
+    before = time.monotonic_ns()
+    store.run(operations=20_000, updateproportion=1.0, readproportion=0.0, insertproportion=0.0,
+              scanproportion=0.0, readmodifywriteproportion=0.0)  # fmt: skip
+    after = time.monotonic_ns()
+    assert isinstance(store.engine, LogsTasks)
+    found = store.engine.background_tasks()
+    assert found["flush"]
+    times = [at for spans in found.values() for span in spans for at in span]
+    assert all(before < at < after for at in times)
