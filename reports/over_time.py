@@ -26,7 +26,7 @@ from reports.values import Quantity, measured
 _BEFORE = 0.25
 #: Of a chart's bytes or time, less than this is not shown.
 _LEAST_SHARE = 0.01
-#: Longer lines are averaged over this many intervals.
+#: Longer lines are averaged over this many intervals; gaps between tasks are at least as wide.
 _MOST_INTERVALS = 400
 #: Latencies are shown of this many kinds of operation, the most frequent ones.
 _MOST_KINDS = 2
@@ -124,7 +124,8 @@ def timeline(run: StoredRun) -> Timeline | None:
     shown = tuple(strip for strip in strips if strip.lines)
     if not shown:
         return None
-    tasks = tuple(t for t in _tasks(run) if t.end_ns > first and t.begin_ns < end)
+    inside = [task for task in _tasks(run) if task.end_ns > first and task.begin_ns < end]
+    tasks = tuple(_joined(inside, (end - first) / _MOST_INTERVALS))
     return Timeline(run.run_id, "", "", first, begin, end, shown, spans, tasks)
 
 
@@ -162,21 +163,23 @@ def _latencies(run: StoredRun) -> Iterator[Strip]:
         counts: Counter[str] = Counter()
         for point in points:
             counts.update({name: one["count"] for name, one in point["operations"].items()})
+        intervals = _in_window(run, points)
         for kind, _ in counts.most_common(_MOST_KINDS):
             lines = [
-                Line(
-                    f"p{percent}",
-                    tuple(
-                        Interval(begin, end, one[f"p{percent}_ns"], end - begin)
-                        for begin, end, point in _in_window(run, points)
-                        if (one := point["operations"].get(kind))
-                        and one["count"] >= hdr.fewest(percent)
-                    ),
-                )
+                Line(f"p{percent}", tuple(_percentiles(intervals, kind, percent)))
                 for percent in _PERCENTILES
             ]
             title = f"Latency, {kind.replace('_', ' ')}"
             yield Strip(title, "ns", tuple(lines), percentiles=True)
+
+
+def _percentiles(
+    intervals: Iterable[tuple[float, float, Mapping[str, Any]]], kind: str, percent: int
+) -> Iterator[Interval]:
+    for begin, end, point in intervals:
+        one = point["operations"].get(kind)
+        if one and one["count"] >= hdr.fewest(percent):
+            yield Interval(begin, end, one[f"p{percent}_ns"], end - begin)
 
 
 def _spans(entries: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
@@ -206,6 +209,20 @@ def _tasks(run: StoredRun) -> Iterator[Span]:
             while busy and busy[0][0] == end:
                 end = busy.pop(0)[1]
             yield Span("", labels.get("task", ""), begin, end)
+
+
+def _joined(tasks: Iterable[Span], apart_ns: float) -> Iterator[Span]:
+    """Tasks of a lane, which are in order, without gaps that a chart cannot show."""
+    last: dict[str, Span] = {}
+    for task in tasks:
+        before = last.get(task.lane)
+        if before is not None and 0 <= task.begin_ns - before.end_ns < apart_ns:
+            last[task.lane] = replace(before, end_ns=task.end_ns)
+            continue
+        if before is not None:
+            yield before
+        last[task.lane] = task
+    yield from last.values()
 
 
 def _cut(strip: Strip, first: float, end: float) -> Strip:

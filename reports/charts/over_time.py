@@ -28,6 +28,8 @@ _DASHES = ("-", "--", ":", "-.")
 _SMALL = 8.0
 #: Names of spans whose middles are closer than this share of the axis would overlap.
 _APART = 0.014
+#: As many background tasks are marked in all charts.
+_MOST_MARKS = 40
 _NS_PER_S = 1e9
 
 
@@ -146,10 +148,15 @@ def _draw_stack(axes: Axes, found: Timeline, lines: Sequence[Line]) -> None:
 
 def _mark(axes: Axes, found: Timeline) -> None:
     """The beginnings of queries and tasks; what was before the window is shaded."""
-    for span in (*found.spans, *found.tasks):
+    for span in _marked(found):
         axes.axvline(_seconds(found, span.begin_ns), color=FAINT, linewidth=0.6, linestyle=":")
     if found.first_ns < found.begin_ns:
         axes.axvspan(_seconds(found, found.first_ns), 0, color=FAINT, alpha=0.15, linewidth=0)
+
+
+def _marked(found: Timeline) -> tuple[Span, ...]:
+    """More tasks would hide the lines."""
+    return (*found.spans, *(found.tasks if len(found.tasks) <= _MOST_MARKS else ()))
 
 
 def _draw_spans(axes: Axes, found: Timeline, lanes: Sequence[str]) -> None:
@@ -208,7 +215,7 @@ def _alt(heading: str, found: Timeline) -> str:
 def _caption(found: Timeline) -> str:
     shaded = " The end of the ramp-up is shaded." if found.first_ns < found.begin_ns else ""
     marked = " What lies between queries is not timed." if found.of_queries else ""
-    marked += " Dotted lines: a bar above begins." if found.spans or found.tasks else ""
+    marked += " Dotted lines: a bar above begins." if _marked(found) else ""
     return (
         f"Run {found.run_id}{found.chosen}.{shaded}{marked} A gap is a hole in the samples, or an "
         "interval without a request or call, or with too few operations for a percentile (p99: "

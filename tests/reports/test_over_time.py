@@ -299,6 +299,20 @@ def test_logged_tasks_have_a_lane_each(tmp_path: Path) -> None:
     assert lanes == ["flush", "compaction"]
 
 
+def test_a_chart_has_no_more_tasks_than_it_can_show(tmp_path: Path) -> None:
+    ms = S // 1000
+    flushes = [{"begin_ns": T0 + at * ms, "end_ns": T0 + at * ms + ms // 2} for at in range(1000)]
+    flushes += [{"begin_ns": T0 + at * 10 * ms, "end_ns": T0 + at * 10 * ms + ms}
+                for at in range(200, 300)]  # fmt: skip
+    run = Stored(artifacts={"background": {"flush": flushes}, **IDLE}).write(tmp_path)
+    found = timeline(run)
+    assert found is not None
+    # The axis has 4.375 s, ramp-up included: gaps below 1/400 of that are not shown.
+    assert [((task.begin_ns - T0) / ms, (task.end_ns - T0) / ms) for task in found.tasks] == [
+        (0, 999.5), (2000, 2991),
+    ]  # fmt: skip
+
+
 def drawn(found: Timeline) -> list[Axes]:
     made: list[Figure] = []
 
