@@ -226,7 +226,7 @@ def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
         record.program = Program(
             resolved.program, measured.version, measured.build, measured.source
         )
-        record.metrics += measured.metrics
+        record.metrics += [*measured.metrics, *monitors.metrics()]
         record.checks += measured.checks
         record.warnings = unique([*record.warnings, *measured.uncontrolled, *monitors.warnings()])
         record.artifacts |= {**measured.artifacts, **monitors.artifacts()}

@@ -181,11 +181,12 @@ def _curves(
 def measurements(device: Device, prefix: str) -> list[Measured]:
     """Each measurement and metric of the device, in the order in which they were stored.
 
-    ``prefix``: of the drawings' names, to be unique in a report.
+    Metrics of runs as a whole, such as a monitor's, are of no measurement. ``prefix``: of the
+    drawings' names, to be unique in a report.
     """
     held: dict[tuple[str, str, str], dict[str, list[Point]]] = {}
     for point in device.points:
-        if point["measurement"] and point.metric != EMPTY:
+        if point.metric != EMPTY:
             key = (point["measurement"], _waiting_job(point, device), point.metric)
             held.setdefault(key, {}).setdefault(point.settings, []).append(point)
     every = [(same, len(by_suite)) for by_suite in held.values() for same in by_suite.values()]
@@ -224,7 +225,8 @@ def _measured(
     named = next((point["job"] for point in points if point["job"]), "")
     job = f", {named}" if named else ""
     of_suite = _suites_of(points, device) if told_apart else ""
-    title = f"{first['measurement'].replace('_', ' ')}{job}: {_title(first)}{of_suite}"
+    measurement = first["measurement"].replace("_", " ") or "whole run"
+    title = f"{measurement}{job}: {_title(first)}{of_suite}"
     varying = _varying(points)
     axis = _axis(points, varying)
     others = [label for label in varying if label != axis]

@@ -78,7 +78,8 @@ def test_options_that_cannot_be_met(
 
 def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> None:
     suite = ["--suite", "quick", "--param", "only=chase", "--duration", "3s"]
-    options = ["--monitor", "context-switches", "--no-monitor", "vm", "--repeats", "1"]
+    requested = ["--monitor", "context-switches", "--monitor", "elapsed"]
+    options = [*requested, "--no-monitor", "vm", "--repeats", "1"]
     done = loaded.microbench(*suite, "--tier", "dram", *options, "--json", **TOYS)
     assert done.code == 0, done.err
     (run,) = done.json["runs"]
@@ -89,3 +90,5 @@ def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> 
     assert run["spec"]["no_monitors"] == ["vm"]
     samples = json.loads((artifacts / "monitor-process.json").read_text())["samples"]
     assert any(one.get("cpu_ns") for one in samples), "of the measuring program"
+    (elapsed,) = [one for one in run["metrics"] if one["name"] == "phase_elapsed_ns"]
+    assert elapsed["value"] > 0 and elapsed["labels"] == {}

@@ -407,3 +407,22 @@ def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["report"]["runs"] == 1
     assert Path(told["card"]["html"]).parent == Path(told["report"]["html"]).parent
+
+
+def test_metrics_of_a_whole_run_are_shown_without_a_measurement(tmp_path: Path) -> None:
+    """A monitor's: it counts over all configurations, by its own labels."""
+    ratios = [
+        {"name": "phase_effective_write_ratio", "unit": "1", "better": "none",
+         "labels": {"dimm": dimm}, "value": value}
+        for dimm, value in (("0x0011", 0.25), ("0x0021", 0.5))
+    ]  # fmt: skip
+    metrics = [rate("persist", 2.0, **KINDS["ntstore"]), *ratios]
+    run = micro_run(tmp_path, metrics)
+    (device,) = devices([run])
+    (_, whole) = measurements(device, "card")
+    assert whole.title == "whole run: phase effective write ratio"
+    assert whole.drawing is None
+    assert [row[0] for row in whole.rows] == ["0x0011", "0x0021"]
+    card = write_cards([run], tmp_path / "card")
+    assert "0x0021" in card.markdown.read_text(encoding="utf-8")
+    assert "phase_effective_write_ratio" in card.csv.read_text(encoding="utf-8")
