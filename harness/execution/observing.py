@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,15 +15,14 @@ from pathlib import Path
 from harness import registry
 from harness.engine import Process, ProcessStarter
 from harness.errors import RunFailed, UsageError
-from harness.observers import Observer, metrics
+from harness.observers import Observer, Pauses, metrics
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
 from harness.supervise.failures import log_tail
+from harness.warnings import RunWarning
 
 #: Programs read processors' event tables before they begin.
-_START_S, _STOP_S, _FINALISE_S = 120.0, 120.0, 3600.0
-#: Without a message that it began, a program counts as started when it still runs after this.
-_SETTLE_S = 2.0
+_START_S, _COMMAND_S, _STOP_S, _FINALISE_S = 120.0, 120.0, 120.0, 3600.0
 _POLL_S = 0.05
 
 
@@ -41,12 +41,20 @@ def check_observers(spec: RunSpec) -> None:
 
 @dataclass
 class Observing:
-    """One observer at work. ``folder``: where its tree and its log are kept."""
+    """One observer at work, from ``begin`` to ``end`` of queries and windows if it can pause.
+
+    ``folder``: where its tree and its log are kept.
+    """
 
     observer: Observer
     processes: ProcessStarter
     folder: Path
-    _process: Process | None = field(default=None, init=False)
+    warnings: list[RunWarning] = field(default_factory=list, init=False)
+    _pauses: bool = field(default=False, init=False)
+    _resumed: bool = field(default=False, init=False)
+    #: Queries and windows under way.
+    _depth: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @property
     def tree(self) -> Path:
@@ -63,13 +71,41 @@ class Observing:
         self.folder.mkdir(parents=True)
         if not self.observer.stop(self.tree):
             self.tree.mkdir()  # a program with a stop command makes its own
-        self._process = self._spawn(self.observer.collect(self.tree))
+        process = self._spawn(self.observer.collect(self.tree))
         try:
-            self._await_start(self._process)
+            self._await_start(process)
+            self._pause_first()
             yield
-            self._stop(self._process)
+            self._stop(process)
         finally:
-            self._process.kill()
+            process.kill()
+
+    def begin(self) -> None:
+        """A query or a window begins; RunFailed if the program cannot be resumed."""
+        with self._lock:
+            self._depth += 1
+            if self._pauses and self._depth == 1 and isinstance(self.observer, Pauses):
+                self._complete(self.observer.resume(self.tree), _COMMAND_S)
+                self._resumed = True
+
+    def end(self) -> None:
+        """It ends; RunFailed if the program cannot be paused."""
+        with self._lock:
+            if self._depth == 0:
+                return
+            self._depth -= 1
+            if self._pauses and self._depth == 0 and isinstance(self.observer, Pauses):
+                self._complete(self.observer.pause(self.tree), _COMMAND_S)
+
+    def _pause_first(self) -> None:
+        if not isinstance(self.observer, Pauses):
+            return
+        try:
+            self._complete(self.observer.pause(self.tree), _COMMAND_S)
+            self._pauses = True
+        except RunFailed as error:  # more is observed then, which is better than nothing
+            what = f"{self.observer.name} also observed start-up and ramp-up: it cannot be paused"
+            self.warnings.append(RunWarning("observed-start-up", what, error.context))
 
     def result(self) -> list[Metric]:
         """Finalise the tree and read its summary; RunFailed if that is not possible."""
@@ -82,7 +118,9 @@ class Observing:
         return metrics(self.observer, figures)
 
     def _spawn(self, argv: Sequence[str]) -> Process:
-        return self.processes.spawn(argv, capped=False, log=self._log, cwd=self.folder)
+        """With the user's home: pmu-tools keeps its event tables there."""
+        env = {name: os.environ[name] for name in ("HOME",) if name in os.environ}
+        return self.processes.spawn(argv, capped=False, log=self._log, cwd=self.folder, env=env)
 
     def _complete(self, argv: Sequence[str], timeout_s: float) -> None:
         process = self._spawn(argv)
@@ -96,13 +134,10 @@ class Observing:
 
     def _await_start(self, process: Process) -> None:
         began = time.monotonic()
-        while (waited := time.monotonic() - began) < _START_S:
+        while time.monotonic() - began < _START_S:
             if (status := process.poll()) is not None:
                 raise self._failure("start", f"exit status {status}")
-            if self.observer.started:
-                if self.observer.started in self._output():
-                    return
-            elif waited > _SETTLE_S:
+            if self.observer.started in self._output():
                 return
             time.sleep(_POLL_S)
         raise self._failure("start", f"it did not begin within {_START_S:g} s")
@@ -110,6 +145,8 @@ class Observing:
     def _stop(self, process: Process) -> None:
         if (status := process.poll()) is not None:
             raise self._failure("observe", f"it ended early, with status {status}")
+        if self._pauses and not self._resumed:
+            raise self._failure("observe", "no query and no window began")
         if argv := self.observer.stop(self.tree):
             self._complete(argv, _STOP_S)
         else:

@@ -129,6 +129,7 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
         with ExitStack() as stack:
             _Run(prepared, env, record.scratch(), stack).observe(observing)
         record.metrics += observing.result()
+        record.warnings += observing.warnings
     except HarnessError as error:
         if interruption(error) is not None:
             raise
@@ -202,6 +203,7 @@ class _Run:
             self.stack.enter_context(changes.in_use())
             session.changes = changes.content
         self._restore()
+        session.observed = observing
         with observing.running():
             self.prepared.workload.measure(self.prepared.params, session)
         self.engine.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from harness.engine import Credentials, Engine
 from harness.execution.monitoring import GuardedMonitor
@@ -21,6 +21,16 @@ from harness.workload import Clients, Moment
 
 #: Above this share of pages still in the page cache a start is not called cold.
 COLD_SHARE = 0.01
+
+
+class Spans(Protocol):
+    """Something that follows the queries and windows of a run."""
+
+    def begin(self) -> None:
+        """One begins; another may be under way."""
+
+    def end(self) -> None:
+        """One ends; nothing where none has begun."""
 
 
 @dataclass
@@ -58,6 +68,8 @@ class RunSession:
     placement_checks: list[Check] | None = None
     #: What is traced of the engine's file I/O between "before" and "after", and in windows.
     timed_io: TimedIo | None = None
+    #: The observer of this second execution.
+    observed: Spans | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()
     residency: list[dict[str, Any]] = field(default_factory=list)
@@ -117,19 +129,21 @@ class RunSession:
         }
         counters: dict[str, float] = {}
         if moment == "after":
-            self._time_io(begins=False)
+            self._mark(begins=False)
         elif moment == "under way":
             self._in_window = not self._in_window
-            self._time_io(begins=self._in_window)
+            self._mark(begins=self._in_window)
         for read in order[moment]:
             counters |= read()
         if moment == "before":
-            self._time_io(begins=True)
+            self._mark(begins=True)
         return counters
 
-    def _time_io(self, begins: bool) -> None:
-        if self.timed_io is not None:
-            (self.timed_io.begin if begins else self.timed_io.end)()
+    def _mark(self, begins: bool) -> None:
+        followers: Sequence[Spans | None] = (self.timed_io, self.observed)
+        for spans in followers:
+            if spans is not None:
+                (spans.begin if begins else spans.end)()
 
     def _totals(self, scope: str) -> dict[str, float]:
         totals: dict[str, float] = {}

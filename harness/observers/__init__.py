@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.errors import UsageError
 from harness.store.result import Metric
@@ -34,7 +34,7 @@ class Observer(Protocol):
 
     @property
     def started(self) -> str:
-        """Text in the program's output once it collects; empty where it prints none."""
+        """Text in the program's output as soon as it collects."""
 
     def program(self) -> Path:
         """The program; UsageError where it is not installed."""
@@ -50,6 +50,17 @@ class Observer(Protocol):
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
         """The summary's; ``output``: what the program printed. ValueError if it is malformed."""
+
+
+@runtime_checkable
+class Pauses(Protocol):
+    """An observer that can leave out what is between queries, and before and after a window."""
+
+    def pause(self, tree: Path) -> Sequence[str]:
+        """Stop collecting until it is resumed."""
+
+    def resume(self, tree: Path) -> Sequence[str]:
+        """Collect again."""
 
 
 def find_program(title: str, variable: str, below: Sequence[str], names: Sequence[str]) -> Path:

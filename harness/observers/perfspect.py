@@ -17,13 +17,15 @@ class PerfSpect:
     """``perfspect metrics``."""
 
     name = "perfspect"
-    started = ""
+    started = "collecting metrics"
 
     def program(self) -> Path:
         return find_program("PerfSpect", "PERFSPECT_HOME", ("perfspect",), ("perfspect",))
 
     def collect(self, tree: Path) -> Sequence[str]:
-        return [str(self.program()), "metrics", "--format", "csv", "--output", str(tree)]
+        """By its default, a workload of less than 5 s would have no interval."""
+        options = ["--interval", "1", "--format", "csv", "--output", str(tree)]
+        return [str(self.program()), "metrics", *options]
 
     def stop(self, tree: Path) -> Sequence[str]:
         return ()

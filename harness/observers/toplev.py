@@ -17,14 +17,18 @@ class Toplev:
     """Three levels, system-wide, multiplexed."""
 
     name = "toplev"
-    started = ""
+    started = " stat -x"  # of the command line of perf, which it starts then
 
     def program(self) -> Path:
         return find_program("toplev", "PMU_TOOLS_HOME", ("toplev.py", "toplev"), ("toplev",))
 
     def collect(self, tree: Path) -> Sequence[str]:
-        """``-x,`` is CSV; without a program to observe it would print its help."""
-        options = ["--no-desc", "-l3", "-a", "--global", "-x,", "-o", str(tree / _OUTPUT)]
+        """``-x,`` is CSV; without a program to observe it would print its help.
+
+        Without ``-v``, it leaves out the nodes below its thresholds: other ones in each repeat.
+        """
+        form = ["--no-desc", "-v", "--perf", "-x,", "-o", str(tree / _OUTPUT)]
+        options = [*form, "-l3", "-a", "--global"]
         return [str(self.program()), *options, "sleep", "infinity"]
 
     def stop(self, tree: Path) -> Sequence[str]:

@@ -1,7 +1,11 @@
 """Intel VTune Profiler: system-wide collections, finalised after the engine has stopped.
 
+A collection is paused between queries, and before and after a window.
+
 The summary is CSV with a level for each line; names repeat, so a figure is named by its path.
-Values are plain numbers, or begin with a percentage (``23.5% (22.597 out of 96)``).
+Values are plain numbers, or begin with a percentage (``23.5% (22.597 out of 96)``). The report
+``hw-events`` has a column for each event and a row for each process, by which the engine is told
+from the client.
 """
 
 from __future__ import annotations
@@ -28,7 +32,12 @@ _COLUMNS = ["Hierarchy Level", "Metric Name", "Metric Value"]
 #: Sections of text.
 _NO_FIGURES = ("Collection and Platform Info", "Recommendations:")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?(?=$|%)")
-_SUMMARY = "summary.csv"
+_SUMMARY, _PROCESSES = "summary.csv", "processes.csv"
+#: Analyses without hardware events by process.
+_SUMMARY_ALONE = ("performance-snapshot",)
+_PROCESS, _EVENT = "Process", re.compile(r"Hardware Event Count:([^:]+)(:Self)?")
+#: Processes with the most events; a host has thousands.
+_MOST = 20
 
 
 @dataclass(frozen=True)
@@ -53,16 +62,39 @@ class VTune:
         return [str(self.program()), "-collect", self.analysis, *knobs, *how, "-r", str(tree)]
 
     def stop(self, tree: Path) -> Sequence[str]:
-        return [str(self.program()), "-command", "stop", "-r", str(tree)]
+        return self._command("stop", tree)
+
+    def pause(self, tree: Path) -> Sequence[str]:
+        return self._command("pause", tree)
+
+    def resume(self, tree: Path) -> Sequence[str]:
+        return self._command("resume", tree)
 
     def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
-        program, result = str(self.program()), ["-r", str(tree)]
+        reports = [["-report", "summary", "-report-output", str(tree / _SUMMARY)]]
+        if self._by_process:
+            output = str(tree / _PROCESSES)
+            events = ["-report", "hw-events", "-group-by", "process", "-report-output", output]
+            reports.append(events)
         form = ["-format", "csv", "-csv-delimiter", "comma"]
-        report = ["-report", "summary", *form, "-report-output", str(tree / _SUMMARY)]
-        return [[program, "-finalize", *result], [program, *report, *result]]
+        program, result = str(self.program()), ["-r", str(tree)]
+        return [
+            [program, "-finalize", *result],
+            *([program, *report, *form, *result] for report in reports),
+        ]
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
-        return parse((tree / _SUMMARY).read_text("utf-8", "replace"))
+        found = parse((tree / _SUMMARY).read_text("utf-8", "replace"))
+        if self._by_process:
+            found += parse_processes((tree / _PROCESSES).read_text("utf-8", "replace"))
+        return found
+
+    @property
+    def _by_process(self) -> bool:
+        return self.analysis not in _SUMMARY_ALONE
+
+    def _command(self, command: str, tree: Path) -> Sequence[str]:
+        return [str(self.program()), "-command", command, "-r", str(tree)]
 
 
 def parse(text: str) -> list[Figure]:
@@ -83,6 +115,28 @@ def parse(text: str) -> list[Figure]:
         if match and path[0] not in _NO_FIGURES and math.isfinite(value := float(match[0])):
             found.append(Figure(tuple(path), value))
     return found
+
+
+def parse_processes(text: str) -> list[Figure]:
+    """Events by process, those with the most first; ValueError for another format."""
+    rows = csv.DictReader(io.StringIO(text), restval="")
+    events = {name: match[1] for name in rows.fieldnames or () if (match := _EVENT.fullmatch(name))}
+    if _PROCESS not in (rows.fieldnames or ()) or not events:
+        raise ValueError("VTune's events have not the columns Process,Hardware Event Count:…")
+    processes = []
+    for row in rows:
+        counts = {
+            event: float(row[name])
+            for name, event in events.items()
+            if (match := _NUMBER.fullmatch(row[name])) and math.isfinite(float(match[0]))
+        }
+        processes.append((row[_PROCESS], counts))
+    processes.sort(key=lambda one: -sum(one[1].values()))
+    return [
+        Figure(("Processes", process, event), count)
+        for process, counts in processes[:_MOST]
+        for event, count in counts.items()
+    ]
 
 
 OBSERVERS: Sequence[Observer] = [VTune(analysis) for analysis in _KNOBS]

@@ -11,14 +11,15 @@ import pytest
 
 RUN = ("run", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01",
        "--queries", "6", "--json")  # fmt: skip
-STAND_IN = Path(__file__).parents[1] / "observers/fake_vtune.py"
+STAND_INS = Path(__file__).parents[1] / "observers"
 
 
 @pytest.fixture
 def vtune(tmp_path: Path) -> Path:
     folder = tmp_path / "bin64"
     folder.mkdir()
-    shutil.copy(STAND_IN, folder / "vtune")
+    shutil.copy(STAND_INS / "fake_vtune.py", folder / "vtune")
+    shutil.copy(STAND_INS / "stand_in.py", folder)
     (folder / "vtune").chmod(0o755)
     return folder
 

@@ -115,3 +115,16 @@ def test_under_way_the_processes_are_read_before_a_busy_server():
     found = session(engine, monitors=[process_monitor(engine)]).counters("under way")
     assert asked == ["processes", "engine"]
     assert {"cpu_ns", "commits_count"} <= found.keys()
+
+
+def test_an_observer_follows_queries_and_windows():
+    """Not first readings, and not what is never timed."""
+    marks: list[str] = []
+    observed = SimpleNamespace(begin=lambda: marks.append("("), end=lambda: marks.append(")"))
+    engine = SimpleNamespace(processes=list, counters=dict)
+    one = session(engine, observed=observed)
+    for moment in ("before", "after", "before untimed", "after untimed"):
+        one.counters(moment)  # type: ignore[arg-type]
+    for _ in range(4):  # two windows
+        one.counters("under way")
+    assert "".join(marks) == "()()()"

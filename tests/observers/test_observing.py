@@ -1,9 +1,13 @@
-"""Driving an observer, with a stand-in that checks its command line and behaves like VTune."""
+"""Driving observers, with stand-ins that check their command lines and behave like the programs.
+
+A toy workload does operations, of which a stand-in counts those that it observes.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,71 +17,175 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.observing import Observing
 from harness.supervise.supervisor import Supervisor
 
+HERE = Path(__file__).parent
+#: Of each program: the variable that names its installation, where it is there, and its stand-in.
+PROGRAMS = {
+    "vtune": ("VTUNE_HOME", "bin64/vtune", "fake_vtune.py"),
+    "perfspect": ("PERFSPECT_HOME", "perfspect", "fake_perfspect.py"),
+    "toplev": ("PMU_TOOLS_HOME", "toplev.py", "fake_toplev.py"),
+    "bpftrace": ("BPFTRACE_HOME", "bin/bpftrace", "fake_bpftrace.py"),
+}
+OBSERVERS = list(registry.observers())
+VTUNE = [name for name in OBSERVERS if name.startswith("vtune:")]
+OTHERS = [name for name in OBSERVERS if name not in VTUNE]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A host with the programs, and a workload on it."""
+
+    root: Path
+    supervisor: Supervisor
+
+    def folder(self, name: str) -> Path:
+        """Where the observer's program is."""
+        variable, program, _ = PROGRAMS[name.partition(":")[0]]
+        return (self.root / variable / program).parent
+
+    def observing(self, name: str) -> Observing:
+        return Observing(registry.observers()[name], self.supervisor, self.root / "observers/x")
+
+    def work(self, name: str, count: int) -> None:
+        """Do that many operations: a byte each."""
+        with (self.folder(name) / "operations").open("a") as done:
+            done.write("." * count)
+
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "vtune/bin64"
-    folder.mkdir(parents=True)
-    shutil.copy(Path(__file__).with_name("fake_vtune.py"), folder / "vtune")
-    (folder / "vtune").chmod(0o755)
-    monkeypatch.setenv("VTUNE_HOME", str(folder.parent))
-    return folder
-
-
-@pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
+    for variable, program, stand_in in PROGRAMS.values():
+        installed = tmp_path / variable / program
+        installed.parent.mkdir(parents=True)
+        shutil.copy(HERE / stand_in, installed)
+        shutil.copy(HERE / "stand_in.py", installed.parent)
+        installed.chmod(0o755)
+        monkeypatch.setenv(variable, str(tmp_path / variable))
     with Supervisor(tmp_path / "state") as supervisor:
-        yield supervisor
+        yield Toy(tmp_path, supervisor)
 
 
-def observing(name: str, supervisor: Supervisor, root: Path) -> Observing:
-    return Observing(registry.observers()[name], supervisor, root / "observers/x")
-
-
-VTUNE = [name for name in registry.observers() if name.startswith("vtune:")]
+def figures(one: Observing) -> dict[str, float | None]:
+    return {metric.labels["path"]: metric.value for metric in one.result()}
 
 
 @pytest.mark.parametrize("name", VTUNE)
-def test_it_is_started_stopped_finalised_and_read(
-    name: str, installed: Path, supervisor: Supervisor, tmp_path: Path
-) -> None:
-    one = observing(name, supervisor, tmp_path)
+def test_vtune_observes_queries_and_windows_alone(name: str, toy: Toy) -> None:
+    one = toy.observing(name)
     with one.running():
+        toy.work(name, 1000)  # a cold start, or the ramp-up
+        for _ in range(2):
+            one.begin()
+            toy.work(name, 3)
+            one.end()
+            toy.work(name, 100)
         assert not (one.tree / "raw").exists()
-    assert (one.tree / "raw").exists()
-    found = {metric.labels["path"]: metric.value for metric in one.result()}
-    assert found == {"Elapsed Time": 2.5, "Memory Bound": 76.2, "Memory Bound / DRAM Bound": 70.7}
+    found = figures(one)
+    assert found["Toy Operations"] == 6
+    assert found["Memory Bound / DRAM Bound"] == 70.7
+    assert one.warnings == []
 
 
-def test_missing_rights_are_an_error_with_the_program_s_words(
-    installed: Path, supervisor: Supervisor, tmp_path: Path
-) -> None:
-    (installed / "no-rights").touch()
-    with (
-        pytest.raises(RunFailed) as failed,
-        observing("vtune:memory-access", supervisor, tmp_path).running(),
-    ):
-        pytest.fail("it did not start")
-    assert "insufficient rights" in failed.value.context
+def test_vtune_tells_the_engine_from_the_client(toy: Toy) -> None:
+    name = "vtune:memory-access"
+    one = toy.observing(name)
+    with one.running():
+        one.begin()
+        toy.work(name, 2)
+        one.end()
+    found = figures(one)
+    assert found["Processes / toy-engine / INST_RETIRED.ANY"] == 2000
+    assert found["Processes / toy-client / INST_RETIRED.ANY"] == 7
 
 
-def test_a_result_that_was_not_collected_is_an_error(
-    installed: Path, supervisor: Supervisor, tmp_path: Path
-) -> None:
-    one = observing("vtune:hotspots", supervisor, tmp_path)
+def test_queries_at_the_same_time_are_observed_until_the_last_ends(toy: Toy) -> None:
+    name = "vtune:hotspots"
+    one = toy.observing(name)
+    with one.running():
+        one.end()  # nothing has begun
+        one.begin()
+        one.begin()
+        one.end()
+        toy.work(name, 5)
+        one.end()
+        toy.work(name, 100)
+    assert figures(one)["Toy Operations"] == 5
+
+
+def test_a_collection_that_cannot_be_paused_observes_all_and_says_so(toy: Toy) -> None:
+    name = "vtune:hotspots"
+    (toy.folder(name) / "no-pause").touch()
+    one = toy.observing(name)
+    with one.running():
+        toy.work(name, 10)
+        one.begin()
+        toy.work(name, 3)
+        one.end()
+    assert figures(one)["Toy Operations"] == 13
+    assert [warning.code for warning in one.warnings] == ["observed-start-up"]
+
+
+def test_a_collection_that_was_never_resumed_is_an_error(toy: Toy) -> None:
+    with pytest.raises(RunFailed), toy.observing("vtune:hotspots").running():
+        pass
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_others_observe_from_their_start_to_ctrl_c(name: str, toy: Toy) -> None:
+    toy.work(name, 1000)
+    one = toy.observing(name)
+    with one.running():
+        one.begin()
+        toy.work(name, 3)
+        one.end()
+    toy.work(name, 100)
+    found = figures(one)
+    assert {path: value for path, value in found.items() if "oy" in path} == {
+        "perfspect": {
+            **dict.fromkeys(("toy operations / mean", "toy operations / min"), 3),
+            **{"toy operations / max": 3, "toy operations / stddev": 0},
+        },
+        "toplev": {"Backend_Bound / Toy_Bound": 3},
+        "bpftrace:files": {
+            "calls / toy / operations / vfs_write": 3,
+            "bytes / toy / operations / vfs_write": 3,
+        },
+    }[name]
+    assert one.warnings == []
+
+
+def test_toplev_reports_nodes_below_their_thresholds_too(toy: Toy) -> None:
+    one = toy.observing("toplev")
+    with one.running():
+        pass
+    assert figures(one)["Frontend_Bound"] == 1.5
+
+
+@pytest.mark.parametrize("name", OBSERVERS)
+def test_missing_rights_are_an_error_with_the_program_s_words(name: str, toy: Toy) -> None:
+    (toy.folder(name) / "no-rights").touch()
+    one = toy.observing(name)
+    with pytest.raises(RunFailed) as failed:
+        with one.running():
+            one.begin()
+        one.result()  # of a program that began: perf, which toplev starts, had no rights
+    words = ("insufficient rights", "elevated privileges", "is limited", "CAP_BPF")
+    assert any(one in failed.value.context for one in words)
+
+
+def test_a_result_that_was_not_collected_is_an_error(toy: Toy) -> None:
+    one = toy.observing("vtune:hotspots")
     one.tree.mkdir(parents=True)
     with pytest.raises(RunFailed):
         one.result()
 
 
-@pytest.mark.parametrize("name", registry.observers())
+@pytest.mark.parametrize("name", OBSERVERS)
 def test_a_program_that_is_not_installed_is_a_usage_error(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    homes = ("VTUNE_HOME", "PERFSPECT_HOME", "PMU_TOOLS_HOME", "BPFTRACE_HOME")
     observer = registry.observers()[name]
     for home in (None, str(tmp_path)):
-        for variable in homes:
+        for variable, _, _ in PROGRAMS.values():
             monkeypatch.delenv(variable, raising=False)
             if home:
                 monkeypatch.setenv(variable, home)

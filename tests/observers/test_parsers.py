@@ -1,7 +1,8 @@
 """Summaries of observers: fixtures written in their public formats, and damaged ones.
 
 The shapes are those of public recordings and sources, not recordings of ours: VTune's summary of
-hpides/cxlbench, PerfSpect's metricsummary.csv header (mean,min,max,stddev), the fields of toplev's
+hpides/cxlbench, the columns of its events as in the options -column and -group-by of its user
+guide, PerfSpect's metricsummary.csv header (mean,min,max,stddev), the fields of toplev's
 CSV in pmu-tools' wiki, and bpftrace's ``-f json``.
 """
 
@@ -33,6 +34,11 @@ VTUNE = """Hierarchy Level,Metric Name,Metric Value
 0,Recommendations:
 1,Hotspots,Start with Hotspots analysis.,Use it.
 """
+PROCESSES = """Process,Hardware Event Count:INST_RETIRED.ANY,Hardware Event Count:MEM_LOADS:Self,PID
+loadgen,20,1,17
+postgres,3000,400,18
+swapper,,,0
+"""
 PERFSPECT = """metric,mean,min,max,stddev
 CPU utilization %,41.5,3.0,99.5,20.25
 TMA_Frontend_Bound(%),NaN,NaN,NaN,NaN
@@ -52,6 +58,7 @@ BPFTRACE = "\n".join(
 )
 SHAPES: list[tuple[Callable[[str], list[Figure]], str]] = [
     (vtune.parse, VTUNE),
+    (vtune.parse_processes, PROCESSES),
     (perfspect.parse, PERFSPECT),
     (toplev.parse, TOPLEV),
     (bpftrace.parse, BPFTRACE),
@@ -67,6 +74,18 @@ def test_vtune_names_figures_by_their_path() -> None:
     assert {path[0] for path in found}.isdisjoint(
         {"Recommendations:", "Collection and Platform Info"}
     )
+
+
+def test_vtune_s_events_are_those_of_the_processes_with_the_most() -> None:
+    assert vtune.parse_processes(PROCESSES) == [
+        Figure(("Processes", "postgres", "INST_RETIRED.ANY"), 3000),
+        Figure(("Processes", "postgres", "MEM_LOADS"), 400),
+        Figure(("Processes", "loadgen", "INST_RETIRED.ANY"), 20),
+        Figure(("Processes", "loadgen", "MEM_LOADS"), 1),
+    ]
+    many = PROCESSES + "".join(f"idle{i},1,1,9\n" for i in range(1000))
+    shown = {figure.path[1] for figure in vtune.parse_processes(many)}
+    assert len(shown) == 20 and {"postgres", "loadgen"} <= shown
 
 
 def test_the_others_leave_out_what_was_not_counted() -> None:

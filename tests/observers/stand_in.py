@@ -1,0 +1,37 @@
+"""What the stand-ins for observers' programs share; installed next to each of them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+HERE = Path(sys.argv[0]).parent
+
+
+def fail(text: str, status: int = 1) -> NoReturn:
+    """End like a program that refuses its command line, or lacks a right."""
+    print(text, file=sys.stderr, flush=True)
+    sys.exit(status)
+
+
+def may_observe() -> bool:
+    """Whether the test grants the program its rights."""
+    return not (HERE / "no-rights").exists()
+
+
+def operations() -> int:
+    """How many operations the toy workload has done so far: what the program counts."""
+    counter = HERE / "operations"
+    return counter.stat().st_size if counter.exists() else 0
+
+
+def until_interrupted() -> None:
+    """Wait for SIGINT, as for Ctrl-C."""
+    signal.sigwait([signal.SIGINT])
+
+
+def hold_interrupts() -> None:
+    """SIGINT ends the wait, not the program; before it reports that it collects."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
