@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar
 
 from harness import registry
@@ -112,6 +113,7 @@ class RunMonitors:
             if (kind.default or name in selection.monitors) and name not in selection.no_monitors
         }
         self._requested = frozenset(selection.monitors)
+        context = replace(context, monitors=frozenset(selected))
         self._selected = [GuardedMonitor(kind, context) for kind in selected.values()]
         self._unavailable: list[RunWarning] = []
         self.started: list[GuardedMonitor] = []

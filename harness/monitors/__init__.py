@@ -7,7 +7,7 @@ lists those that come along.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -27,7 +27,7 @@ class MonitorContext:
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
     engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each
     once. ``cgroup``: the run's control group of version 2; None without one. ``io_trace``: that of
-    the engine's file I/O, or None; None outside of a run.
+    the engine's file I/O, or None; None outside of a run. ``monitors``: all that are to run.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
@@ -35,6 +35,7 @@ class MonitorContext:
     tiers: Sequence[Tier] = ()
     cgroup: Path | None = None
     io_trace: Callable[[], IoTrace | None] | None = None
+    monitors: Collection[str] = ()
 
 
 class Monitor(Protocol):

@@ -2,7 +2,8 @@
 
 A device with a CXL Performance Monitoring Unit (CXL 3.0, Section 13.2) is a PMU of the kernel's,
 ``cxl_pmu_memN.M`` (Documentation/admin-guide/perf/cxl.rst). Each message with data carries 64
-bytes, a partial write's too.
+bytes, a partial write's too. Where no device has one, Intel PCM counts at the processor's ports, if
+the user supplies it (:mod:`harness.monitors._pcm`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from harness.counters import labelled
+from harness.counters import labelled, split
 from harness.host.cpu import cpu
 from harness.host.uncore import TrafficEvent, cxl_events
 from harness.monitors import MonitorContext
+from harness.monitors._pcm import VARIABLE, PcmTraffic
 from harness.monitors._sampler import Sampler
 from harness.monitors._traffic import TrafficCounters
+from harness.store.result import Metric
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
@@ -24,8 +27,12 @@ _DEVICES = "/sys/bus/cxl/devices"
 _NO_PORT_READS = {143: "Sapphire Rapids", 207: "Emerald Rapids"}
 
 
+#: PCM programs the counters that this monitor reads.
+_MEMORY_TRAFFIC = "memory-traffic"
+
+
 class CxlMonitor:
-    """Opens one counter for each direction of each device."""
+    """Opens one counter for each direction of each device, or runs PCM."""
 
     name: ClassVar[str] = "cxl"
     cost: ClassVar[str] = "reads one counter per CXL device and direction twice a second"
@@ -35,41 +42,71 @@ class CxlMonitor:
     def __init__(
         self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
     ) -> None:
-        self._kernel = kernel
+        self._kernel, self._context = kernel, context
+        self._pcm: PcmTraffic | None = None
         self._counters = TrafficCounters(kernel, cxl_events, _names)
         self._read = self._counters.reader()
         self._sampler = Sampler(self._counters.reader(), interval_s)
 
     def preflight(self) -> RunWarning | None:
-        """Whether a device has counters, and the kernel lets us open them."""
+        """Whether a device has counters that the kernel lets us open, or PCM counts."""
         missing = self._counters.open()
         self._counters.close()
         if missing is None:
             return None
-        return RunWarning(
-            "cxl-not-counted",
-            "traffic of CXL devices is not counted",
+        if missing == "" and (pcm := PcmTraffic.installed()) is not None:
+            if _MEMORY_TRAFFIC in self._context.monitors:
+                context = f"PCM would program the counters that {_MEMORY_TRAFFIC} reads"
+                return _problem(context, f"--no-monitor {_MEMORY_TRAFFIC}")
+            self._pcm = pcm
+            if (context := pcm.problem() or "") == "":
+                return None
+            hint = f"as root, set {VARIABLE} to an installation of Intel PCM 202307 or later"
+            return _problem(f"{self._why_none()}; {context}", hint)
+        return _problem(
             missing or self._why_none(),
-            "run as root on Linux 6.6 or later with the module cxl_pmu, and a device with a CPMU",
+            "run as root on Linux 6.6 or later with the module cxl_pmu, and a device with a CPMU;"
+            f" or set {VARIABLE} to an installation of Intel PCM (docs/monitors.md)",
         )
 
     def start(self) -> None:
         """Open the counters, and sample them."""
+        if self._pcm is not None:
+            self._pcm.start()
+            return
         self._counters.open()
         self._sampler.start()
 
     def stop(self) -> None:
         """Stop sampling, and close the counters."""
+        if self._pcm is not None:
+            self._pcm.stop()
+            return
         self._sampler.stop()
         self._counters.close()
 
     def totals(self) -> Mapping[str, float]:
-        """Bytes so far: ``cxl_read_bytes[device=mem0]``."""
+        """Bytes so far: ``cxl_read_bytes[device=mem0]``; of PCM none: it has intervals."""
         return self._read()
 
     def series(self) -> Mapping[str, Any]:
         """``events: [name], samples: [{monotonic_ns, cxl_read_bytes[device=mem0], …}]``."""
+        if self._pcm is not None:
+            return self._pcm.series()
         return {**self._sampler.series(), "events": self._counters.events}
+
+    def metrics(self) -> Sequence[Metric]:
+        """By PCM: bytes of the whole phase, whose last interval may be missing."""
+        moved = self._pcm.moved() if self._pcm is not None else {}
+        named = [(*split(name), value) for name, value in moved.items()]
+        return [Metric(f"phase_{name}", "B", "none", of, value=value) for name, of, value in named]
+
+    def warnings(self) -> Sequence[RunWarning]:
+        """Of a PCM that was killed."""
+        if self._pcm is None or self._pcm.ended is None:
+            return ()
+        context = f"pcm-memory ended with status {self._pcm.ended}"
+        return [RunWarning("monitor-failed", "monitor cxl is incomplete", context)]
 
     def _why_none(self) -> str:
         devices = [name for name in self._kernel.names(_DEVICES) if name.startswith("mem")]
@@ -80,6 +117,10 @@ class CxlMonitor:
         name = _NO_PORT_READS.get(processor.model_number) if intel else None
         also = f"; {name} processors cannot count CXL reads by port" if name else ""
         return f"{', '.join(devices)}: no counters of the device (cxl_pmu){also}"
+
+
+def _problem(context: str, hint: str) -> RunWarning:
+    return RunWarning("cxl-not-counted", "traffic of CXL devices is not counted", context, hint)
 
 
 def _names(event: TrafficEvent, events: Sequence[TrafficEvent]) -> list[str]:

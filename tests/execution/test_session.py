@@ -118,7 +118,7 @@ def test_under_way_the_processes_are_read_before_a_busy_server():
 
 
 def test_an_observer_follows_queries_and_windows():
-    """Not first readings, and not what is never timed."""
+    """First readings begin nothing, and neither does what is never timed."""
     marks: list[str] = []
     observed = SimpleNamespace(begin=lambda: marks.append("("), end=lambda: marks.append(")"))
     engine = SimpleNamespace(processes=list, counters=dict)

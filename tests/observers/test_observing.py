@@ -85,7 +85,7 @@ def test_vtune_observes_queries_and_windows_alone(name: str, toy: Toy) -> None:
     assert one.warnings == []
 
 
-def test_vtune_tells_the_engine_from_the_client(toy: Toy) -> None:
+def test_vtune_separates_the_engine_from_the_client(toy: Toy) -> None:
     name = "vtune:memory-access"
     one = toy.observing(name)
     with one.running():
