@@ -4,7 +4,8 @@ A collection is paused between queries, and before and after a window.
 
 The summary is CSV with a level for each line; names repeat, so a figure is named by its path.
 Values are plain numbers, or begin with a percentage (``23.5% (22.597 out of 96)``). The report
-``hw-events`` has a column for each event and a row for each process, which separates the engine from the client.
+``hw-events`` has a column for each event and a row for each process, which separates the engine
+from the client.
 """
 
 from __future__ import annotations

@@ -41,9 +41,15 @@ class Settings:
 
 
 def settings_of(run: StoredRun, measurement: str) -> Settings:
-    """Those of a measurement, with what ``-p`` asked for that no label tells: durations, counts."""
+    """Those of a measurement, with what ``-p`` asked for that no label tells: durations, counts.
+
+    Of a run as a whole, which has no measurement, all of its suite.
+    """
     kept = run.artifact("suite") or {}
     documents = kept.get("documents", {})
+    if not measurement:
+        text = json.dumps([documents, run.run["spec"]["params"]], sort_keys=True)
+        return Settings(text, text)
     found = [
         told
         for document in (documents.values() if isinstance(documents, dict) else ())
