@@ -1,7 +1,8 @@
-"""bpftrace: calls and bytes of files, by program, file and operation, whatever calls are used.
+"""bpftrace: calls and bytes of files, by program, file and operation.
 
-It sees what a preloaded library cannot: raw system calls and io_uring. Accesses to mapped files
-are not calls.
+It sees what a preloaded library cannot: raw system calls, and calls of any program. Vectored and
+asynchronous calls (preadv, libaio, io_uring) pass other functions of the kernel, and accesses to
+mapped files are not calls.
 """
 
 from __future__ import annotations
