@@ -113,9 +113,12 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _monitors(tiers: Sequence[Tier]) -> Iterator[dict[str, Any]]:
-    """Each with its cost, and the problem that keeps it from working here."""
-    for name, kind in registry.monitors().items():
-        problem = GuardedMonitor(kind, MonitorContext(tiers=tiers)).preflight()
+    """Each with its cost, and the problem that keeps it from working here, next to the defaults."""
+    kinds = registry.monitors()
+    defaults = [name for name, kind in kinds.items() if kind.default]
+    for name, kind in kinds.items():
+        context = MonitorContext(tiers=tiers, monitors=defaults)
+        problem = GuardedMonitor(kind, context).preflight()
         yield {
             "name": name,
             "default": kind.default,
