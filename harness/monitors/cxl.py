@@ -35,7 +35,9 @@ class CxlMonitor:
     """Opens one counter for each direction of each device, or runs PCM."""
 
     name: ClassVar[str] = "cxl"
-    cost: ClassVar[str] = "reads one counter per CXL device and direction twice a second"
+    cost: ClassVar[str] = (
+        "reads one counter per CXL device and direction twice a second, or runs pcm-memory"
+    )
     default: ClassVar[bool] = True
     scope: ClassVar[Literal["engine", "host"]] = "host"
 
