@@ -147,8 +147,8 @@ class PcmTraffic:
         }
 
     def moved(self) -> Mapping[str, float]:
-        """Bytes between the first sample and the last."""
-        if len(self._samples) < 2:
+        """Bytes between the first sample and the last; none where it was killed before the end."""
+        if len(self._samples) < 2 or self.ended is not None:
             return {}
         return {n: value for n, value in self._samples[-1].items() if n != "monotonic_ns"}
 

@@ -119,14 +119,17 @@ def test_pcm_counts_from_its_first_line_to_its_last(kernel: Kernel, pcm: Path) -
 
 
 def test_a_killed_pcm_leaves_its_samples_and_a_warning(kernel: Kernel, pcm: Path) -> None:
-    traffic = PcmTraffic(pcm.parent, interval_s=0.1)
-    traffic.start()
+    monitor = CxlMonitor(MonitorContext(), kernel)
+    monitor._pcm = traffic = PcmTraffic(pcm.parent, interval_s=0.1)
+    monitor.start()
+    wait(lambda: len(monitor.series()["samples"]) >= 2)
     assert traffic._process is not None
     traffic._process.kill()
     traffic._process.wait()
-    traffic.stop()
-    assert traffic.series()["samples"]
-    assert traffic.ended is not None
+    monitor.stop()
+    assert monitor.series()["samples"]
+    assert [warning.code for warning in monitor.warnings()] == ["monitor-failed"]
+    assert not monitor.metrics(), "a part of the phase is not the phase"
 
 
 def test_pcm_never_runs_with_memory_traffic(kernel: Kernel, pcm: Path) -> None:
