@@ -1,27 +1,39 @@
-"""A thread that samples something at an interval."""
+"""The base of monitors that sample something at an interval."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 
-class Sampler:
-    """Calls ``read`` every ``interval_s`` from ``start`` to ``stop``, and stores what it returns.
+class SampledMonitor(ABC):
+    """Calls ``sample`` every ``interval_s`` on a thread, from ``start`` to ``stop``.
 
-    An error of ``read`` is stored as the sample: the gap is visible and the run continues. A
-    sample is stamped with the middle of its reading.
+    A kind adds ``name``, ``cost``, ``preflight`` and ``totals`` (harness.monitors.Monitor). An
+    error of ``sample`` is stored as the sample: the gap is visible and the run continues. A sample
+    is stamped with the middle of its reading.
     """
 
-    def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:
-        self._read = read
+    default: ClassVar[bool] = True
+    scope: ClassVar[Literal["engine", "host"]] = "host"
+
+    def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
-        self._stop = threading.Event()
+        self._stopped = threading.Event()
         self._samples: list[dict[str, Any]] = []
         self._stamp_error_ns = 0
         self._thread = threading.Thread(target=self._loop, name="monitor", daemon=True)
+
+    @abstractmethod
+    def totals(self) -> Mapping[str, float]:
+        """Cumulative counters now."""
+
+    def sample(self) -> Mapping[str, float]:
+        """One sample."""
+        return self.totals()
 
     def start(self) -> None:
         """Start the thread."""
@@ -29,11 +41,11 @@ class Sampler:
 
     def stop(self) -> None:
         """Stop it; no error when it was not started."""
-        self._stop.set()
+        self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def series(self) -> dict[str, Any]:
+    def series(self) -> Mapping[str, Any]:
         """``{interval_s, clock, stamp_error_ns, samples: [{monotonic_ns, …}]}``.
 
         ``stamp_error_ns``: the farthest that any stamp can be from its reading.
@@ -47,16 +59,16 @@ class Sampler:
 
     def _loop(self) -> None:
         due = time.monotonic()
-        while not self._stop.is_set():
-            self._samples.append(self._sample())
+        while not self._stopped.is_set():
+            self._samples.append(self._stamped())
             now = time.monotonic()
             due = max(due + self._interval_s, now)  # a missed sample is not made up for
-            self._stop.wait(due - now)
+            self._stopped.wait(due - now)
 
-    def _sample(self) -> dict[str, Any]:
+    def _stamped(self) -> dict[str, Any]:
         begin = time.monotonic_ns()
         try:
-            sample: dict[str, Any] = dict(self._read())
+            sample: dict[str, Any] = dict(self.sample())
         except Exception as error:
             sample = {"error": f"{type(error).__name__}: {error}"}
         end = time.monotonic_ns()

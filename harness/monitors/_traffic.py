@@ -1,77 +1,102 @@
-"""Uncore counters of a monitor: opened all or none, read as sums of bytes by name."""
+"""The base of monitors that count bytes by the events of uncore PMUs."""
 
 from __future__ import annotations
 
 import errno
+from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from harness.host.perf_event import PerfCounter, Total
 from harness.host.uncore import TrafficEvent
+from harness.monitors._sampler import SampledMonitor
 from harness.tiers.linux.kernel import Kernel
 
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
+#: What each counter has counted for one reader (see :class:`Total`): two do not disturb each other.
+Totals = defaultdict[PerfCounter, Total]
 
-class TrafficCounters:
-    """One counter for each event. ``names``: those of the sums that an event is part of."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        events: Callable[[Kernel], Sequence[TrafficEvent]],
-        names: Callable[[TrafficEvent, Sequence[TrafficEvent]], Sequence[str]],
-    ) -> None:
-        self._kernel, self._events, self._names = kernel, events, names
+class TrafficMonitor(SampledMonitor):
+    """Opens one counter for each event; a kind adds the events, and the sums they are part of."""
+
+    def __init__(self, kernel: Kernel, interval_s: float) -> None:
+        super().__init__(interval_s)
+        self._kernel = kernel
         self._stack = ExitStack()
         self._open: list[tuple[Sequence[str], float, PerfCounter]] = []
-        #: Names of the events, for the stored series.
-        self.events: list[str] = []
+        self._event_names: list[str] = []
+        #: One for queries and one for the samples, which would cut theirs short.
+        self._of_totals, self._of_samples = Totals(Total), Totals(Total)
 
-    def open(self) -> str | None:
-        """Open all counters or none (a sum without one of them would be a wrong number).
+    @abstractmethod
+    def _events(self) -> Sequence[TrafficEvent]:
+        """Those that the kernel offers."""
 
-        Returns why there are none; empty where the kernel offers no such event.
-        """
-        events = self._events(self._kernel)
+    @abstractmethod
+    def _sums(self, event: TrafficEvent, events: Sequence[TrafficEvent]) -> Sequence[str]:
+        """Names of the sums that an event is part of."""
+
+    def start(self) -> None:
+        """Open the counters, and sample them."""
+        self._open_all()
+        super().start()
+
+    def stop(self) -> None:
+        """Stop sampling, and close the counters."""
+        super().stop()
+        self._close()
+
+    def totals(self) -> Mapping[str, float]:
+        """Bytes so far by name; a sum of which one counter did not run is left out."""
+        return self._read(self._of_totals)
+
+    def sample(self) -> Mapping[str, float]:
+        """The same."""
+        return self._read(self._of_samples)
+
+    def series(self) -> Mapping[str, Any]:
+        """``events: [name], samples: [{monotonic_ns, …}]``: the totals."""
+        return {**super().series(), "events": self._event_names}
+
+    def _why_uncounted(self) -> str | None:
+        """Why an event cannot be counted; empty where the kernel offers none; None if all can."""
+        why = self._open_all()
+        self._close()
+        return why
+
+    def _open_all(self) -> str | None:
+        """Open all counters or none: a sum without one of them would be a wrong number."""
+        events = self._events()
         for event in events:
             try:
                 counter = PerfCounter(event.event, event.cpu)
             except OSError as error:
-                self.close()
+                self._close()
                 return f"{event.name} on processor {event.cpu}: {self._why(error)}"
             self._stack.callback(counter.close)
-            self._open.append((self._names(event, events), event.bytes_per_count, counter))
-        self.events = sorted({event.name for event in events})
+            self._open.append((self._sums(event, events), event.bytes_per_count, counter))
+        self._event_names = sorted({event.name for event in events})
         return None if events else ""
 
-    def close(self) -> None:
-        """Close all; no error when none is open."""
+    def _close(self) -> None:
         self._stack.close()
         self._open = []
 
-    def reader(self) -> Callable[[], dict[str, float]]:
-        """A function that returns bytes so far by name.
-
-        The difference of two of its readings is what passed between them (see :class:`Total`); a
-        sum of which one counter did not run is left out. Two readers do not disturb one another.
-        """
-        totals: defaultdict[PerfCounter, Total] = defaultdict(Total)
-
-        def read() -> dict[str, float]:
-            sums: dict[str, float] = {}
-            incomplete: set[str] = set()
-            for names, bytes_per_count, counter in self._open:
-                count = _count(counter, totals[counter])
-                for name in names:
-                    if count is None:
-                        incomplete.add(name)
-                    else:
-                        sums[name] = sums.get(name, 0.0) + count * bytes_per_count
-            return {name: value for name, value in sums.items() if name not in incomplete}
-
-        return read
+    def _read(self, totals: Totals) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        incomplete: set[str] = set()
+        for names, bytes_per_count, counter in self._open:
+            count = _count(counter, totals[counter])
+            for name in names:
+                if count is None:
+                    incomplete.add(name)
+                else:
+                    sums[name] = sums.get(name, 0.0) + count * bytes_per_count
+        return {name: value for name, value in sums.items() if name not in incomplete}
 
     def _why(self, error: OSError) -> str:
         if error.errno in (errno.EACCES, errno.EPERM):

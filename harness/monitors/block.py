@@ -12,11 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from harness.counters import labelled
 from harness.monitors import MonitorContext
-from harness.monitors._sampler import Sampler
+from harness.monitors._sampler import SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning
@@ -47,22 +47,20 @@ class _Reading:
     counts: Mapping[str, int]
 
 
-class BlockMonitor:
+class BlockMonitor(SampledMonitor):
     """Samples the disks' counters twice a second."""
 
     name: ClassVar[str] = "block"
     cost: ClassVar[str] = "reads /sys/class/block/*/stat of the tiers' disks twice a second"
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
     ) -> None:
+        super().__init__(interval_s)
         self._kernel = kernel
         self._tiers = context.tiers
         self._disks = _disks(context.tiers)
         self._previous: dict[str, _Reading] = {}
-        self._sampler = Sampler(self.sample, interval_s)
 
     def preflight(self) -> RunWarning | None:
         """Whether a tier has a disk, and all disks are counted."""
@@ -83,14 +81,6 @@ class BlockMonitor:
                 return RunWarning("block-not-counted", problem, f"{path} cannot be read")
         return None
 
-    def start(self) -> None:
-        """Start sampling."""
-        self._sampler.start()
-
-    def stop(self) -> None:
-        """Stop sampling."""
-        self._sampler.stop()
-
     def totals(self) -> Mapping[str, float]:
         """Requests and times of each disk since it appeared; the tiers have counters of bytes."""
         return {
@@ -108,7 +98,7 @@ class BlockMonitor:
         none ended: left out), the same of writes and flushes, ``block_queue_depth`` (mean) and
         ``block_utilisation_share``.
         """
-        return {**self._sampler.series(), "disks": self._disks}
+        return {**super().series(), "disks": self._disks}
 
     def _read(self, disk: str) -> dict[str, int]:
         """A disk's counters; empty where it is gone. Linux before 5.5 counts no flushes."""

@@ -9,15 +9,14 @@ the user supplies it (:mod:`harness.monitors._pcm`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from harness.counters import labelled, split
 from harness.host.cpu import cpu
 from harness.host.uncore import TrafficEvent, cxl_events
 from harness.monitors import MonitorContext
 from harness.monitors._pcm import VARIABLE, PcmTraffic
-from harness.monitors._sampler import Sampler
-from harness.monitors._traffic import TrafficCounters
+from harness.monitors._traffic import TrafficMonitor
 from harness.store.result import Metric
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
@@ -25,36 +24,28 @@ from harness.warnings import RunWarning
 _DEVICES = "/sys/bus/cxl/devices"
 #: Intel's model numbers whose processors cannot count CXL reads by port either.
 _NO_PORT_READS = {143: "Sapphire Rapids", 207: "Emerald Rapids"}
-
-
 #: PCM programs the counters that this monitor reads.
 _MEMORY_TRAFFIC = "memory-traffic"
 
 
-class CxlMonitor:
+class CxlMonitor(TrafficMonitor):
     """Opens one counter for each direction of each device, or runs PCM."""
 
     name: ClassVar[str] = "cxl"
     cost: ClassVar[str] = (
         "reads one counter per CXL device and direction twice a second, or runs pcm-memory"
     )
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
     ) -> None:
-        self._kernel, self._context = kernel, context
+        super().__init__(kernel, interval_s)
+        self._context = context
         self._pcm: PcmTraffic | None = None
-        self._counters = TrafficCounters(kernel, cxl_events, _names)
-        self._read = self._counters.reader()
-        self._sampler = Sampler(self._counters.reader(), interval_s)
 
     def preflight(self) -> RunWarning | None:
         """Whether a device has counters that the kernel lets us open, or PCM counts."""
-        missing = self._counters.open()
-        self._counters.close()
-        if missing is None:
+        if (missing := self._why_uncounted()) is None:
             return None
         if missing == "" and (pcm := PcmTraffic.installed()) is not None:
             if _MEMORY_TRAFFIC in self._context.monitors:
@@ -72,30 +63,22 @@ class CxlMonitor:
         )
 
     def start(self) -> None:
-        """Open the counters, and sample them."""
+        """Open the counters, or start PCM; it has intervals, so there are no totals then."""
         if self._pcm is not None:
             self._pcm.start()
-            return
-        self._counters.open()
-        self._sampler.start()
+        else:
+            super().start()
 
     def stop(self) -> None:
-        """Stop sampling, and close the counters."""
+        """End what was started."""
         if self._pcm is not None:
             self._pcm.stop()
-            return
-        self._sampler.stop()
-        self._counters.close()
-
-    def totals(self) -> Mapping[str, float]:
-        """Bytes so far: ``cxl_read_bytes[device=mem0]``; of PCM none: it has intervals."""
-        return self._read()
+        else:
+            super().stop()
 
     def series(self) -> Mapping[str, Any]:
         """``events: [name], samples: [{monotonic_ns, cxl_read_bytes[device=mem0], …}]``."""
-        if self._pcm is not None:
-            return self._pcm.series()
-        return {**self._sampler.series(), "events": self._counters.events}
+        return self._pcm.series() if self._pcm is not None else super().series()
 
     def metrics(self) -> Sequence[Metric]:
         """By PCM: bytes of the whole phase, whose last interval may be missing."""
@@ -110,6 +93,14 @@ class CxlMonitor:
         context = f"pcm-memory ended with status {self._pcm.ended}"
         return [RunWarning("monitor-failed", "monitor cxl is incomplete", context)]
 
+    def _events(self) -> Sequence[TrafficEvent]:
+        return cxl_events(self._kernel)
+
+    def _sums(self, event: TrafficEvent, events: Sequence[TrafficEvent]) -> Sequence[str]:
+        """``cxl_pmu_mem0.1/…`` is of the device mem0."""
+        pmu = event.name.partition("/")[0]
+        return [labelled(event.counts, device=pmu.removeprefix("cxl_pmu_").partition(".")[0])]
+
     def _why_none(self) -> str:
         devices = [name for name in self._kernel.names(_DEVICES) if name.startswith("mem")]
         if not devices:
@@ -123,12 +114,6 @@ class CxlMonitor:
 
 def _problem(context: str, hint: str) -> RunWarning:
     return RunWarning("cxl-not-counted", "traffic of CXL devices is not counted", context, hint)
-
-
-def _names(event: TrafficEvent, events: Sequence[TrafficEvent]) -> list[str]:
-    """``cxl_pmu_mem0.1/…`` is of the device mem0."""
-    pmu = event.name.partition("/")[0]
-    return [labelled(event.counts, device=pmu.removeprefix("cxl_pmu_").partition(".")[0])]
 
 
 MONITOR = CxlMonitor

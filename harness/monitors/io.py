@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from harness.counters import labelled
 from harness.iotrace.page import OPERATIONS, ROLES, Cell, PageError, cells
 from harness.iotrace.trace import LIBRARY
 from harness.monitors import MonitorContext
-from harness.monitors._sampler import Sampler
+from harness.monitors._sampler import SampledMonitor
 from harness.native_programs import find_native
 from harness.warnings import RunWarning
 
 
-class IoMonitor:
+class IoMonitor(SampledMonitor):
     """Reads the trace's page once a second, and at the ends of queries and windows."""
 
     name: ClassVar[str] = "io"
     cost: ClassVar[str] = "preloads a library into the engine: about 70 ns per file I/O"
-    default: ClassVar[bool] = True
     scope: ClassVar[Literal["engine", "host"]] = "engine"
 
     def __init__(self, context: MonitorContext, interval_s: float = 1.0) -> None:
+        super().__init__(interval_s)
         self._in_run = context.io_trace is not None
         self._trace = context.io_trace() if context.io_trace is not None else None
-        self._sampler = Sampler(self._sample, interval_s)
 
     def preflight(self) -> RunWarning | None:
         """Whether the library was built, and the engine is started with it."""
@@ -37,14 +36,6 @@ class IoMonitor:
         if not context:
             return None
         return RunWarning("io-not-traced", "the engine's I/O is not traced", context, hint)
-
-    def start(self) -> None:
-        """Start sampling."""
-        self._sampler.start()
-
-    def stop(self) -> None:
-        """Stop sampling."""
-        self._sampler.stop()
 
     def totals(self) -> Mapping[str, float]:
         """Calls and bytes by part and operation until now; nothing from a damaged page."""
@@ -66,11 +57,8 @@ class IoMonitor:
                     found[labelled("io_bytes", **labels)] = float(size)
         return found
 
-    def series(self) -> Mapping[str, Any]:
-        """``samples: [{monotonic_ns, calls_count[part=…,operation=…,role=…], …}]``, cumulative."""
-        return self._sampler.series()
-
-    def _sample(self) -> Mapping[str, float]:
+    def sample(self) -> Mapping[str, float]:
+        """``calls_count[part=…,operation=…,role=…], …``, cumulative."""
         assert self._trace is not None
         reading = self._trace.page.read(details=False)
         found: dict[str, float] = {}

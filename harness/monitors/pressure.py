@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from harness.counters import labelled
 from harness.monitors import MonitorContext
-from harness.monitors._sampler import Sampler
+from harness.monitors._sampler import SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
@@ -21,20 +21,18 @@ _LINE = re.compile(r"^(some|full) .*\btotal=(\d+)", re.M)
 _US_NS = 1000
 
 
-class PressureMonitor:
+class PressureMonitor(SampledMonitor):
     """Samples the stall totals of the host, and of the run's control group, twice a second."""
 
     name: ClassVar[str] = "pressure"
     cost: ClassVar[str] = "reads /proc/pressure and the control group's twice a second"
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
     ) -> None:
+        super().__init__(interval_s)
         self._kernel = kernel
         self._cgroup = context.cgroup
-        self._sampler = Sampler(self.totals, interval_s)
 
     def preflight(self) -> RunWarning | None:
         """Whether the kernel accounts for stalls."""
@@ -46,14 +44,6 @@ class PressureMonitor:
             "PSI is disabled: /proc/pressure cannot be read",
             "boot with psi=1 (Linux 4.20 or later, built with CONFIG_PSI)",
         )
-
-    def start(self) -> None:
-        """Start sampling."""
-        self._sampler.start()
-
-    def stop(self) -> None:
-        """Stop sampling."""
-        self._sampler.stop()
 
     def totals(self) -> Mapping[str, float]:
         """Nanoseconds since boot: ``pressure_io_some_ns[of=host]``; ``of=run``: the group's."""
@@ -67,10 +57,6 @@ class PressureMonitor:
                     name = labelled(f"pressure_{resource}_{kind}_ns", of=of)
                     totals[name] = float(total) * _US_NS
         return totals
-
-    def series(self) -> Mapping[str, Any]:
-        """``samples: [{monotonic_ns, pressure_io_some_ns[of=host], …}]``: the totals."""
-        return self._sampler.series()
 
 
 MONITOR = PressureMonitor

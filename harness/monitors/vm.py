@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from harness.counters import labelled
 from harness.monitors import MonitorContext
-from harness.monitors._sampler import Sampler
+from harness.monitors._sampler import SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.residency import residency
 from harness.warnings import RunWarning
@@ -52,24 +52,22 @@ _NODE_COUNTERS = {
 _LEVELS = ("nr_dirty", "nr_writeback", "nr_free_pages", "nr_anon_pages", "nr_file_pages")
 
 
-class VmMonitor:
+class VmMonitor(SampledMonitor):
     """Samples the host's counters once a second."""
 
     name: ClassVar[str] = "vm"
     cost: ClassVar[str] = "reads /proc/vmstat once a second, numa_maps of the engine at both ends"
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 1.0
     ) -> None:
+        super().__init__(interval_s)
         self._kernel = kernel
         self._processes = context.processes
         nodes = [name for name in kernel.names(_NODES) if name.removeprefix("node").isdigit()]
         #: On a host with one node they would repeat the host's.
         self._nodes = nodes if len(nodes) > 1 else []
         self._engine_memory: list[dict[str, Any]] = []
-        self._sampler = Sampler(self.sample, interval_s)
 
     def preflight(self) -> RunWarning | None:
         """Whether /proc/vmstat can be read."""
@@ -80,11 +78,11 @@ class VmMonitor:
     def start(self) -> None:
         """Read the engine's memory, and start sampling."""
         self._read_engine_memory("start")
-        self._sampler.start()
+        super().start()
 
     def stop(self) -> None:
         """Stop sampling, and read the engine's memory again."""
-        self._sampler.stop()
+        super().stop()
         self._read_engine_memory("stop")
 
     def totals(self) -> Mapping[str, float]:
@@ -102,7 +100,7 @@ class VmMonitor:
         ``engine_memory: [{at, monotonic_ns, stamp_error_ns, anonymous_bytes: {node: n},
         shared_bytes}]``; shared pages count once for each process that maps them.
         """
-        return {**self._sampler.series(), "engine_memory": self._engine_memory}
+        return {**super().series(), "engine_memory": self._engine_memory}
 
     def sample(self) -> dict[str, float]:
         """The totals, and what is only in samples."""
