@@ -67,7 +67,8 @@ class BlockMonitor(SampledMonitor):
         problem = "block devices are not monitored"
         if not self._disks:
             without = ", ".join(f"{tier.name} ({_why_none(tier)})" for tier in self._tiers)
-            return RunWarning("no-block-device", problem, without or "no tier is in use")
+            hint = "the monitors io and memory-traffic count what passes no block layer"
+            return RunWarning("no-block-device", problem, without or "no tier is in use", hint)
         for disk in self._disks:
             if self._kernel.read(f"/sys/class/block/{disk}/queue/iostats") == "0":
                 return RunWarning(

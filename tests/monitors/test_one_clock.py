@@ -86,9 +86,17 @@ def server(tmp_path: Path, trace: IoTrace) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def _monitors(
-    server: subprocess.Popen[bytes], tmp_path: Path, ssd: Tier, trace: IoTrace
-) -> list[Monitor]:
+@pytest.fixture
+def monitors(
+    server: subprocess.Popen[bytes],
+    tmp_path: Path,
+    ssd: Tier,
+    trace: IoTrace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[list[Monitor]]:
+    """Those of a server that works: each has seen its counter move."""
+    monkeypatch.setenv("TOY_HOST", str(tmp_path))
+    monkeypatch.setattr(waits, "_STORED_EVERY_S", INTERVAL_S)
     identity = process_identity(server.pid)
     assert identity is not None
     kernel = Kernel(tmp_path)
@@ -98,7 +106,7 @@ def _monitors(
         io_trace=lambda: trace,
         waits=lambda: OneSession(server.pid),
     )
-    return [
+    monitors: list[Monitor] = [
         ProcessMonitor(context, INTERVAL_S),
         BlockMonitor(context, kernel, INTERVAL_S),
         PressureMonitor(context, kernel, INTERVAL_S),
@@ -107,6 +115,12 @@ def _monitors(
         IoMonitor(context, INTERVAL_S),
         waits.WaitMonitor(context),
     ]
+    with ExitStack() as stack:
+        for monitor in monitors:
+            stack.callback(monitor.stop)
+            monitor.start()
+        _wait(lambda: all(_moved(one, _since(one, 0)) for one in monitors))
+        yield monitors
 
 
 def _wait(until: Callable[[], bool]) -> None:
@@ -131,30 +145,30 @@ def _moved(monitor: Monitor, samples: list[Mapping[str, Any]]) -> bool:
 
 
 def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(
-    server: subprocess.Popen[bytes],
-    tmp_path: Path,
-    ssd: Tier,
-    trace: IoTrace,
-    monkeypatch: pytest.MonkeyPatch,
+    server: subprocess.Popen[bytes], monitors: list[Monitor]
 ) -> None:
-    monkeypatch.setenv("TOY_HOST", str(tmp_path))
-    monkeypatch.setattr(waits, "_STORED_EVERY_S", INTERVAL_S)
-    monitors = _monitors(server, tmp_path, ssd, trace)
-    with ExitStack() as stack:
-        for monitor in monitors:
-            stack.callback(monitor.stop)
-            monitor.start()
-        _wait(lambda: all(_moved(one, _since(one, 0)) for one in monitors))
-        os.kill(server.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
-        stopped = time.monotonic_ns()
-        time.sleep(1)
-        _wait(lambda: all(len(_since(one, stopped)) > 3 for one in monitors))
-        resumed = time.monotonic_ns()
-        os.kill(server.pid, signal.SIGCONT)
-        _wait(lambda: all(_moved(one, _since(one, resumed)) for one in monitors))
+    os.kill(server.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
+    stopped = time.monotonic_ns()
+    time.sleep(1)
+    _wait(lambda: all(len(_since(one, stopped)) > 3 for one in monitors))
+    resumed = time.monotonic_ns()
+    os.kill(server.pid, signal.SIGCONT)
+    _wait(lambda: all(_moved(one, _since(one, resumed)) for one in monitors))
     for monitor in monitors:
         hole = [s for s in _since(monitor, stopped) if s["monotonic_ns"] < resumed]
         assert len(hole) > 2, monitor.name
         assert not _moved(monitor, hole), monitor.name
-        assert _moved(monitor, _since(monitor, resumed)), monitor.name
+
+
+def test_monitors_survive_a_killed_server(
+    server: subprocess.Popen[bytes], monitors: list[Monitor]
+) -> None:
+    server.kill()
+    server.wait()
+    killed = time.monotonic_ns()
+    _wait(lambda: all(len(_since(one, killed)) > 2 for one in monitors))
+    for monitor in monitors:
+        assert not _moved(monitor, _since(monitor, killed)), monitor.name
+        assert not any("error" in sample for sample in monitor.series()["samples"]), monitor.name
+        monitor.totals()
