@@ -22,8 +22,6 @@ def collect(result: Path) -> None:
     """Until it is stopped; commands of other processes are files in the result."""
     if result.exists():
         fail("vtune: Error: the result directory exists")
-    if not may_observe():
-        fail("vtune: Error: Cannot enable Hardware Event-based Sampling: insufficient rights")
     if "-start-paused" in sys.argv or value("-duration") != "unlimited":
         fail("vtune: Error: system-wide collection needs -duration")
     if value("-finalization-mode") != "none":
@@ -32,6 +30,8 @@ def collect(result: Path) -> None:
     expected = KNOBS.get(value("-collect"), {"dram-bandwidth-limits=false"})
     if knobs != expected:
         fail(f"vtune: Error: knobs {knobs}")
+    if not may_observe():
+        fail("vtune: Error: Cannot enable Hardware Event-based Sampling: insufficient rights")
     result.mkdir()
     seen, began = 0, operations()
     collecting = True
