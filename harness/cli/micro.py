@@ -16,6 +16,7 @@ from harness.cli.options import CommonOptions
 from harness.errors import UsageError
 from harness.execution.environment import open_environment
 from harness.micro.host_capacity import variables_here
+from harness.micro.like_suite import suite_like
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
@@ -32,6 +33,7 @@ from harness.progress import progress_on_stderr
 from harness.store.runs import StoredRun
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
+from harness.yamlfile import Document
 
 app = typer.Typer(help="Suites of microbenchmarks: `harness run micro --suite NAME` runs one.")
 
@@ -115,6 +117,9 @@ class MicroOptions(CommonOptions):
     suite: Annotated[
         str | None, typer.Option(help="Name of a suite (`harness micro suites`), or its file.")
     ] = None
+    like: Annotated[
+        str | None, typer.Option(metavar="RUN", help="File I/O like that of a run, instead.")
+    ] = None
     tier: Annotated[list[str] | None, typer.Option(help="Tier to measure; may repeat.")] = None
     threads: Annotated[int | None, typer.Option(min=1, help="Most threads.")] = None
     duration: Annotated[
@@ -182,20 +187,14 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
         )
     if options.format_ == "perma" and options.json_:
         raise UsageError("--json with --format perma", "both print JSON", "leave one of them out")
-    if options.suite is None:
-        raise UsageError(
-            "run micro",
-            "no suite is named",
-            "add --suite quick, say (`harness micro suites` lists them), or a file",
-        )
     if not options.tier:
         raise UsageError(
             "run micro", "no tier is named", "add --tier dram, say (harness doctor lists the tiers)"
         )
-    path = find_suite(options.suite)
+    name, documents = _suite(options)
     request = SuiteRequest(
-        suite_name(path),
-        load_documents(path),
+        name,
+        documents,
         "",
         _parameters(options),
         options.repeats,
@@ -206,6 +205,22 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
         tuple(names(options.no_monitor)),
     )
     return [replace(request, tier=tier) for tier in dict.fromkeys(options.tier)]
+
+
+def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
+    """Name and files of the suite, or of the one that is derived from a run."""
+    if (options.suite is None) == (options.like is None):
+        raise UsageError(
+            "run micro",
+            "no suite is named" if options.suite is None else "--suite and --like are two suites",
+            "add --suite quick, say (`harness micro suites` lists them), a file, or --like RUN",
+        )
+    if options.like is not None:
+        document = suite_like(store(options.results).run(options.like))
+        return document.value["name"], [document]
+    assert options.suite is not None
+    path = find_suite(options.suite)
+    return suite_name(path), load_documents(path)
 
 
 def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
@@ -262,6 +277,7 @@ def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
         "setup_s": expected.setup_ns / NS_PER_S if expected else None,
         "ended_by_a_count": expected.counted if expected else None,
         "configurations": [one.configuration for one in _configurations(resolved)],
+        "details": resolved.planned.details if resolved.planned else None,
         "scaled": [one.to_json() for one in resolved.scaled.warnings] if resolved.scaled else [],
     }
 

@@ -43,6 +43,8 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
 
     ``wal/access=4096,sync=dsync,direct=auto (direct=yes)``.
     """
+    if "part" in labels:  # of a suite like a run
+        return f"{labels['part']}/{labels['operation']}/{labels['role']}"
     name = labels.get("configuration", metric)
     named = name.partition("/")[2].split(",")
     told = (f"{key}={labels[key]}" for key in _AS_DONE if labels.get(key, "none") != "none")

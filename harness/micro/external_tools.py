@@ -11,13 +11,17 @@ import shlex
 import shutil
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import RunFailed, UsageError
+from harness.iotrace.trace import IoTrace
 from harness.micro.protocol import Workplace
 from harness.supervise.conversation import converse
 from harness.supervise.failures import ending, log_tail
+from harness.supervise.supervisor import Confinement, SupervisedProcess
 from harness.supervise.user_files import acting_as
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
@@ -115,22 +119,51 @@ def _existing(path: str) -> Path:
     return there
 
 
-def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
-    """What it prints, started in the run's directory as the unprivileged user.
+@dataclass
+class Started:
+    """A program that runs in the run's directory as the unprivileged user."""
 
-    RunFailed with its last words where it fails; it is dead when this returns, whatever
-    happens.
-    """
+    work: Workplace
+    argv: Sequence[str]
+    process: SupervisedProcess
+    log: Path
+
+    def finish(self, stdin: str = "") -> str:
+        """What it printed, at its end; RunFailed with its last words where it fails."""
+        code, output = converse(self.process, stdin)
+        printed = output.decode(errors="replace")
+        if code != 0:
+            said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
+            last = "; ".join(said[-3:]) or log_tail(self.log, self.work.env.credentials)
+            raise RunFailed(shlex.join(self.argv), f"it {ending(code)}: {last}")
+        with acting_as(self.work.env.credentials):
+            self.log.unlink(missing_ok=True)
+        return printed
+
+
+@contextmanager
+def started(
+    work: Workplace, argv: Sequence[str], trace: IoTrace | None = None
+) -> Iterator[Started]:
+    """The program under way; it is dead when this ends, whatever happens."""
     log = work.scratch / f"{argv[0]}-{uuid.uuid4().hex}.log"
     process = work.env.supervisor.spawn(
-        argv, cwd=work.directory, log=log, credentials=work.env.credentials, pipes=True
+        argv,
+        cwd=work.directory,
+        log=log,
+        credentials=work.env.credentials,
+        traced=trace is not None,
+        pipes=True,
+        confinement=Confinement(trace=trace),
     )
-    code, output = converse(process, stdin)
-    printed = output.decode(errors="replace")
-    if code != 0:
-        said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
-        last = "; ".join(said[-3:]) or log_tail(log, work.env.credentials)
-        raise RunFailed(shlex.join(argv), f"it {ending(code)}: {last}")
-    with acting_as(work.env.credentials):
-        log.unlink(missing_ok=True)
-    return printed
+    try:
+        yield Started(work, argv, process, log)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
+    """What it prints, to its end."""
+    with started(work, argv) as one:
+        return one.finish(stdin)

@@ -53,7 +53,7 @@ def version() -> str:
     return external_tools.require("fio", ["--version"], _OLDEST)
 
 
-def planned(params: Mapping[str, Any], repeats: int) -> Planned:
+def planned(params: Mapping[str, Any], repeats: int, _tier: Tier | None = None) -> Planned:
     """Each configuration on the one file, for as long as all of them are measured."""
     plan = plan_of(params)
     return Planned(
@@ -170,19 +170,24 @@ def _direct(job: IoJob, past_cache: bool) -> bool:
 
 
 def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
-    """Write all of the file: of blocks that were never written reads fetch nothing."""
-    work.env.progress.say(f"{work.tier.name}: writing {format_bytes(plan.size_bytes)}")
+    fill(work, _FILE, plan.size_bytes, past_cache)
+
+
+def fill(work: Workplace, name: str, size_bytes: int, past_cache: bool) -> None:
+    """Write all of a file: of blocks that were never written reads fetch nothing.
+
+    ``size_bytes``: whole MiB.
+    """
+    work.env.progress.say(f"{work.tier.name}: writing {format_bytes(size_bytes)}")
     text = (
-        f"[fill]\nfilename={_FILE}\nsize={plan.size_bytes}\nrw=write\nbs={WRITTEN_BYTES}\nioengine=psync\n"
+        f"[fill]\nfilename={name}\nsize={size_bytes}\nrw=write\nbs={WRITTEN_BYTES}\nioengine=psync\n"
         f"direct={int(past_cache)}\nend_fsync=1\nrefill_buffers=1\nrandseed={work.seed}\n"
     )
     _fio(work, text)
     with acting_as(work.env.credentials):
-        written = (work.files / _FILE).lstat().st_size
-    if written != plan.size_bytes:
-        raise RunFailed(
-            f"write {plan.size_bytes} bytes on {work.tier.name}", f"the file has {written}"
-        )
+        written = (work.files / name).lstat().st_size
+    if written != size_bytes:
+        raise RunFailed(f"write {size_bytes} bytes on {work.tier.name}", f"the file has {written}")
 
 
 def _fio(work: Workplace, text: str) -> dict[str, Any]:

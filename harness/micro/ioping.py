@@ -72,7 +72,7 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
             )
 
 
-def planned(params: Mapping[str, Any], repeats: int) -> Planned:
+def planned(params: Mapping[str, Any], repeats: int, _tier: Tier | None = None) -> Planned:
     """Each case in a file of its own, for the same number of requests."""
     plan = IopingParams.from_mapping(params)
     return Planned(

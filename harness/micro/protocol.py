@@ -71,12 +71,13 @@ class PlannedOne:
 class Planned:
     """What another program will do: ``measuring_ns`` of all repeats; None where counts end it.
 
-    ``extra``: what else takes time, of unknown length.
+    ``extra``: what else takes time, of unknown length. ``details``: for programs that read it.
     """
 
     configurations: tuple[PlannedOne, ...]
     measuring_ns: int | None
     extra: str
+    details: Mapping[str, Any] | None = None
 
 
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:

@@ -38,7 +38,7 @@ from harness.yamlfile import Document, scalar
 WORKLOAD = "micro"
 #: Other programs: modules of this package with functions ``check`` (what can be known
 #: beforehand), ``planned`` and ``measure``.
-_OTHERS = ("fio", "ioping")
+_OTHERS = ("fio", "ioping", "like")
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
 
@@ -93,7 +93,7 @@ class ResolvedSuite:
     @property
     def planned(self) -> Planned | None:
         """What another program will do; None of our own."""
-        return planned_by(self.program, self.params, self.repeats)
+        return planned_by(self.program, self.params, self.repeats, self.tier)
 
     def spec(self) -> RunSpec:
         """As it is stored; its hash covers the whole request."""
@@ -108,6 +108,7 @@ class ResolvedSuite:
                 "overwrite": self.request.overwrite,
                 "asked": dict(self.request.params),
                 "configurations": len(self.scaled.measurements) if self.scaled else None,
+                **({"like": self.params["trace"]["run"]} if "trace" in self.params else {}),
             },
             emulate=self.request.emulate,
             seed=self.request.seed,
@@ -177,11 +178,13 @@ def _tier(name: str, env: Environment) -> Tier:
     )
 
 
-def planned_by(program: str, params: Mapping[str, Any], repeats: int) -> Planned | None:
+def planned_by(
+    program: str, params: Mapping[str, Any], repeats: int, tier: Tier | None = None
+) -> Planned | None:
     """What another program will do with a suite's parameters; None of our own."""
     if program == native.NAME:
         return None
-    return cast(Planned, _module(program).planned(params, repeats))
+    return cast(Planned, _module(program).planned(params, repeats, tier))
 
 
 def _module(program: str) -> Any:

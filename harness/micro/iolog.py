@@ -1,0 +1,238 @@
+"""The calls of a derived suite's jobs as logs that fio replays (``read_iolog``).
+
+::
+
+    fio version 3 iolog
+    1000 wal/foreground-write add
+    1000 wal/foreground-write open
+    1000 wal/foreground-write write 0 8192
+    1000 wal/foreground-write datasync 0 0
+    2100 wal/foreground-write write 8192 8192
+
+Times are in µs; a call waits for its distance from the previous one's start. Each stream has a name
+of its own for its part's file, so that it has a descriptor of its own: that is where Linux keeps
+the state of readahead. A thread that only syncs gets a log of version 2, because fio reads no other
+log without reads and writes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.micro.like_suite import Job, LikePlan, Stream
+
+FILE = "file"
+_PAGE_BYTES = 4096
+_DIRECT_BYTES = 512
+_START_US = 1000
+#: Of a log of version 2, whose times count from the start of fio.
+_START_MS = 300
+
+
+@dataclass(frozen=True)
+class _Call:
+    """``at_ns``: since the start; ``order``: among calls at the same time."""
+
+    at_ns: int
+    order: int
+    name: str
+    action: str
+    offset: int = 0
+    size: int = 0
+
+
+def names(job: Job) -> list[str]:
+    """Of the job's descriptors, below the run's directory."""
+    every = [name for stream in job.streams for name in _names(job, stream)]
+    return list(dict.fromkeys(every))
+
+
+def _names(job: Job, stream: Stream) -> list[str]:
+    if stream.operation == "sync":
+        written = [one for one in job.streams if one.operation == "write"]
+        return _names(job, written[0]) if written else [f"{job.part}/{job.role}-sync"]
+    stem = f"{job.part}/{job.role}-{stream.operation}"
+    stem += "-direct" * job.direct + "-durable" * job.durable
+    return [stem, f"{stem}-missed"] if stream.missed else [stem]
+
+
+def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
+    """What one thread of a job does; None where nothing is left for it."""
+    rng = random.Random(f"{seed}/{job.part}/{job.role}/{job.direct}/{job.durable}/{thread}")
+    calls: list[_Call] = []
+    for stream in job.streams:
+        if stream.operation != "sync":
+            calls += _moves(plan, job, stream, thread, rng)
+    for stream in job.streams:
+        if stream.operation == "sync":
+            calls += _syncs(plan, job, stream, thread, calls)
+    if not calls:
+        return None
+    calls.sort(key=lambda call: (call.at_ns, call.order))
+    if all(call.action == "datasync" for call in calls):
+        return "\n".join(_version_2(calls)) + "\n"
+    return "\n".join(_version_3(calls)) + "\n"
+
+
+def _version_3(calls: Sequence[_Call]) -> Iterator[str]:
+    yield "fio version 3 iolog"
+    used = dict.fromkeys(call.name for call in calls)
+    for action in ("add", "open"):
+        yield from (f"{_START_US} {name} {action}" for name in used)
+    for call in calls:
+        at = _START_US + call.at_ns // 1000
+        yield f"{at} {call.name} {call.action} {call.offset} {call.size}"
+
+
+def _version_2(calls: Sequence[_Call]) -> Iterator[str]:
+    yield "fio version 2 iolog"
+    name = calls[0].name
+    yield f"{name} add"
+    yield f"{name} open"
+    for call in calls:
+        yield f"{name} wait {_START_MS + call.at_ns // 1_000_000} 0"
+        yield f"{name} {call.action} 0 0"
+
+
+def _of_thread(calls: int, job: Job, thread: int) -> int:
+    return calls // job.threads + (thread < calls % job.threads)
+
+
+def _times(plan: LikePlan, calls: int, job: Job, thread: int) -> list[int]:
+    """Evenly over the duration; threads take turns."""
+    phase = (thread + 0.5) / job.threads
+    return [int((number + phase) / calls * plan.duration_ns) for number in range(calls)]
+
+
+def _moves(
+    plan: LikePlan, job: Job, stream: Stream, thread: int, rng: random.Random
+) -> Iterator[_Call]:
+    """Reads or writes of a stream."""
+    count = _of_thread(stream.calls, job, thread)
+    sizes = _sizes(stream, count, rng)
+    missed = [False] * count
+    due = rng.random()
+    for number in range(count):
+        due += stream.missed
+        missed[number] = due >= 1
+        due -= missed[number]
+    file = plan.files[job.part]
+    resident = _slice(0, file.resident_bytes, job.threads, thread)
+    beyond = _slice_of_missed(plan, job, stream, thread)
+    offsets = {
+        False: iter(_returning(job, stream, _chosen(sizes, missed, False), resident, rng)),
+        True: iter(_once(stream, _chosen(sizes, missed, True), beyond, rng)),
+    }
+    called = _names(job, stream)
+    order = {"read": 0, "write": 1}[stream.operation]
+    for at_ns, size, miss in zip(_times(plan, count, job, thread), sizes, missed, strict=True):
+        name = called[1] if miss else called[0]
+        yield _Call(at_ns, order, name, stream.operation, next(offsets[miss]), size)
+
+
+def _syncs(
+    plan: LikePlan, job: Job, stream: Stream, thread: int, moves: Sequence[_Call]
+) -> Iterator[_Call]:
+    """Right after writes, in the ratio of the two; evenly where the thread does not write."""
+    count = _of_thread(stream.calls, job, thread)
+    written = sorted(call.at_ns for call in moves if call.action == "write")
+    times = _times(plan, count, job, thread)
+    if written:
+        last = [-(-(number + 1) * len(written) // count) - 1 for number in range(count)]
+        times = [written[index] for index in last]
+    (name,) = _names(job, stream)
+    for at_ns in times:
+        yield _Call(at_ns, 2, name, "datasync")
+
+
+def _chosen(sizes: Sequence[int], missed: Sequence[bool], which: bool) -> list[int]:
+    return [size for size, miss in zip(sizes, missed, strict=True) if miss == which]
+
+
+def _sizes(stream: Stream, count: int, rng: random.Random) -> list[int]:
+    """In random order; the number of each is exact to one call."""
+    total = sum(weight for _, weight in stream.sizes)
+    found: list[int] = []
+    due = 0.0
+    for size, weight in stream.sizes:
+        due += weight / total * count
+        found += [size] * (round(due) - len(found))
+    rng.shuffle(found)
+    return found
+
+
+def _slice(first: int, size: int, threads: int, thread: int) -> tuple[int, int]:
+    """A thread's own pages, from and to."""
+    each = size // threads // _PAGE_BYTES * _PAGE_BYTES
+    return first + each * thread, first + each * (thread + 1)
+
+
+def _slice_of_missed(plan: LikePlan, job: Job, stream: Stream, thread: int) -> tuple[int, int]:
+    """Streams follow one another after what is resident, in proportion to what they need."""
+    file = plan.files[job.part]
+    streams = [(j, s) for j in plan.jobs if j.part == job.part for s in j.streams]
+    needed = [j.missed_bytes(s) for j, s in streams]
+    index = next(i for i, (_, s) in enumerate(streams) if s is stream)
+    scale = file.missed_bytes / max(1, sum(needed))
+    first, size = (
+        int(bytes_ * scale) // _PAGE_BYTES * _PAGE_BYTES
+        for bytes_ in (sum(needed[:index]), needed[index])
+    )
+    return _slice(file.resident_bytes + first, size, job.threads, thread)
+
+
+def _returning(
+    job: Job, stream: Stream, sizes: Sequence[int], within: tuple[int, int], rng: random.Random
+) -> Iterator[int]:
+    """Offsets that may come again: runs of sequential calls from random places.
+
+    A log is written on from its last unit, which a commit fills further.
+    """
+    first, end = within
+    align = max(stream.unit, _DIRECT_BYTES if job.direct else 1)
+    back = stream.unit if job.part == "wal" and stream.unit >= _DIRECT_BYTES else None
+    at, due = first, rng.random()
+    for number, size in enumerate(sizes):
+        due += stream.sequential
+        jumps = due < 1
+        due -= not jumps
+        if jumps and back is not None and number:
+            at = max(first, at - back)
+        elif jumps and job.part != "wal":
+            at = first + rng.randrange(max(1, (end - first - size) // align + 1)) * align
+        if at + size > end:
+            at = first
+        yield at
+        at += size
+
+
+def _once(
+    stream: Stream, sizes: Sequence[int], within: tuple[int, int], rng: random.Random
+) -> Iterator[int]:
+    """Offsets of which none comes again: runs of sequential calls, apart, in random order."""
+    runs: list[list[int]] = []
+    due = rng.random()
+    for size in sizes:
+        due += stream.sequential
+        if due >= 1 and runs:
+            due -= 1
+            runs[-1].append(size)
+        else:
+            due -= due >= 1
+            runs.append([size])
+    lengths = [-(-sum(run) // _PAGE_BYTES) * _PAGE_BYTES for run in runs]
+    spare = max(0, within[1] - within[0] - sum(lengths)) // _PAGE_BYTES
+    gaps = sorted(rng.randrange(spare + 1) for _ in runs)
+    order = list(range(len(runs)))
+    rng.shuffle(order)
+    starts, used = [within[0]] * len(runs), within[0]
+    for gap, index in zip(gaps, order, strict=True):
+        starts[index] = used + gap * _PAGE_BYTES
+        used += lengths[index]
+    for start, run in zip(starts, runs, strict=True):
+        at = start
+        for size in run:
+            yield at
+            at += size

@@ -1,0 +1,313 @@
+"""File I/O like that of a run, on any tier: fio replays it under the I/O trace (docs/micro.md).
+
+The same instrument that counted and timed the engine's calls counts and times those of fio, so that
+the two are comparable, and what was done can be compared with what was requested.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.errors import RunFailed, UsageError
+from harness.iotrace.intervals import COMPLETE_SHARE
+from harness.iotrace.page import Cell, PageError, Reading, cells
+from harness.iotrace.trace import LIBRARY, IoTrace
+from harness.micro import external_tools, fio, iolog, page_cache
+from harness.micro.io_jobs import WRITTEN_BYTES, Size
+from harness.micro.like_suite import Job, LikePlan, Stream, derive, without_direct
+from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
+from harness.native_programs import find_native
+from harness.store.result import Check, Metric
+from harness.supervise.user_files import acting_as, make_directory, write_text
+from harness.tiers.linux.kernel import LIVE
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.tiers.resolve import free_now
+from harness.units import MIB, NS_PER_S, counted, format_bytes
+from harness.warnings import RunWarning
+from harness.workloads.parameters import Duration, Parameters, Time, parameter
+
+METRIC = "io_like_duration_ns"
+#: Of the free space, and of the available memory, in which the resident part has to stay.
+_OF_FREE, _OF_MEMORY = 0.8, 0.5
+#: How far calls and sizes may be off.
+_TOLERANCE = 0.05
+#: A tier may take this many times the duration before fio stops.
+_SLOWER, _AT_LEAST_S = 6, 10
+
+
+@dataclass(frozen=True)
+class LikeParams(Parameters):
+    """File I/O like that of a run."""
+
+    workload = "like"
+    aliases = {"runtime": "duration"}  # noqa: RUF012
+
+    duration: Duration = parameter(Time(10_000_000), "5s", help="of each repeat")
+    size_bytes: int = parameter(
+        Size(unit=WRITTEN_BYTES), "1GiB", name="size", help="all files at most, in whole MiB"
+    )
+
+
+def _plan(params: Mapping[str, Any], tier: Tier) -> LikePlan:
+    """UsageError for a wrong parameter, and for a tier that cannot hold the files."""
+    own = {key: value for key, value in params.items() if key != "trace"}
+    given = LikeParams.from_mapping(own)
+    free = int((free_now(tier) or 0) * _OF_FREE)
+    memory = int((LIVE.available_memory_bytes() or 0) * _OF_MEMORY)
+    room = min(given.size_bytes, free, memory) // MIB * MIB
+    return derive(params["trace"], given.duration.ns, room)
+
+
+def check(params: Mapping[str, Any], tier: Tier) -> None:
+    """UsageError where fio or the trace's library is missing, or the tier has no room."""
+    if tier.facts.kind not in DIRECTORY_KINDS:
+        external_tools.require_room(tier, 0, "fio", "size")
+    plan = _plan(params, tier)
+    fio.version()
+    if find_native(LIBRARY) is None:
+        raise UsageError("trace fio", f"{LIBRARY} was not built", "run `make setup`")
+    external_tools.require_room(tier, plan.size_bytes, "fio", "size")
+
+
+def planned(params: Mapping[str, Any], repeats: int, tier: Tier | None = None) -> Planned:
+    """The derived jobs; without a tier, as if it had all the room."""
+    own = {key: value for key, value in params.items() if key != "trace"}
+    given = LikeParams.from_mapping(own)
+    plan = (
+        _plan(params, tier)
+        if tier
+        else derive(params["trace"], given.duration.ns, given.size_bytes)
+    )
+    return Planned(
+        tuple(
+            PlannedOne(
+                _described(job, stream, plan),
+                job.threads,
+                plan.files[job.part].size_bytes,
+                plan.duration_ns,
+            )
+            for job in plan.jobs
+            for stream in job.streams
+        ),
+        repeats * plan.duration_ns,
+        f"the writing of files of {format_bytes(plan.size_bytes)}",
+        _document(plan),
+    )
+
+
+def _described(job: Job, stream: Stream, plan: LikePlan) -> str:
+    """``wal/sync/foreground: 1,017/s``, and how its calls are."""
+    per_second = stream.calls * NS_PER_S / plan.duration_ns
+    told = [f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"]
+    if stream.operation != "sync":
+        told.append(f"{stream.mean_bytes:,.0f} bytes")
+        told.append(f"{stream.sequential:.0%} sequential")
+    if stream.missed:
+        told.append(f"{stream.missed:.0%} not in the page cache")
+    told += ["direct"] * job.direct + ["O_DSYNC"] * job.durable
+    return f"{job.part}/{stream.operation}/{job.role}: {', '.join(told)}"
+
+
+def _document(plan: LikePlan) -> dict[str, Any]:
+    return {
+        "duration_ns": plan.duration_ns,
+        "jobs": [asdict(job) for job in plan.jobs],
+        "files": {part: asdict(file) for part, file in plan.files.items()},
+    }
+
+
+def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
+    """Replay the jobs, once for each repeat, from the same state of the page cache."""
+    plan = _plan(params, work.tier)
+    found_version = fio.version()
+    user = work.env.credentials
+    past_cache = fio.takes_direct(work.files, user)
+    wants_direct = any(job.direct for job in plan.jobs)
+    if not past_cache:
+        plan = without_direct(plan)
+    _make_files(work, plan, past_cache)
+    done: dict[str, Reading] = {}
+    for repeat in range(work.repeats):
+        said = f"{work.tier.name}: I/O like that of {params['trace']['run']}"
+        work.env.progress.say(f"{said} ({repeat + 1} of {work.repeats})")
+        for part, file in plan.files.items():
+            path = work.files / part / iolog.FILE
+            page_cache.drop(path, user)
+            page_cache.warm(path, user, file.resident_bytes)
+        with measuring(f"I/O like that of a run (repeat {repeat + 1} of {work.repeats})"):
+            for role, reading in _replay(work, plan, work.seed + repeat).items():
+                done[role] = done[role] + reading if role in done else reading
+    executed = list(_executed(plan, done))
+    failed = sum(one["errors"] for one in executed)
+    warnings = [*_incomplete(params["trace"]), *_different(params["trace"], executed)]
+    if wants_direct and not past_cache:
+        warnings.append(_NO_DIRECT)
+    return Measured(
+        metrics=tuple(_metrics(done)),
+        checks=(
+            Check(
+                "io_without_errors",
+                "failed" if failed else "passed",
+                f"{counted(sum(one['calls'] for one in executed), 'call')}, {failed} failed",
+            ),
+        ),
+        version=found_version,
+        build=f"fio {found_version}",
+        source="Debian's or the host's own fio",
+        artifacts={"like": {"plan": _document(plan), "executed": executed}},
+        uncontrolled=tuple(warnings),
+    )
+
+
+# Files and processes ---------------------------------------------------------------
+
+
+def _make_files(work: Workplace, plan: LikePlan, past_cache: bool) -> None:
+    """A whole file for each part, with a name for each stream."""
+    user = work.env.credentials
+    for part, file in plan.files.items():
+        make_directory(work.files / part, user)
+        fio.fill(work, f"{part}/{iolog.FILE}", file.size_bytes, past_cache)
+    with acting_as(user):
+        for name in dict.fromkeys(name for job in plan.jobs for name in iolog.names(job)):
+            os.link(work.files / name.partition("/")[0] / iolog.FILE, work.files / name)
+
+
+def _replay(work: Workplace, plan: LikePlan, seed: int) -> dict[str, Reading]:
+    """What the trace counted, by role: each has a process and a page of its own."""
+    library = find_native(LIBRARY)
+    assert library is not None
+    with ExitStack() as stack:
+        readable = stack.enter_context(work.env.readable(library))
+        texts = {role: _job_file(work, plan, role, seed) for role in plan.roles}
+        traces: dict[str, IoTrace] = {}
+        running = []
+        for role, text in texts.items():
+            trace = traces[role] = IoTrace(readable)
+            stack.callback(trace.page.close)
+            trace.directories = {part: work.files / part for part in plan.files}
+            path = work.scratch / f"{role}.fio"
+            write_text(path, text, work.env.credentials)
+            argv = ["fio", "--output-format=terse", str(path)]
+            running.append(stack.enter_context(external_tools.started(work, argv, trace)))
+        for one in running:
+            one.finish()
+        try:
+            return {role: trace.page.read() for role, trace in traces.items()}
+        except PageError as error:
+            raise RunFailed("read the I/O trace of fio", f"damaged: {error}") from error
+
+
+def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
+    longest = max(_AT_LEAST_S, _SLOWER * plan.duration_ns // NS_PER_S)
+    lines = [
+        "[global]",
+        "ioengine=psync",
+        "thread=1",
+        "fadvise_hint=0",
+        "invalidate=0",
+        f"runtime={longest}",
+        f"randseed={seed}",
+    ]
+    for number, job in enumerate(plan.jobs):
+        if job.role != role:
+            continue
+        for thread in range(job.threads):
+            text = iolog.log_of(plan, job, thread, seed)
+            if text is None:
+                continue
+            path = work.scratch / f"{number}-{thread}.log"
+            write_text(path, text, work.env.credentials)
+            lines += [f"[{job.part}-{number}-{thread}]", f"read_iolog={path}"]
+            lines += ["direct=1"] * job.direct + ["sync=dsync"] * job.durable
+    return "\n".join(lines) + "\n"
+
+
+# What was done ---------------------------------------------------------------------
+
+
+def _metrics(done: Mapping[str, Reading]) -> Iterator[Metric]:
+    for role, reading in done.items():
+        for cell in _foreground():
+            if (histogram := reading.histogram(cell)) is not None:
+                labels = {"part": cell.part, "operation": cell.operation, "role": role}
+                yield Metric(METRIC, "ns", "lower", labels, hdr=histogram.encode())
+
+
+def _foreground() -> Iterator[Cell]:
+    """fio's threads have no names by which the library would tell their roles."""
+    return (cell for cell in cells() if cell.role == "foreground")
+
+
+def _executed(plan: LikePlan, done: Mapping[str, Reading]) -> Iterator[dict[str, Any]]:
+    """Counters of each cell as those of a run (io-operations.json)."""
+    for role, reading in done.items():
+        for cell in _foreground():
+            if calls := reading.value(cell, "calls"):
+                histogram = reading.histogram(cell)
+                yield {
+                    "part": cell.part,
+                    "operation": cell.operation,
+                    "role": role,
+                    "calls": calls,
+                    **{
+                        field: reading.value(cell, field)
+                        for field in ("errors", "bytes", "sequential", "direct", "durable")
+                    },
+                    "mean_ns": histogram.mean if histogram else None,
+                }
+
+
+def _different(
+    trace: Mapping[str, Any], executed: Sequence[Mapping[str, Any]]
+) -> Iterator[RunWarning]:
+    """A warning for each cell whose share of the calls, or mean size, is off."""
+    found = {_key(one): one for one in executed}
+    wanted = {_key(one): one for one in trace["operations"] if one["calls"] > one["errors"]}
+    of_run = sum(one["calls"] - one["errors"] for one in wanted.values())
+    of_suite = sum(one["calls"] for one in found.values())
+    off = []
+    for key, one in wanted.items():
+        name = "/".join(key)
+        due = (one["calls"] - one["errors"]) / of_run * of_suite
+        did = found.get(key, {"calls": 0, "bytes": 0})
+        if abs(did["calls"] - due) > max(1.0, _TOLERANCE * due):
+            off.append(f"{name}: {did['calls']:,} calls instead of {due:,.0f}")
+        size = one["bytes"] / (one["calls"] - one["errors"])
+        if did["calls"] and abs(did["bytes"] / did["calls"] - size) > _TOLERANCE * size:
+            off.append(f"{name}: {did['bytes'] / did['calls']:,.0f} bytes instead of {size:,.0f}")
+    if off:
+        yield RunWarning(
+            "like-mix-differs",
+            "the replayed I/O differs from the run's by more than 5 %",
+            "; ".join(off),
+            "increase --duration, or -p size, so that rare and large calls are replayed, too",
+        )
+
+
+def _key(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    return one["part"], one["operation"], one["role"]
+
+
+def _incomplete(trace: Mapping[str, Any]) -> Iterator[RunWarning]:
+    low = {part: share for part, share in trace["coverage"].items() if share < COMPLETE_SHARE}
+    if low:
+        shares = ", ".join(f"{part} {share:.1%}" for part, share in sorted(low.items()))
+        yield RunWarning(
+            "like-trace-incomplete",
+            "part of the run's I/O is not replayed",
+            f"its trace saw {shares} of the bytes: mapped files, for example, are not seen",
+            "do not rely on these parts",
+        )
+
+
+_NO_DIRECT = RunWarning(
+    code="no-direct-io",
+    problem="the file system takes no direct I/O",
+    context="the run's direct I/O goes through the page cache",
+    hint="measure on another file system",
+)

@@ -1,0 +1,424 @@
+"""A suite derived from the I/O trace of a run: the same mix, sizes, order, rates and concurrency.
+
+The trace counts calls by part, operation and role (harness.iotrace). Its cells become jobs, one for
+each part and role, with the cells of the job as streams::
+
+    job     threads: by Little's law, the time in calls divided by the window
+    stream  calls: as many as the run made in the duration of the suite
+            sizes: the mean of the cell, within the classes that the trace has
+            missed: the share of buffered reads that the page cache did not hold
+
+All jobs run at the same time, each call at the time at which the run made it, or as soon as the
+previous one has ended: on a slower tier, the calls fall behind as the engine would.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness import hdr
+from harness.errors import UsageError
+from harness.iotrace.page import SIZE_CLASSES
+from harness.store.runs import StoredRun
+from harness.units import KIB, MIB, format_bytes
+from harness.yamlfile import Document
+
+PROGRAM = "like"
+ARTIFACT = "io-operations"
+_MOST_THREADS = 64
+#: Of one repeat: each is a line of a log that fio reads beforehand.
+_MOST_CALLS = 300_000
+#: Extents of missed reads lie apart by this share of their size at least.
+_APART = 1.1
+_PAGE_BYTES = 4096
+#: Units that all sizes of a cell may be multiples of; else bytes.
+_SMALLEST_UNIT, _LARGEST_UNIT = 512, 65536
+#: Calls that each thread has room for in its part of a file.
+_CALLS_OF_THREAD = 4
+#: A read from the page cache takes less, on busy and virtual machines too; a device more.
+_FROM_MEMORY_NS, _FROM_MEMORY_NS_PER_BYTE = 20_000, 0.2
+#: The most that Linux reads ahead by default.
+_READAHEAD_BYTES = 128 * KIB
+#: To find the duration whose reads fit: what they need is not quite proportional to it.
+_ATTEMPTS, _CLOSER = 10, 0.99
+#: Of files that are written in turn and wrap around.
+_LOG_BYTES = 256 * MIB
+#: Parts that hold the database; the others hold what is written in the run.
+_DATABASE = ("data", "index")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Calls of one operation on a part.
+
+    ``sizes``: bytes and how many of the calls have them; empty for syncs. ``unit``: what all sizes
+    are multiples of. ``sequential``: share that begins where the previous one ended. ``missed``:
+    share of reads that the page cache does not hold. ``traced``: calls of the run.
+    """
+
+    operation: str
+    calls: int
+    traced: int
+    sizes: tuple[tuple[int, float], ...] = ()
+    unit: int = 1
+    sequential: float = 0.0
+    missed: float = 0.0
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of one call; 0 of a sync."""
+        calls = sum(count for _, count in self.sizes)
+        return sum(size * count for size, count in self.sizes) / calls if calls else 0.0
+
+    @property
+    def largest_bytes(self) -> int:
+        """Of one call."""
+        return max((size for size, _ in self.sizes), default=0)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Streams of one part and role in the same way of access, shared by ``threads``."""
+
+    part: str
+    role: str
+    direct: bool
+    durable: bool
+    threads: int
+    streams: tuple[Stream, ...]
+
+    @property
+    def least_bytes(self) -> int:
+        """Of the file, without what is missed."""
+        return self.threads * _CALLS_OF_THREAD * max(s.largest_bytes for s in self.streams)
+
+    def missed_bytes(self, stream: Stream) -> int:
+        """Of the file, for reads each of which misses."""
+        if not stream.missed:
+            return 0
+        each = stream.calls * stream.missed * _pages(stream.mean_bytes) * _APART
+        return _pages(each) + self.threads * 2 * _pages(stream.largest_bytes)
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """The file of a part: ``resident_bytes`` that calls return to, then ``missed_bytes``."""
+
+    resident_bytes: int
+    missed_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file, whole MiB."""
+        return -(-(self.resident_bytes + self.missed_bytes) // MIB) * MIB
+
+
+@dataclass(frozen=True)
+class LikePlan:
+    """``duration_ns``: of a repeat, if the tier is as fast as the run's."""
+
+    duration_ns: int
+    jobs: tuple[Job, ...]
+    files: Mapping[str, PartFile]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+    @property
+    def roles(self) -> list[str]:
+        """Each is traced by itself."""
+        return sorted({job.role for job in self.jobs})
+
+
+# From a stored run ---------------------------------------------------------------
+
+
+def suite_like(run: StoredRun) -> Document:
+    """The suite, as a document that is stored with its results; UsageError without a trace."""
+    problem = f"a suite like {run.run_id}"
+    spec = run.spec
+    if run.run["status"] != "complete":
+        raise UsageError(problem, f"the run is {run.run['status']}", "name a complete run")
+    if spec.plant:
+        raise UsageError(
+            problem,
+            f"{spec.planted_mark}: delays change how often and how many at a time calls are made",
+            "name a run without --plant",
+        )
+    operations = run.artifact(ARTIFACT)
+    if not operations:
+        raise UsageError(
+            problem,
+            "it has no I/O trace, or made no file I/O in its timed intervals",
+            "harness run tpch, tpcc or ycsb with --engine postgres, mysql, mariadb, duckdb or "
+            "rocksdb, and without --no-monitor io, makes a run with one",
+        )
+    metrics = run.run["metrics"]
+    coverage = {
+        one["labels"]["part"]: one["value"]
+        for one in metrics
+        if one["name"] == "io_trace_coverage_share"
+    }
+    trace = {
+        "run": run.run_id,
+        "window_ns": _timed_ns(run.run),
+        "data_bytes": run.run["data_bytes"] or 0,
+        "coverage": coverage,
+        "operations": [
+            one | {"missed_share": share}
+            for one, share in zip(operations, _missed_shares(metrics, operations), strict=True)
+        ],
+    }
+    value = {
+        "schema": 1,
+        "name": f"like-{run.run_id}",
+        "description": f"file I/O like that of {run.run_id}",
+        "program": PROGRAM,
+        "params": {"trace": trace},
+    }
+    return Document(f"like {run.run_id}", value, {})
+
+
+def _timed_ns(run: Mapping[str, Any]) -> int:
+    """The length of the timed intervals: the window; or the streams; or all queries."""
+
+    def values(name: str) -> list[int]:
+        found = [one for one in run["metrics"] if one["name"] == name and "value" in one]
+        return [int(one["value"]) for one in found]
+
+    streams = values("stream_duration_ns") + values("refresh_stream_duration_ns")
+    one_stream = sum(values("queries_duration_ns") + values("refresh_duration_ns"))
+    return max([*values("window_duration_ns"), *streams], default=0) or (
+        one_stream or int(run["duration_ns"])
+    )
+
+
+def _missed_shares(
+    metrics: Sequence[Mapping[str, Any]], operations: Sequence[Mapping[str, Any]]
+) -> Iterator[float]:
+    """Of each cell, the share of calls in which Linux went to the device for a buffered read.
+
+    Linux counts the bytes, of all parts together. They are the share of sequential reads, of which
+    readahead makes a few requests, in the suite as in the run. Of others, a request fetches the
+    neighbours of a page, too, and the calls that took longer than from memory are the share.
+    """
+    reads = [one for one in operations if one["operation"] == "read"]
+    buffered = sum(one["bytes"] for one in reads if not _mostly(one, "direct"))
+    from_device = sum(
+        one["value"]
+        for one in metrics
+        if one["name"] in ("window_io_read_bytes", "query_io_read_bytes")
+    ) - sum(one["bytes"] for one in reads if _mostly(one, "direct"))
+    by_bytes = min(1.0, max(0.0, from_device / buffered)) if buffered else 0.0
+    slow = {
+        tuple(one["labels"][label] for label in ("part", "operation", "role")): one["hdr"]
+        for one in metrics
+        if one["name"] == "io_duration_ns"
+    }
+    for one in operations:
+        if one["operation"] != "read" or _mostly(one, "direct") or by_bytes == 0:
+            yield 0.0
+            continue
+        key = (one["part"], one["operation"], one["role"])
+        if _mostly(one, "sequential") or key not in slow:
+            yield by_bytes
+            continue
+        mean = one["bytes"] / one["calls"]
+        least = by_bytes * min(1.0, mean / _READAHEAD_BYTES)
+        longer = _longer(hdr.decode(slow[key]), _FROM_MEMORY_NS + mean * _FROM_MEMORY_NS_PER_BYTE)
+        yield min(by_bytes, max(least, longer))
+
+
+def _longer(histogram: hdr.Histogram, ns: float) -> float:
+    """The share of durations above ``ns``."""
+    low, _ = histogram.layout.bounds()
+    return float(histogram.counts[low > ns].sum() / histogram.total)
+
+
+# From the trace ------------------------------------------------------------------
+
+
+def derive(trace: Mapping[str, Any], duration_ns: int, room_bytes: int) -> LikePlan:
+    """What is run in ``duration_ns`` with files of ``room_bytes`` at most.
+
+    The duration is shorter where reads that miss the page cache need more room than there is.
+    UsageError where not even the largest calls fit.
+    """
+    calls = sum(one["calls"] for one in trace["operations"])
+    times = min(duration_ns / trace["window_ns"], _MOST_CALLS / calls)
+    for _ in range(_ATTEMPTS):
+        jobs = _jobs(trace, times)
+        least = sum(_rounded(max(j.least_bytes for j in one)) for one in _by_part(jobs).values())
+        missed = sum(map(_rounded, _missed(jobs).values()))
+        if least + missed <= room_bytes:
+            return LikePlan(
+                round(times * trace["window_ns"]), jobs, _files(trace, jobs, room_bytes)
+            )
+        times *= max(0.0, room_bytes - least) / max(1, missed) * _CLOSER
+    raise UsageError(
+        f"files like those of {trace['run']}",
+        f"they have {format_bytes(least + missed)} at least, and {format_bytes(room_bytes)} "
+        "may be used",
+        "free some space, name another tier, or increase -p size",
+    )
+
+
+def _jobs(trace: Mapping[str, Any], times: float) -> tuple[Job, ...]:
+    """``times``: duration of the suite divided by the run's window."""
+    groups: dict[tuple[str, str, bool, bool], list[Mapping[str, Any]]] = {}
+    for one in sorted(trace["operations"], key=lambda one: one["operation"] == "sync"):
+        if one["calls"] > one["errors"]:
+            groups.setdefault(_access(one, groups), []).append(one)
+    return tuple(
+        Job(
+            *access,
+            threads=_threads(cells, trace["window_ns"]),
+            streams=tuple(_stream(one, times) for one in cells),
+        )
+        for access, cells in groups.items()
+    )
+
+
+def _access(
+    one: Mapping[str, Any], groups: Iterable[tuple[str, str, bool, bool]]
+) -> tuple[str, str, bool, bool]:
+    """Part, role, and how the file is opened. A sync goes with the writes before it."""
+    place = (one["part"], one["role"])
+    if one["operation"] == "sync":
+        same = [key for key in groups if key[:2] == place]
+        return min(same, key=lambda key: key[3], default=(*place, False, False))
+    return (*place, _mostly(one, "direct"), _mostly(one, "durable"))
+
+
+def _mostly(one: Mapping[str, Any], counter: str) -> bool:
+    return bool(one[counter] * 2 > one["calls"])
+
+
+def _threads(cells: Iterable[Mapping[str, Any]], window_ns: int) -> int:
+    """Calls under way at a time on average, by Little's law; those without times as the others."""
+    busy: float = sum(one["ns"] * one["calls"] / one["timed"] for one in cells if one["timed"])
+    return min(_MOST_THREADS, max(1, round(busy / window_ns)))
+
+
+def _stream(one: Mapping[str, Any], times: float) -> Stream:
+    traced = one["calls"] - one["errors"]
+    calls = max(1, round(traced * times))
+    if one["operation"] == "sync":
+        return Stream("sync", calls, traced)
+    sizes, unit = sizes_of(one["sizes"], one["bytes"])
+    return Stream(
+        one["operation"],
+        calls,
+        traced,
+        sizes,
+        unit,
+        one["sequential"] / one["calls"],
+        one["missed_share"],
+    )
+
+
+def sizes_of(
+    classes: Mapping[str, int], total_bytes: int
+) -> tuple[tuple[tuple[int, float], ...], int]:
+    """Sizes with how many calls have each, and the unit that they are multiples of.
+
+    ``classes``: calls by the largest size of their class. The sizes lie within their classes, and
+    their sum is ``total_bytes``. If that is a multiple of 4 KiB, say, so are all sizes: pages.
+    Reads at the end of a file, which return nothing, are left out.
+    """
+    unit = min(total_bytes & -total_bytes, _LARGEST_UNIT)
+    unit = unit if unit >= _SMALLEST_UNIT else 1
+    counts = {_upper(name): count for name, count in classes.items()}
+    if unit >= _PAGE_BYTES and len(counts) > 1:
+        counts.pop(SIZE_CLASSES[0], None)
+    unit = min(unit, *counts)
+    lowest = {
+        upper: upper // 2 + unit if upper > max(unit, SIZE_CLASSES[0]) else unit for upper in counts
+    }
+    excess = sum(upper * count for upper, count in counts.items()) - total_bytes
+    spare = sum((upper - lowest[upper]) * count for upper, count in counts.items())
+    down = min(1.0, max(0.0, excess / spare)) if spare else 0.0
+    found: dict[int, float] = {}
+    for upper, count in counts.items():
+        mean = upper - down * (upper - lowest[upper])
+        if excess < 0 and upper == max(counts):
+            mean -= excess / count
+        below = int(mean // unit) * unit
+        above_share = (mean - below) / unit
+        for size, share in ((below, 1 - above_share), (below + unit, above_share)):
+            if share * count > 1e-6:
+                found[max(1, size)] = found.get(max(1, size), 0.0) + share * count
+    return tuple(sorted(found.items())), unit
+
+
+def _upper(name: str) -> int:
+    """The largest size of a class; the last class has none, and gets what the others leave."""
+    return SIZE_CLASSES[-1] * 2 if name == "more" else int(name)
+
+
+def _files(trace: Mapping[str, Any], jobs: Sequence[Job], room_bytes: int) -> dict[str, PartFile]:
+    """Files as large as the run's data where there is room, with a place for every call."""
+    parts = _by_part(jobs)
+    missed = _missed(jobs)
+    least = {part: _rounded(max(j.least_bytes for j in every)) for part, every in parts.items()}
+    moved = {part: sum(map(_moved, every)) for part, every in parts.items()}
+    of_database = sum(moved[part] for part in parts if part in _DATABASE)
+    more: dict[tuple[str, bool], float] = {}
+    for part in parts:
+        if part in _DATABASE and of_database:
+            wanted = trace["data_bytes"] * moved[part] / of_database
+            beyond = max(s.missed for job in parts[part] for s in job.streams)
+            more[part, True] = max(0.0, wanted * beyond - missed[part])
+            more[part, False] = max(0.0, wanted * (1 - beyond) - least[part])
+        else:
+            more[part, False] = max(0.0, min(moved[part], _LOG_BYTES) - least[part])
+    left = room_bytes - sum(least.values()) - sum(map(_rounded, missed.values()))
+    share = min(1.0, max(0.0, left / sum(more.values()))) if any(more.values()) else 0.0
+    return {
+        part: PartFile(
+            least[part] + _whole(more[part, False] * share),
+            missed[part] + _whole(more.get((part, True), 0.0) * share),
+        )
+        for part in parts
+    }
+
+
+def _missed(jobs: Sequence[Job]) -> dict[str, int]:
+    """Bytes for reads that miss, by part."""
+    return {
+        part: sum(job.missed_bytes(stream) for job in every for stream in job.streams)
+        for part, every in _by_part(jobs).items()
+    }
+
+
+def _moved(job: Job) -> float:
+    return sum(stream.calls * stream.mean_bytes for stream in job.streams)
+
+
+def _by_part(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(job.part, []).append(job)
+    return found
+
+
+def _rounded(size: int) -> int:
+    return max(MIB, -(-size // MIB) * MIB)
+
+
+def _whole(size: float) -> int:
+    return int(size) // MIB * MIB
+
+
+def _pages(size: float) -> int:
+    return -(-max(1, math.ceil(size)) // _PAGE_BYTES) * _PAGE_BYTES
+
+
+def without_direct(plan: LikePlan) -> LikePlan:
+    """The same through the page cache."""
+    return replace(plan, jobs=tuple(replace(job, direct=False) for job in plan.jobs))

@@ -1,0 +1,239 @@
+"""Suites derived from recorded I/O traces, and the logs that fio replays."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from example_run import SPEC, result
+
+from harness import hdr
+from harness.errors import UsageError
+from harness.iotrace.page import LAYOUT
+from harness.micro.iolog import log_of, names
+from harness.micro.like_suite import (
+    Job,
+    LikePlan,
+    Stream,
+    derive,
+    sizes_of,
+    suite_like,
+    without_direct,
+)
+from harness.store.runs import Store, StoredRun
+from harness.units import GIB, MIB, NS_PER_S
+
+RECORDED = Path(__file__).parent / "recorded"
+#: What a cell has where nothing else is written.
+NONE = dict.fromkeys(
+    ("errors", "bytes", "ns", "sequential", "direct", "durable", "submitted"), 0
+) | {"role": "foreground", "sizes": {}}
+
+
+def trace(*cells: dict[str, Any], window_s: int = 1, missed: float = 0.0) -> dict[str, Any]:
+    operations = [NONE | {"timed": cell["calls"], "missed_share": missed} | cell for cell in cells]
+    return {
+        "run": "R",
+        "window_ns": window_s * NS_PER_S,
+        "data_bytes": 64 * MIB,
+        "coverage": {},
+        "operations": operations,
+    }
+
+
+def cell(part: str, operation: str, calls: int, size: int = 0, **more: Any) -> dict[str, Any]:
+    sizes = {str(1 << (size - 1).bit_length()): calls} if size else {}
+    named = {"part": part, "operation": operation, "calls": calls}
+    return named | {"bytes": calls * size, "sizes": sizes} | more
+
+
+def calls_of(plan: LikePlan, job: Job, seed: int = 0) -> list[list[str]]:
+    """The lines of all threads' logs that read, write or sync, as fields."""
+    logs = [log_of(plan, job, thread, seed) or "" for thread in range(job.threads)]
+    lines = [line.split() for log in logs for line in log.splitlines()[1:]]
+    return [line for line in lines if line[-3] in ("read", "write", "datasync")]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDED.glob("*.json")))
+def test_calls_sizes_and_rates_are_those_of_the_trace(name: str) -> None:
+    recorded = json.loads((RECORDED / f"{name}.json").read_text())
+    plan = derive(recorded, 5 * NS_PER_S, GIB)
+    assert plan.size_bytes <= GIB
+    times = plan.duration_ns / recorded["window_ns"]
+    done: Counter[tuple[str, str, str]] = Counter()
+    moved: Counter[tuple[str, str, str]] = Counter()
+    for job in plan.jobs:
+        for call in calls_of(plan, job):
+            key = (job.part, {"datasync": "sync"}.get(call[-3], call[-3]), job.role)
+            done[key] += 1
+            moved[key] += int(call[-1])
+            assert int(call[-2]) + int(call[-1]) <= plan.files[job.part].size_bytes
+    for one in recorded["operations"]:
+        key = (one["part"], one["operation"], one["role"])
+        assert done[key] == max(1, round(one["calls"] * times)), key
+        if done[key] >= 100:
+            mean = one["bytes"] / one["calls"]
+            assert moved[key] / done[key] == pytest.approx(mean, rel=0.05), key
+
+
+def test_a_transaction_log_is_synced_after_its_writes() -> None:
+    plan = derive(trace(cell("wal", "write", 100, 8192), cell("wal", "sync", 100)), NS_PER_S, GIB)
+    (job,) = plan.jobs
+    assert [call[-3] for call in calls_of(plan, job)] == ["write", "datasync"] * 100
+    two = derive(trace(cell("wal", "write", 100, 8192), cell("wal", "sync", 50)), NS_PER_S, GIB)
+    actions = [call[-3] for call in calls_of(two, two.jobs[0])]
+    assert actions == ["write", "write", "datasync"] * 50
+
+
+def test_a_log_is_written_on_from_its_last_page() -> None:
+    plan = derive(trace(cell("wal", "write", 10, 16384)), NS_PER_S, GIB)
+    offsets = [int(call[-2]) for call in calls_of(plan, plan.jobs[0])]
+    assert offsets == [0] * 10  # 16 KiB are the unit: each call writes it again
+    plan = derive(trace(cell("wal", "write", 10, 1000, sequential=10)), NS_PER_S, GIB)
+    offsets = [int(call[-2]) for call in calls_of(plan, plan.jobs[0])]
+    assert offsets == [1000 * number for number in range(10)]
+
+
+def test_concurrency_follows_from_the_time_in_calls() -> None:
+    busy = cell("data", "read", 1000, 8192, ns=3 * NS_PER_S)
+    idle = cell("wal", "write", 1000, 8192, ns=NS_PER_S // 100)
+    untimed = cell("temp", "write", 10, 8192, timed=0)
+    plan = derive(trace(busy, idle, untimed), NS_PER_S, GIB)
+    assert {job.part: job.threads for job in plan.jobs} == {"data": 3, "wal": 1, "temp": 1}
+    assert len(calls_of(plan, plan.jobs[0])) == 1000
+
+
+def test_parts_roles_and_ways_of_access_are_jobs_of_their_own() -> None:
+    plan = derive(
+        trace(
+            cell("data", "read", 10, 16384, direct=10),
+            cell("data", "write", 10, 16384, direct=10, role="background", submitted=10),
+            cell("data", "sync", 1, role="background"),
+            cell("wal", "write", 10, 512, durable=10),
+        ),
+        NS_PER_S,
+        GIB,
+    )
+    jobs = [(j.part, j.role, j.direct, j.durable, len(j.streams)) for j in plan.jobs]
+    assert jobs == [
+        ("data", "foreground", True, False, 1),
+        ("data", "background", True, False, 2),
+        ("wal", "foreground", False, True, 1),
+    ]
+    assert plan.roles == ["background", "foreground"]
+    assert not any(job.direct for job in without_direct(plan).jobs)
+
+
+def test_a_role_that_only_syncs_has_its_own_times() -> None:
+    plan = derive(trace(cell("wal", "sync", 4, role="background")), NS_PER_S, GIB)
+    (job,) = plan.jobs
+    assert names(job) == ["wal/background-sync"]
+    waits = [line.split()[2] for line in (log_of(plan, job, 0, 0) or "").splitlines()
+             if " wait " in line]  # fmt: skip
+    assert waits == ["425", "675", "925", "1175"]
+
+
+def test_reads_that_miss_the_page_cache_read_each_page_once() -> None:
+    plan = derive(trace(cell("data", "read", 1000, 8192), missed=0.25), NS_PER_S, GIB)
+    (job,) = plan.jobs
+    calls = calls_of(plan, job)
+    missed = [int(call[-2]) for call in calls if call[-4].endswith("-missed")]
+    assert len(missed) == pytest.approx(250, abs=1)
+    assert len(set(missed)) == len(missed)
+    resident = plan.files["data"].resident_bytes
+    assert min(missed) >= resident
+    assert all(
+        int(call[-2]) + 8192 <= resident for call in calls if not call[-4].endswith("-missed")
+    )
+
+
+def test_sequential_calls_continue_where_the_previous_one_ended() -> None:
+    one = cell("data", "read", 1000, 8192, sequential=900)
+    for missed in (0.0, 1.0):
+        plan = derive(trace(one, missed=missed), NS_PER_S, GIB)
+        offsets = [int(call[-2]) for call in calls_of(plan, plan.jobs[0])]
+        following = sum(b == a + 8192 for a, b in pairwise(offsets))
+        assert following == pytest.approx(900, abs=20)
+
+
+def test_little_room_shortens_the_suite_or_is_refused() -> None:
+    one = trace(cell("data", "read", 100_000, 8192), missed=1.0)
+    whole = derive(one, NS_PER_S, 2 * GIB)
+    less = derive(one, NS_PER_S, 256 * MIB)
+    assert less.size_bytes <= 256 * MIB
+    assert less.duration_ns < whole.duration_ns == NS_PER_S
+    with pytest.raises(UsageError):
+        derive(trace(cell("data", "read", 10, 8 * MIB)), NS_PER_S, MIB)
+
+
+@pytest.mark.parametrize(
+    ("classes", "total", "expected", "unit"),
+    [
+        ({"8192": 100}, 100 * 8192, {8192: 100}, 8192),
+        ({"2048": 100}, 100 * 1100, {1100: 100}, 1),
+        ({"8192": 2, "32768": 2}, 2 * 8192 + 24576 + 32768, {8192: 2, 24576: 1, 32768: 1}, 8192),
+        ({"512": 7, "8192": 3}, 3 * 8192, {8192: 3}, 8192),
+        ({"512": 7}, 0, {1: 7}, 1),
+        ({"more": 2}, 40 * MIB, {20 * MIB: 2}, 65536),
+    ],
+)
+def test_sizes_lie_in_their_classes_and_keep_the_mean(
+    classes: dict[str, int], total: int, expected: dict[int, float], unit: int
+) -> None:
+    sizes, of = sizes_of(classes, total)
+    assert {size: round(count, 6) for size, count in sizes} == expected
+    assert of == unit
+
+
+def test_one_seed_makes_one_log() -> None:
+    plan = derive(trace(cell("data", "read", 100, 8192)), NS_PER_S, GIB)
+    job = plan.jobs[0]
+    assert log_of(plan, job, 0, 1) == log_of(plan, job, 0, 1) != log_of(plan, job, 0, 2)
+    assert Stream("sync", 1, 1).mean_bytes == 0
+
+
+def stored(folder: Path, **changes: Any) -> StoredRun:
+    """A run whose only I/O are reads of its data; ``changes``: of its result."""
+    writer = Store(folder).begin(SPEC)
+    writer.write_spec(SPEC)
+    operations = [NONE | {"timed": 100} | cell("data", "read", 100, 8192)]
+    writer.write_artifact("io-operations", changes.pop("operations", operations))
+    run = writer.finish(result(writer) | changes)
+    writer.close()
+    return run
+
+
+def test_half_of_the_reads_came_from_the_device(tmp_path: Path) -> None:
+    counts = np.zeros(LAYOUT.counters, dtype=np.int64)
+    low, _ = LAYOUT.bounds()
+    counts[np.searchsorted(low, [5_000, 300_000])] = 50
+    durations = hdr.Histogram(LAYOUT, counts).encode()
+    plain = {"unit": "1", "better": "none", "labels": {}}
+    metrics = [
+        plain | {"name": "window_duration_ns", "value": 7},
+        plain | {"name": "window_io_read_bytes", "value": 100 * 8192},
+        plain | {"name": "io_duration_ns", "hdr": durations}
+        | {"labels": {"part": "data", "operation": "read", "role": "foreground"}},
+    ]  # fmt: skip
+    derived = suite_like(stored(tmp_path, metrics=metrics)).value["params"]["trace"]
+    assert derived["window_ns"] == 7
+    assert [one["missed_share"] for one in derived["operations"]] == [0.5]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "failed"},
+        {"operations": []},
+        {"spec": replace(SPEC, plant=("wal.sync=+1us",)).to_json()},
+    ],
+)
+def test_runs_whose_calls_say_nothing_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        suite_like(stored(tmp_path, **changes))
