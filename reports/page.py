@@ -23,6 +23,7 @@ from harness.errors import UsageError
 from harness.units import format_bytes
 from reports import formatting
 from reports.charts.drawing import Drawing
+from reports.conclusions import output as conclusions
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -61,6 +62,10 @@ def render(template: str, view: object, form: Literal["html", "md"]) -> str:
         view=view,
         macros=f"macros.{form}.j2",
         nothing=formatting.NOTHING,
+        conclusion_head=conclusions.HEAD,
+        conclusion_row=conclusions.row,
+        conclusion_trials_head=conclusions.TRIALS_HEAD,
+        conclusion_trials=conclusions.trial_rows,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

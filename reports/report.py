@@ -19,6 +19,7 @@ from reports.charts.drawing import Drawing
 from reports.charts.forest import overview
 from reports.charts.over_time import draw_timeline
 from reports.compare import Group
+from reports.conclusions.model import Checked
 from reports.conditions import (
     CheckCount,
     Durability,
@@ -76,6 +77,7 @@ def write_report(
     force: bool = False,
     published_figures: Sequence[str] = (),
     card: bool = False,
+    conclusions: Sequence[Checked] = (),
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
     ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
@@ -85,13 +87,15 @@ def write_report(
     arm that the others are compared with (found if None: real before emulated, block devices
     first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
     is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
-    devices is in ``out``, to be linked. UsageError where there is no run or ``out`` cannot be
-    written.
+    devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested.
+    UsageError where there is no run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
-    view = replace(view_of(runs, title, over, baseline, series, force), card=card)
+    view = view_of(runs, title, over, baseline, series, force)
+    tested = tuple(one for one in conclusions if one.tested)
+    view = replace(view, card=card, conclusions=tested)
     queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
     texts = {
         "report.html": render("report.j2", view, "html"),
@@ -235,6 +239,7 @@ class View:
     published_rows: tuple[PublishedRow, ...]
     published_notes: tuple[tuple[str, str], ...]
     card: bool = False
+    conclusions: tuple[Checked, ...] = ()
     alpha: float = ALPHA
     kinds: tuple[str, ...] = KINDS
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 import typer
 
 import harness
-from harness.cli import card, data, doctor, engines, experiment, host, micro, results, run, runs
+from harness.cli import (
+    card,
+    conclusions,
+    data,
+    doctor,
+    engines,
+    experiment,
+    host,
+    micro,
+    results,
+    run,
+    runs,
+)
 
 app = typer.Typer(
     name="harness",
@@ -26,6 +38,7 @@ app.command("repro")(results.repro)
 app.add_typer(engines.app, name="engines")
 app.add_typer(micro.app, name="micro")
 app.command("card")(card.card)
+app.command("conclusions")(conclusions.conclusions)
 app.add_typer(host.app, name="host")
 
 

@@ -47,6 +47,10 @@ def run(
             help="Override a workload parameter in all runs, key=value.",
         ),
     ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Override the number of interleaved repeats."),
+    ] = None,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -59,6 +63,7 @@ def run(
         tuple(emulate or ()),
         size,
         {name: scalar(value) for name, value in key_values(param, "--param").items()},
+        repeats,
     )
     options = CommonOptions(dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet)
     from_scratch = again and not resume

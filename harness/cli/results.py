@@ -94,6 +94,8 @@ def report(
 
     Runs of microbenchmarks are written as a card in the same folder (harness card).
     """
+    from reports.conclusions.catalogue import OF_ENGINES
+    from reports.conclusions.model import check_all
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
     from reports.report import write_report
@@ -103,6 +105,7 @@ def report(
     figures: tuple[str, ...] = ()
     if published is None and experiment is not None:
         published, figures = published_of(experiment)
+    conclusions = check_all(OF_ENGINES, chosen)
     micro = [stored for stored in chosen if is_micro(stored)]
     chosen = [stored for stored in chosen if not is_micro(stored)]
     cards = write_cards(micro, out) if micro else None
@@ -113,7 +116,16 @@ def report(
             print_json({"report": None, "card": cards.to_json()})
         return
     files = write_report(
-        chosen, out, title, over, baseline, published, anyway, figures, cards is not None
+        chosen,
+        out,
+        title,
+        over,
+        baseline,
+        published,
+        anyway,
+        figures,
+        cards is not None,
+        conclusions,
     )
     if json_:
         written = {

@@ -141,16 +141,19 @@ def load_profile(
     emulate: tuple[str, ...] = (),
     size: float | None = None,
     params: JsonObject | None = None,
+    repeats: int | None = None,
 ) -> Plan:
     """Read, validate and expand a profile file.
 
-    ``emulate`` adds to the profile's own; ``size`` and ``params`` override them.
+    ``emulate`` adds to the profile's own; ``size``, ``params`` and ``repeats`` override them.
     """
     document = load_yaml(path, "profile")
     if size is not None:
         document = _resized(document, size)
     if params:
         document = _with_params(document, params)
+    if repeats is not None:
+        document = replace(document, value={**document.value, "repeats": repeats})
     published = path.with_name(_PUBLISHED)
     return expand(document, published if published.exists() else None, emulate)
 

@@ -210,7 +210,7 @@ def sides(over: str, under: str, device: Device, others: Sequence[Device]) -> tu
         cached = MEMORY_MODE in (over, under)
         if cached and not any(map(_is_behind_dram, (device, *mine))):
             raise UnderivedError("needs a run in Memory mode")
-        other = _one(device, mine, _is_dram, "DRAM")
+        other = _one(device, mine, is_dram, "DRAM")
         if cached != _is_behind_dram(device):
             raise UnderivedError("is in no Memory mode" if cached else "is in Memory mode")
     return (other, device) if over in (DRAM, ALONE) else (device, other)
@@ -229,7 +229,7 @@ def _one(
     return found[0]
 
 
-def _is_dram(device: Device) -> bool:
+def is_dram(device: Device) -> bool:
     """Memory of nodes with processors, on a host whose main memory is DRAM."""
     tier = device.tier
     if tier.get("kind") != "numa" or device.emulated:

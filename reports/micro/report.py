@@ -14,6 +14,8 @@ from typing import Any
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
+from reports.conclusions.catalogue import OF_DEVICES
+from reports.conclusions.model import Checked, check_all
 from reports.conditions import manifests, names, uncontrolled
 from reports.formatting import counted, utc
 from reports.micro.figures import Measured, card_drawing, measurements
@@ -74,6 +76,7 @@ class View:
     uncontrolled: tuple[RunWarning, ...]
     left_out: tuple[str, ...]
     repeat: tuple[str, ...]
+    conclusions: tuple[Checked, ...] = ()
     bound: float = BOUND
 
     @property
@@ -147,7 +150,13 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
         uncontrolled=tuple(uncontrolled(used)),
         left_out=tuple(_left_out(runs, used)),
         repeat=tuple(f"harness repro {run.run_id}" for run in used),
+        conclusions=tuple(_conclusions(used)),
     )
+
+
+def _conclusions(runs: Sequence[StoredRun]) -> list[Checked]:
+    """Those that were tested; the practices stand on each card."""
+    return [one for one in check_all(OF_DEVICES, runs) if one.tested]
 
 
 def _card(device: Device, name: str) -> Card:

@@ -284,3 +284,10 @@ def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
     } - {("postgres", "ssd-both")}
     [whole] = [one for one in read if one.metric == "query_duration_ns"]
     assert (whole.engine, whole.arm, whole.points[0].y_base) == ("postgres", "pmem-both", 106e9)
+
+
+def test_more_repeats_keep_the_runs_that_are_there():
+    path = find_profile("papers/nvm-for-databases/fig8")
+    once, more = load_profile(path), load_profile(path, repeats=3)
+    assert len(more.runs) == 3 * len(once.runs)
+    assert [spec.hash() for spec in more.runs[: len(once.runs)]] == [s.hash() for s in once.runs]

@@ -1,0 +1,50 @@
+"""``harness conclusions``: the papers' conclusions, tested on stored runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.cli.common import (
+    JsonOption,
+    ResultsOption,
+    chosen_runs,
+    print_json,
+    print_table,
+    store,
+)
+from harness.errors import UsageError, nearest
+
+
+def conclusions(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run ids or selectors [all runs].")
+    ] = None,
+    paper: Annotated[str | None, typer.Option("--paper", help="Of this paper only.")] = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Test each conclusion of the papers on stored runs: holds here, does not, not testable."""
+    from reports.conclusions.catalogue import CONCLUSIONS
+    from reports.conclusions.model import check_all
+    from reports.conclusions.output import HEAD, TRIALS_HEAD, commands, row, trial_rows
+
+    papers = list(dict.fromkeys(one.paper for one in CONCLUSIONS))
+    if paper is not None and paper not in papers:
+        raise UsageError(
+            f"--paper {paper}",
+            f"no conclusions of such a paper{nearest(paper, papers)}",
+            f"one of {', '.join(papers)}",
+        )
+    where = store(results)
+    chosen = chosen_runs(where, runs) if runs else where.runs()
+    found = check_all([one for one in CONCLUSIONS if paper in (None, one.paper)], chosen)
+    if json_:
+        print_json({"conclusions": [one.to_json() for one in found]})
+        return
+    print_table(HEAD, [row(one) for one in found])
+    if trials := trial_rows(found):
+        print_table(TRIALS_HEAD, trials)
+    for line in commands(found):
+        print(f"to test more: {line}")

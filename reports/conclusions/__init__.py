@@ -1,0 +1,1 @@
+"""The conclusions of papers as checks over stored runs: does each hold on this host?"""

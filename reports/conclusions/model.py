@@ -1,0 +1,255 @@
+"""A conclusion, the ratios that it is tested by, and the outcome.
+
+Every conclusion says on which side of a bound a ratio lies. Its trials are the ratios that were
+measured here; they are tested as one family (reports.micro.hypotheses). A trial *holds* where its
+ratio is shown on the side that the paper says, is *contrary* where it is shown on the other, and is
+*open* otherwise. What was not measured is named, with the command that measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.store.runs import StoredRun
+from reports.micro.hypotheses import Claim, Verdict, verdicts_of
+from reports.micro.points import Device, devices, is_micro
+from reports.run_configuration import Facts, facts
+from reports.select import unplanted
+
+HOLDS, CONTRARY, UNTESTABLE = "holds here", "does not hold here", "not testable here"
+Outcome = Literal["holds here", "does not hold here", "not testable here"]
+TrialOutcome = Literal["holds", "contrary", "open"]
+Side = Literal["above", "below"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The runs that conclusions are tested on: neither failed nor with planted delays."""
+
+    runs: tuple[StoredRun, ...]
+
+    @classmethod
+    def of(cls, runs: Iterable[StoredRun]) -> Evidence:
+        """The usable ones of these runs."""
+        return cls(tuple(run for run in unplanted(runs) if run.head["status"] != "failed"))
+
+    @cached_property
+    def of_engines(self) -> tuple[StoredRun, ...]:
+        """Runs of engines."""
+        return tuple(run for run in self.runs if not is_micro(run))
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Devices that were measured by microbenchmarks."""
+        micro = [run for run in self.runs if is_micro(run)]
+        return tuple(devices(micro)) if micro else ()
+
+    @cached_property
+    def known(self) -> Mapping[Path, Facts]:
+        """The facts of the runs of engines, by directory."""
+        return {run.directory: facts(run) for run in self.of_engines}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One ratio of a conclusion. ``claim``: None where there is no ratio, with the reason ``why``.
+
+    ``verdict``: where the claim was tested in another family already.
+    """
+
+    what: str
+    claim: Claim | None
+    why: str = ""
+    emulated: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a conclusion needs and the store lacks, and the command that measures it."""
+
+    what: str
+    command: str
+
+
+class Test(Protocol):
+    """How a conclusion is tested, as data: which runs it takes, and from them its ratios."""
+
+    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
+        """The ratios that can be formed."""
+        ...
+
+    def missing(self, evidence: Evidence) -> Iterator[str]:
+        """The runs or tiers without which there is no ratio."""
+        ...
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """The trials of several tests, together."""
+
+    tests: tuple[Test, ...]
+
+    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
+        """Those of each."""
+        for test in self.tests:
+            yield from test.trials(evidence, bound)
+
+    def missing(self, evidence: Evidence) -> Iterator[str]:
+        """What each lacks."""
+        for test in self.tests:
+            yield from test.missing(evidence)
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A paper's conclusion. ``ratio``: what its trials are ratios of, and ``expected`` where.
+
+    ``of``: ``most``: it holds where it does for more than half of its trials; ``some``: where it
+    does for any. ``command``: what measures it; ``untested``: why nothing here does.
+    """
+
+    paper: str
+    number: str
+    statement: str
+    ratio: str
+    expected: Side
+    test: Test | None
+    command: str
+    bound: float = 1.1
+    of: Literal["most", "some"] = "most"
+    untested: str = ""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A trial with its verdict; None where it makes no claim."""
+
+    trial: Trial
+    verdict: Verdict | None
+    expected: Side
+
+    @property
+    def outcome(self) -> TrialOutcome:
+        """What the trial says of its conclusion."""
+        if self.verdict is None or not self.verdict.shown:
+            return "open"
+        return "holds" if self.verdict.claim.above == (self.expected == "above") else "contrary"
+
+    @property
+    def why(self) -> str:
+        """Why it is open; empty where it is not."""
+        return self.verdict.reason if self.verdict else self.trial.why
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        estimate = self.trial.claim.ratio if self.trial.claim else None
+        return {
+            "what": self.trial.what,
+            "outcome": self.outcome,
+            "why": self.why,
+            "ratio": estimate.ratio if estimate else None,
+            "low": estimate.low if estimate else None,
+            "high": estimate.high if estimate else None,
+            "confidence": estimate.confidence if estimate else None,
+            "bound": self.trial.claim.bound if self.trial.claim else None,
+            "repeats": min(estimate.n_a, estimate.n_b) if estimate else 0,
+            "repeats_needed": self.verdict.judgement.repeats_needed if self.verdict else None,
+            "emulated": list(self.trial.emulated),
+        }
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A conclusion with what the runs say of it. ``missing``: empty where it was tested."""
+
+    conclusion: Conclusion
+    tested: tuple[Tested, ...]
+    missing: tuple[Missing, ...] = ()
+
+    def count(self, outcome: TrialOutcome) -> int:
+        """How many trials have this outcome."""
+        return sum(one.outcome == outcome for one in self.tested)
+
+    @property
+    def outcome(self) -> Outcome:
+        """See ``Conclusion.of``; not testable where neither side has enough trials."""
+        holds, contrary = self.count("holds"), self.count("contrary")
+        if self.conclusion.of == "some":
+            if holds:
+                return "holds here"
+            return "does not hold here" if contrary else "not testable here"
+        if 2 * holds > len(self.tested):
+            return "holds here"
+        if contrary and 2 * contrary >= len(self.tested):
+            return "does not hold here"
+        return "not testable here"
+
+    @property
+    def why(self) -> str:
+        """A code for why it is not testable; empty where it was tested."""
+        if self.outcome != UNTESTABLE:
+            return ""
+        if self.conclusion.test is None:
+            return "no-check"
+        if not self.tested:
+            return "not-measured"
+        if any(one.outcome != "open" for one in self.tested):
+            return "undecided"
+        reasons = {one.why for one in self.tested}
+        return reasons.pop() if len(reasons) == 1 else "not-shown"
+
+    @property
+    def repeats_needed(self) -> int:
+        """Repeats from which its trials could be shown; 0 where these are enough."""
+        short = [one.verdict for one in self.tested if one.why == "too-few-repeats"]
+        return max((one.judgement.repeats_needed for one in short if one), default=0)
+
+    @property
+    def emulated(self) -> tuple[str, ...]:
+        """The emulated tiers that its numbers come from."""
+        return tuple(dict.fromkeys(by for one in self.tested for by in one.trial.emulated))
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        of = self.conclusion
+        return {
+            "paper": of.paper,
+            "number": of.number,
+            "statement": of.statement,
+            "outcome": self.outcome,
+            "why": self.why,
+            "ratio": of.ratio,
+            "expected": of.expected,
+            "bound": of.bound,
+            "emulated": list(self.emulated),
+            "repeats_needed": self.repeats_needed,
+            "trials": [one.to_json() for one in self.tested],
+            "missing": [vars(one) for one in self.missing],
+        }
+
+
+def check(conclusion: Conclusion, evidence: Evidence) -> Checked:
+    """Test one conclusion on these runs."""
+    if conclusion.test is None:
+        return Checked(conclusion, (), (Missing(conclusion.untested, conclusion.command),))
+    trials = list(conclusion.test.trials(evidence, conclusion.bound))
+    own = {str(i): one.claim for i, one in enumerate(trials) if one.claim and not one.verdict}
+    judged = verdicts_of({key: claim for key, claim in own.items() if claim})
+    tested = tuple(
+        Tested(one, one.verdict or judged.get(str(i)), conclusion.expected)
+        for i, one in enumerate(trials)
+    )
+    unlike = ("runs of both sides that are alike in all but what is compared",)
+    missing = () if tested else tuple(conclusion.test.missing(evidence)) or unlike
+    return Checked(conclusion, tested, tuple(Missing(what, conclusion.command) for what in missing))
+
+
+def check_all(conclusions: Sequence[Conclusion], runs: Iterable[StoredRun]) -> list[Checked]:
+    """All of these conclusions, each a family of its own."""
+    evidence = Evidence.of(runs)
+    return [check(conclusion, evidence) for conclusion in conclusions]

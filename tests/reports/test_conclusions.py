@@ -1,0 +1,244 @@
+"""The papers' conclusions on made-up runs: each holds, does not hold, or says what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micro_runs import DRAM, KINDS, card_run, micro_run, numa_tier, operations, rate
+from report_runs import Case, metric, write
+
+from harness.store.runs import StoredRun
+from reports.conclusions.catalogue import CONCLUSIONS
+from reports.conclusions.model import Checked, Evidence, check
+from reports.conclusions.output import row, trial_rows
+from reports.report import write_report
+
+
+def checked(paper: str, number: str, runs: Sequence[StoredRun]) -> Checked:
+    (one,) = [c for c in CONCLUSIONS if (c.paper, c.number) == (paper, number)]
+    return check(one, Evidence.of(runs))
+
+
+def insight(number: str, runs: Sequence[StoredRun]) -> Checked:
+    return checked("nvm-for-databases", f"7.1 ({number})", runs)
+
+
+def tpcc(root: Path, rates: Mapping[str, float], repeats: int = 6, users: int = 8,
+         workload: str = "tpcc", params: Mapping[str, Any] | None = None,
+         **changes: Any) -> list[StoredRun]:  # fmt: skip
+    """Interleaved repeats of every placement at these rates, a percent more in each."""
+    name = "operations_per_second" if workload == "ycsb" else "new_orders_per_minute"
+    given = params if params is not None else {"warehouses": 10, "users": users}
+    spec = {"workload": workload, "params": dict(given), "driver": "loadgen"}
+    spec |= changes.pop("spec_changes", {})
+    return [
+        write(root, Case(placement=placement, block=k, queries=(), spec_changes=dict(spec),
+                         metrics=[metric(name, value * (1 + k / 100), "higher")], **changes))
+        for k in range(repeats)
+        for placement, value in rates.items()
+    ]  # fmt: skip
+
+
+def test_a_log_on_pmem_gains_little(tmp_path: Path) -> None:
+    runs = tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1050, "pmem-both": 2000})
+    found = insight("vii", runs)
+    assert (found.outcome, found.why, found.missing) == ("holds here", "", ())
+    (trial,) = found.to_json()["trials"]
+    assert trial["ratio"] == pytest.approx(1.05)
+    assert 1.04 < trial["low"] <= trial["high"] < trial["bound"] == 1.1
+    assert (trial["outcome"], trial["repeats"]) == ("holds", 6)
+
+
+def test_a_log_on_pmem_that_gains_much_is_contrary(tmp_path: Path) -> None:
+    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1500}))
+    assert found.outcome == "does not hold here"
+    assert found.count("contrary") == 1
+
+
+def test_more_than_half_of_the_trials_decide_about_most_cases(tmp_path: Path) -> None:
+    def both(users: int, gain: float) -> list[StoredRun]:
+        return tpcc(tmp_path, {"ssd-both": 1e3, "ssd-data-pmem-wal": 1e3 * gain}, 8, users)
+
+    mixed = [*both(8, 1.0), *both(16, 1.0), *both(32, 1.5)]
+    found = insight("vii", mixed)
+    assert (found.outcome, found.count("holds"), found.count("contrary")) == ("holds here", 2, 1)
+    assert insight("vii", mixed + both(64, 1.5)).outcome == "does not hold here"
+
+
+def test_one_repeat_shows_nothing_and_says_how_many_would(tmp_path: Path) -> None:
+    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}, 1))
+    assert (found.outcome, found.why) == ("not testable here", "too-few-repeats")
+    assert found.repeats_needed == 6
+    assert "6 needed" in row(found)[-1]
+
+
+def test_what_was_not_measured_is_named_with_its_command(tmp_path: Path) -> None:
+    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000}))
+    assert (found.outcome, found.why) == ("not testable here", "not-measured")
+    (missing,) = found.missing
+    assert "placement=ssd-data-pmem-wal" in missing.what
+    assert missing.command == ("harness experiment run papers/nvm-for-databases/table5 --repeats 6")
+
+
+def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
+    one = tpcc(tmp_path, {"ssd-both": 1000}, users=8) + tpcc(tmp_path, {"ssd-both": 1}, users=16)
+    other = tpcc(tmp_path, {"ssd-data-pmem-wal": 1000}, users=32)
+    found = insight("vii", one + other)
+    assert (found.why, found.tested) == ("not-measured", ())
+    assert "alike" in found.missing[0].what
+
+
+def test_every_conclusion_without_runs_says_what_it_needs() -> None:
+    for one in CONCLUSIONS:
+        found = check(one, Evidence.of([]))
+        assert found.outcome == "not testable here"
+        assert found.why == ("no-check" if one.test is None else "not-measured")
+        assert found.missing and all(entry.what for entry in found.missing)
+        assert found.to_json()["missing"][0]["command"] == one.command
+
+
+def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
+    places = {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}
+    emulated = ({"tier": "pmem", "by": "tmpfs"},)
+    found = insight("vii", tpcc(tmp_path / "a", places, emulated=emulated))
+    assert found.emulated == ("pmem by tmpfs",)
+    assert "EMULATED" in row(found)[3]
+    planted = tpcc(tmp_path / "b", places, spec_changes={"plant": ("wal.sync=+200us",)})
+    assert insight("vii", planted).why == "not-measured"
+    failed = tpcc(tmp_path / "c", places, status="failed")
+    assert insight("vii", failed).why == "not-measured"
+
+
+def test_memory_mode_is_compared_with_default(tmp_path: Path) -> None:
+    default = tpcc(tmp_path, {"ssd-both": 1000})
+    mode = {"run_changes": {"host_mode": "Memory"}, "manifest_changes": {"host.mode": "Memory"}}
+    assert insight("i", default + tpcc(tmp_path, {"ssd-both": 1020}, **mode)).outcome == (
+        "holds here"
+    )
+
+
+def _square(root: Path, gains: Mapping[str, float]) -> list[StoredRun]:
+    """SSD and PMem on a socket and on one processor, in the same blocks."""
+    runs = [
+        write(root, Case(placement=place, block=k, queries=(1,), plans=False,
+                         metrics=[metric("queries_geomean_ns", 1e9 * (1 + k / 50) / gain, "lower")],
+                         spec_changes={"cpus": cpus}))
+        for k in range(6)
+        for cpus in gains
+        for place, gain in (("ssd-both", 1.0), ("pmem-both", gains[cpus]))
+    ]  # fmt: skip
+    return runs
+
+
+def test_gains_on_a_socket_are_held_against_those_on_one_processor(tmp_path: Path) -> None:
+    found = insight("iv", _square(tmp_path / "a", {"socket:0": 3.0, "0": 1.5}))
+    assert found.outcome == "holds here"
+    assert found.tested[0].to_json()["ratio"] == pytest.approx(2.0)
+    same = insight("iv", _square(tmp_path / "b", {"socket:0": 2.0, "0": 2.0}))
+    assert same.outcome == "does not hold here"
+    half = [r for r in _square(tmp_path / "c", {"socket:0": 2.0, "0": 1.0}) if r.spec.cpus != "0"]
+    assert "cpus=0" in insight("iv", half).missing[0].what
+
+
+@pytest.mark.parametrize(
+    ("by_threads", "outcome"),
+    [({1: 10, 16: 60, 48: 40}, "holds here"), ({1: 10, 16: 60, 48: 90}, "does not hold here")],
+)
+def test_fewer_threads_may_do_more(
+    tmp_path: Path, by_threads: Mapping[int, float], outcome: str
+) -> None:
+    runs = [
+        one
+        for threads, value in by_threads.items()
+        for one in tpcc(tmp_path, {"pmem-both": value}, workload="ycsb", engine="rocksdb",
+                        params={"workload": "a", "recordcount": 1000, "threadcount": threads})
+    ]  # fmt: skip
+    found = insight("v", runs)
+    assert found.outcome == outcome
+    assert found.tested[0].to_json()["repeats"] == 6
+    few = [run for run in runs if run.spec.params["threadcount"] != 48][:6]
+    assert insight("v", few).outcome == "not testable here"
+
+
+def test_an_engines_gain_is_held_against_its_devices(tmp_path: Path) -> None:
+    def device(tier: str, gb_per_s: float, **labels: Any) -> StoredRun:
+        told = rate("bandwidth", gb_per_s, pattern="random", threads=8, **labels)
+        return micro_run(tmp_path, [told], tier=tier, suite="nvm-for-databases/table4")
+
+    engines = tpcc(tmp_path, {"ssd-both": 1000, "pmem-both": 2000})
+    assert "table4" in insight("iii", engines).missing[0].what
+    devices = [device("ssd", 1, operation="read"), device("pmem", 9, operation="load")]
+    found = insight("iii", [*engines, *devices])
+    assert found.outcome == "holds here"
+    assert found.tested[0].to_json()["bound"] == pytest.approx(9.0)
+    slower = [device("ssd", 1, operation="read"), device("pmem", 1.5, operation="load")]
+    assert insight("iii", [*engines, *slower]).outcome == "does not hold here"
+
+
+# Devices -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_fast20s_practices_are_those_of_the_card(tmp_path: Path, number: int) -> None:
+    advice = f"5.{number}"
+    assert checked("empirical-guide", advice, [card_run(tmp_path)]).outcome == "holds here"
+    dram = card_run(tmp_path, DRAM, "dram", manifest_changes={"tiers": [numa_tier()]})
+    assert checked("empirical-guide", advice, [dram]).why == "not-measured"
+
+
+def _writes(root: Path, **gb_per_s: Any) -> StoredRun:
+    metrics = [
+        rate("random_writes", value, **KINDS[kind], pattern="random", access_size_bytes=64,
+             threads=32)
+        for kind, value in gb_per_s.items()
+    ]  # fmt: skip
+    return micro_run(root, metrics, suite="perma-bench/raw")
+
+
+def test_persist_instructions_and_flushes(tmp_path: Path) -> None:
+    apart = [_writes(tmp_path / "a", clwb=2, ntstore=5, store=3)]
+    assert checked("perma-bench", "6 (6)", apart).outcome == "holds here"
+    assert checked("perma-bench", "6 (7)", apart).outcome == "holds here"
+    alike = [_writes(tmp_path / "b", clwb=5, ntstore=5, store=9)]
+    assert checked("perma-bench", "6 (6)", alike).outcome == "does not hold here"
+    assert checked("perma-bench", "6 (7)", alike).outcome == "does not hold here"
+
+
+def test_index_updates_without_flushes(tmp_path: Path) -> None:
+    chains = {"r_512,w_64_cache_128": 2e6, "r_512,w_64_none_128": 1e6}
+    metrics = [
+        operations("hash_index_update", value, chain=chain, mode="independent", threads=32)
+        for chain, value in chains.items()
+    ]
+    found = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
+    assert found.outcome == "holds here"
+    assert found.tested[0].to_json()["ratio"] == pytest.approx(2.0)
+
+
+def test_states_of_the_host(tmp_path: Path) -> None:
+    def reads(gb_per_s: float, prefetchers: str) -> StoredRun:
+        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 512, "threads": 16}
+        point = rate("prefetched_reads", gb_per_s, **KINDS["load"], **labels)
+        return micro_run(tmp_path, [point], manifest_changes={"host.prefetchers": prefetchers})
+
+    on, off = reads(8, "enabled"), reads(10, "disabled")
+    found = checked("perma-bench", "6 (8)", [on, off])
+    assert found.outcome == "holds here"
+    assert found.tested[0].to_json()["ratio"] == pytest.approx(0.8)
+    assert "prefetchers" in checked("perma-bench", "6 (8)", [on]).missing[0].what
+
+
+# Pages -----------------------------------------------------------------------------------
+
+
+def test_a_report_has_the_conclusions_that_were_tested(tmp_path: Path) -> None:
+    runs = tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1020})
+    found = [check(one, Evidence.of(runs)) for one in CONCLUSIONS]
+    assert [one.conclusion.number for one in found if one.tested] == ["7.1 (vii)"]
+    page = write_report(runs, tmp_path / "out", conclusions=found).markdown.read_text()
+    assert "## Conclusions of the papers" in page and "7.1 (vii)" in page
+    assert "7.1 (i)" not in page
+    assert len(trial_rows(found)) == 1
