@@ -42,6 +42,7 @@ LEAST_SAMPLES = 25
 _WAIT, _PREFIX = "wait_ns", "wait_"
 #: The counter of the time in which a background task was at work: in series only.
 BACKGROUND = "wait_background_ns"
+_ELAPSED, _SQUARES = "wait_elapsed_ns", "wait_elapsed_squares"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class WaitTotals:
     ``waits``: by resource. ``running_ns``: active without a wait. ``idle_ns``: between two
     operations that follow at once. ``cpu_ns``: on a processor and waiting for one, as Linux
     counted it. ``samples``: observations of active sessions. ``background``: by task, no sessions'.
+    ``elapsed_ns``, ``elapsed_squares``: the moments' times and their squares, added up.
     """
 
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -90,6 +92,13 @@ class WaitTotals:
     cpu_ns: float = 0.0
     samples: float = 0.0
     background: Mapping[str, float] = field(default_factory=dict)
+    elapsed_ns: float = 0.0
+    elapsed_squares: float = 0.0
+
+    @property
+    def moments(self) -> float:
+        """How many equally long moments of observation are as precise as these."""
+        return self.elapsed_ns**2 / self.elapsed_squares if self.elapsed_squares else 0.0
 
     def counters(self) -> dict[str, float]:
         """As counters of a monitor."""
@@ -100,6 +109,8 @@ class WaitTotals:
             "wait_idle_ns": self.idle_ns,
             "wait_cpu_ns": self.cpu_ns,
             "wait_samples_count": self.samples,
+            _ELAPSED: self.elapsed_ns,
+            _SQUARES: self.elapsed_squares,
             **{labelled(BACKGROUND, task=name): ns for name, ns in self.background.items()},
         }
 
@@ -121,6 +132,8 @@ def take(counters: Mapping[str, float]) -> tuple[WaitTotals | None, dict[str, fl
             counters.get("wait_idle_ns", 0.0),
             counters.get("wait_cpu_ns", 0.0),
             counters["wait_samples_count"],
+            elapsed_ns=counters.get(_ELAPSED, 0.0),
+            elapsed_squares=counters.get(_SQUARES, 0.0),
         ),
         rest,
     )
@@ -143,6 +156,7 @@ class SampledWaits:
         self._background: defaultdict[str, float] = defaultdict(float)
         self._running_ns = self._idle_ns = 0.0
         self._samples = 0
+        self._elapsed_ns = self._elapsed_squares = 0.0
         self._cpu = _ProcessorTime()
 
     def sample(self) -> None:
@@ -156,6 +170,9 @@ class SampledWaits:
                 raise
             elapsed_ns = 0 if self._last_ns is None else began_ns - self._last_ns
             self._last_ns = began_ns
+            if any(one.state != "background" for one in observations):
+                self._elapsed_ns += elapsed_ns
+                self._elapsed_squares += elapsed_ns**2
             for one in observations:
                 self._add(one, elapsed_ns)
             self._cpu.see(one.thread for one in observations if one.thread is not None)
@@ -175,6 +192,8 @@ class SampledWaits:
                 cpu_ns,
                 self._samples,
                 dict(self._background),
+                self._elapsed_ns,
+                self._elapsed_squares,
             )
 
     def events(self) -> dict[str, dict[str, str | float]]:
@@ -240,23 +259,27 @@ class Breakdown:
     """The parts of one operation's latency. They add up to at least ``latency_ns``.
 
     ``accounted_share``: of the latency, what is not the remainder. ``why``: empty where the
-    parts add up within :data:`TOLERANCE`, else the reason.
+    parts add up within :data:`TOLERANCE`, else the reason. ``moments``: see ``WaitTotals``.
     """
 
     parts_ns: Mapping[str, float]
     latency_ns: float
     accounted_share: float
     why: str = ""
+    moments: float = 0.0
 
     def metrics(self, prefix: str = "", labels: Mapping[str, str] | None = None) -> list[Metric]:
-        """``wait_ns`` by resource, and ``wait_accounted_share``."""
+        """``wait_ns`` by resource, ``wait_accounted_share`` and ``wait_moments_count``."""
         own = labels or {}
         metrics = [
             Metric(f"{prefix}{_WAIT}", "ns", "none", {**own, "resource": name}, value=value)
             for name, value in self.parts_ns.items()
         ]
-        share = f"{prefix}wait_accounted_share"
-        return [*metrics, Metric(share, "1", "none", own, value=self.accounted_share)]
+        rest = {"accounted_share": self.accounted_share, "moments_count": self.moments}
+        return [
+            *metrics,
+            *(Metric(f"{prefix}wait_{n}", "1", "none", own, value=v) for n, v in rest.items()),
+        ]
 
 
 def explain(
@@ -276,7 +299,7 @@ def explain(
         waits["client"] = waits.get("client", 0.0) + totals.idle_ns
     room_ns = max(0.0, latency_ns - sum(waits.values()))
     processor_ns = min(room_ns, totals.running_ns, totals.cpu_ns)
-    return _breakdown(waits, processor_ns, latency_ns, count)
+    return _breakdown(waits, processor_ns, latency_ns, totals.moments, count)
 
 
 def explain_alone(
@@ -297,7 +320,7 @@ def explain_alone(
     scale = min(1.0, latency_ns / active_ns)
     waits = {name: ns * scale for name, ns in totals.waits.items()}
     processor_ns = min(totals.running_ns * scale, on_cpu_ns * scale)
-    return _breakdown(waits, processor_ns, latency_ns)
+    return _breakdown(waits, processor_ns, latency_ns, totals.moments)
 
 
 def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:
@@ -307,7 +330,11 @@ def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:
 
 
 def _breakdown(
-    waits: Mapping[str, float], processor_ns: float, latency_ns: float, count: float = 1
+    waits: Mapping[str, float],
+    processor_ns: float,
+    latency_ns: float,
+    moments: float,
+    count: float = 1,
 ) -> Breakdown:
     own_other_ns = waits.get("other", 0.0)
     sum_ns = sum(waits.values()) + processor_ns
@@ -323,7 +350,7 @@ def _breakdown(
         mean = format_ns(round(latency_ns / count))
         why = f"waits and processor time add up to {share:.0%} of the mean of {mean}"
     each = {name: ns / count for name, ns in parts.items()}
-    return Breakdown(each, latency_ns / count, share, why)
+    return Breakdown(each, latency_ns / count, share, why, moments)
 
 
 def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:

@@ -51,6 +51,20 @@ def range_text(low: float, high: float, unit: str, resolution: float = 0.0) -> s
     return f"{first if shared == other else ends[0]} – {ends[1]}"
 
 
+def share_text(part: float, whole: float, unit: str) -> str:
+    """``16 of 410 µs``; each with its unit where these differ."""
+    first, second = quantity_text(part, unit), quantity_text(whole, unit)
+    (number, _, own), (_, _, other) = first.partition(" "), second.partition(" ")
+    return f"{number if own == other or not part else first} of {second}"
+
+
+def gain_text(ratio: float) -> str:
+    """What a speed-up gains, rounded up: ``4 %``, from a factor of two on ``2.05×``."""
+    if ratio >= 2:
+        return times(math.ceil(ratio * 100) / 100)
+    return f"{max(1, math.ceil(100 * (ratio - 1) - 1e-9))} %"
+
+
 def times(ratio: float) -> str:
     """``1.90×``."""
     return f"{significant(ratio)}×"

@@ -44,6 +44,8 @@ def _environment(form: Literal["html", "md"]) -> Environment:
         "quantity": formatting.quantity_text,
         "range": formatting.range_text,
         "times": formatting.times,
+        "share_of": formatting.share_text,
+        "gain": formatting.gain_text,
         "interval": formatting.interval_text,
         "p": formatting.p_text,
         "percent": formatting.percent,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
+from reports.explain.ceilings import Ceilings, ceilings
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
@@ -124,6 +125,16 @@ class Single:
     metric: str = ""
     unit: str = ""
     summary: Summary | None = None
+
+
+@dataclass(frozen=True)
+class CeilingRow:
+    """What faster devices could gain at most on one arm; ``first``: whether it is the baseline."""
+
+    where: str
+    arm: str
+    ceilings: Ceilings
+    first: bool
 
 
 @dataclass(frozen=True)
@@ -222,6 +233,7 @@ class View:
     emulated: tuple[str, ...]
     answers: tuple[tuple[str, Group], ...]
     singles: tuple[Single, ...]
+    ceilings: tuple[CeilingRow, ...]
     warnings: tuple[RunWarning, ...]
     uncontrolled: tuple[RunWarning, ...]
     checks: tuple[CheckCount, ...]
@@ -289,6 +301,7 @@ def view_of(
         emulated=emulations(runs),
         answers=answers,
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
+        ceilings=tuple(_ceilings(found)),
         warnings=tuple(one for panel in judged for one in panel_warnings(panel)),
         uncontrolled=tuple(uncontrolled(runs)),
         checks=tuple(checks(runs)),
@@ -324,6 +337,14 @@ def _single(panel: Panel, arm: Arm) -> Single:
         filter(None, (metric_info(quantity, one.better).title, quantity.labels_text()))
     )
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
+
+
+def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:
+    for panel in found:
+        for arm in panel.arms:
+            if (known := ceilings(arm.usable)) is not None:
+                first = arm is panel.arms[0]
+                yield CeilingRow(panel.title_with_workload, arm.marked_name, known, first)
 
 
 def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:

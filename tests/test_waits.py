@@ -74,6 +74,16 @@ def test_an_observation_stands_for_the_time_since_the_last():
     assert (found.running_ns, found.idle_ns, found.samples) == (S, S, 4)
 
 
+def test_moments_of_unequal_length_are_as_precise_as_fewer_equal_ones():
+    """Three moments of 1 s are three; of 1, 1 and 4 s they are 36/18."""
+    equal, unequal = (
+        WaitTotals(elapsed_ns=sum(lengths), elapsed_squares=sum(one**2 for one in lengths))
+        for lengths in ([1.0, 1.0, 1.0], [1.0, 1.0, 4.0])
+    )
+    assert (equal.moments, unequal.moments, WaitTotals().moments) == (3, 2, 0)
+    assert totals([], [SYNC, SYNC], [Observation("background")], [SYNC]).moments == 2
+
+
 def test_a_failed_observation_leaves_a_gap():
     assert totals([], [SYNC], OSError("restarts"), [SYNC], [SYNC]).waits["log sync"] == 2 * S
 

@@ -30,6 +30,7 @@ server_cpu_per_transaction_ns         of the engine's processes, likewise; left 
                                       is too little for the kernel's ticks of 10 ms
 wait_ns                               of the mean latency, by ``resource`` (docs/waits.md)
 wait_accounted_share                  of the mean latency, what they add up to
+wait_moments_count                    how often sessions were observed
 window_duration_ns                    length of the measured window
 window_<counter>                      what the window added to a counter
 ===================================== ==================================================

@@ -27,6 +27,7 @@ process_cpu_per_operation_ns       in place of both where the engine works insid
                                    them, is computed by the same threads
 wait_ns                            of the mean latency, by ``resource`` (docs/waits.md)
 wait_accounted_share               of the mean latency, what they add up to
+wait_moments_count                 how often sessions were observed
 window_duration_ns                 length of the measured window
 window_<counter>                   what the window added to a counter. Of those that an engine
                                    inside the client keeps (hundreds, for what is not in use

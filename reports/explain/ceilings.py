@@ -1,0 +1,408 @@
+"""What devices of zero latency could gain at most, from waits and the I/O trace.
+
+The mean operation waits for a device as far as its sessions were observed to, or as far as the
+trace timed the calls of its sessions, whichever is more. What may hide more of it counts in full:
+waits for locks and for the buffer cache (another session may hold them while it waits for the
+device), what nothing accounts for, and the time waiting for a processor that the device's I/O may
+keep busy. Shares of observed time are taken at the upper end of their sampling error. So the
+result is a bound and no estimate: a measured speed-up above it is a mistake in one of the two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+
+from harness import hdr
+from harness.store.runs import StoredRun
+from reports.formatting import percent
+from reports.headline import headline
+from reports.metric_registry import load_of
+from reports.statistics import ALPHA
+from reports.values import Quantity, measured, natural
+
+Devices = Literal["log", "data", "all"]
+DEVICES: tuple[Devices, ...] = get_args(Devices)
+
+#: The parts whose files a device holds, and the resources that its sessions wait for.
+PARTS: Mapping[Devices, frozenset[str]] = {
+    "log": frozenset(("wal",)),
+    "data": frozenset(("data", "index", "temp")),
+    "all": frozenset(("wal", "data", "index", "temp")),
+}
+_DIRECT: Mapping[Devices, frozenset[str]] = {
+    "log": frozenset(("log write", "log sync")),
+    "data": frozenset(("data read", "data write")),
+    "all": frozenset(("log write", "log sync", "data read", "data write")),
+}
+#: Another session may hold a lock or a page because it waits for the device.
+_MAY_HIDE = ("lock", "buffer", "other")
+#: Of a part's bytes: below it, its files are mapped or called in ways that the trace does not see,
+#: and time in the device may pass for processor time.
+_SEEN = 0.95
+#: With more of the time not bounded, there is no ceiling.
+_NO_CEILING = 0.98
+
+
+@dataclass(frozen=True)
+class Waited:
+    """The mean operation of a run's window, or one of its queries; times in ns.
+
+    ``parts_ns``: by resource, adding up to ``latency_ns`` at least. ``io_ns``: in calls that the
+    trace timed on sessions' threads, by devices. ``contended_ns``: at most waiting for a
+    processor. ``moments``: of observation.
+    """
+
+    latency_ns: float
+    parts_ns: Mapping[str, float]
+    moments: float
+    io_ns: Mapping[Devices, float] = field(default_factory=dict)
+    contended_ns: float = 0.0
+
+    def of(self, resources: Iterable[str]) -> float:
+        """The time that was seen to wait for these."""
+        return sum(self.parts_ns.get(name, 0.0) for name in resources)
+
+    def direct_ns(self, devices: Devices) -> float:
+        """Waiting for the devices: by observation or by the trace, whichever is more."""
+        return min(self.latency_ns, max(self.of(_DIRECT[devices]), self.io_ns.get(devices, 0.0)))
+
+    @property
+    def hidden_ns(self) -> float:
+        """What may be due to any device."""
+        return self.of(_MAY_HIDE) + self.contended_ns
+
+    def share(self, devices: Devices) -> float:
+        """Of the latency, what may be due to the devices, as it was seen."""
+        return min(1.0, (self.direct_ns(devices) + self.hidden_ns) / self.latency_ns)
+
+    def at_most(self, devices: Devices) -> float:
+        """The same at the upper end of the sampling error."""
+        hidden = self.of(_MAY_HIDE) / self.latency_ns
+        waits = hidden + self.of(_DIRECT[devices]) / self.latency_ns
+        traced = self.io_ns.get(devices, 0.0) / self.latency_ns
+        bound = max(
+            upper_share(waits, self.moments), traced + upper_share(hidden, self.moments)
+        )  # the trace's times are not sampled
+        return min(1.0, bound + self.contended_ns / self.latency_ns)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What devices of zero latency could gain at most.
+
+    ``latency_ns``, ``direct_ns``, ``hidden_ns``: of the mean operation, or summed over queries:
+    its duration, what it waits for the devices, and what may hide more of that.
+    ``share``: of the duration, what could go at most; None with the reason ``why`` where nothing
+    bounds it.
+    """
+
+    devices: Devices
+    latency_ns: float
+    direct_ns: float
+    hidden_ns: float
+    share: float | None
+    why: str = ""
+
+    @property
+    def gain(self) -> float | None:
+        """The speed-up at most; None without a bound."""
+        return None if self.share is None else 1 / (1 - self.share)
+
+    @property
+    def more_ns(self) -> float:
+        """In addition to ``direct_ns``, what may at most be due to the devices."""
+        return max(0.0, (self.share or 0.0) * self.latency_ns - self.direct_ns)
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Those of one set of repeats.
+
+    ``noun``: what the times are of: a transaction, an operation, or queries, whose sum is bounded.
+    ``total``: the largest gain first, without devices that nothing waits for; ``by_query``: of
+    each query, in natural order. ``why``: the reason where there is none at all.
+    """
+
+    noun: str
+    total: tuple[Ceiling, ...] = ()
+    by_query: Mapping[str, tuple[Ceiling, ...]] = field(default_factory=dict)
+    why: str = ""
+
+    def of(self, devices: Devices, query: str | None = None) -> Ceiling | None:
+        """One of them."""
+        found = self.total if query is None else self.by_query.get(query, ())
+        return next((one for one in found if one.devices == devices), None)
+
+
+def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
+    """Of repeats of one run, without failed ones; None where waits or I/O were not recorded."""
+    with_both = [run for run in runs if _recorded(run)]
+    if not with_both:
+        return None
+    load = load_of(with_both[0].spec.workload)
+    noun = load.noun if load else "query"
+    if load is not None and (why := _not_closed(with_both)):
+        return Ceilings(noun, why=why)
+    unseen = _unseen(with_both)
+    waited = [waited_of(run) for run in with_both]
+    keys = sorted({key for one in waited for key in one}, key=natural)
+    if load is not None:
+        return Ceilings(noun, tuple(_bounded([one[""] for one in waited if "" in one], unseen)))
+    by_query = {
+        key: tuple(_bounded([one[key] for one in waited if key in one], unseen)) for key in keys
+    }
+    return Ceilings(noun, tuple(_summed(by_query)), by_query)
+
+
+@lru_cache(maxsize=256)
+def waited_of(run: StoredRun) -> Mapping[str, Waited]:
+    """By query; of a window by the empty text. Without what was not observed."""
+    load = load_of(run.spec.workload)
+    values = {q: one.value for q, one in measured(run).items() if one.value is not None}
+    io = _io_ns(run, values, load.durations if load else None)
+    prefix = "" if load else "query_"
+    parts: dict[str, dict[str, float]] = {}
+    for quantity, value in values.items():
+        if quantity.name == f"{prefix}wait_ns":
+            key = quantity.label("query") or ""
+            parts.setdefault(key, {})[quantity.label("resource") or ""] = value
+    found = {}
+    for key, by_resource in parts.items():
+        labels = (("query", key),) if key else ()
+        accounted = values.get(Quantity(f"{prefix}wait_accounted_share", labels), 0.0)
+        latency_ns = sum(by_resource.values()) / max(1.0, accounted)
+        if latency_ns <= 0:
+            continue
+        moments = values.get(Quantity(f"{prefix}wait_moments_count", labels), 0.0)
+        contended_ns = _contended_ns(values, by_resource, latency_ns, key)
+        found[key] = Waited(latency_ns, by_resource, moments, io.get(key, {}), contended_ns)
+    return found
+
+
+def upper_share(share: float, moments: float, alpha: float = ALPHA) -> float:
+    """The upper end of a share's interval (Clopper and Pearson, Biometrika 26, 1934).
+
+    1 where too little was observed to bound it.
+    """
+    n = math.floor(moments)
+    k = math.ceil(min(1.0, share) * n - 1e-9)
+    if n == 0 or k >= n:
+        return 1.0
+    i = np.arange(k + 1)
+    ways = np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
+
+    def at_most(share: float) -> float:
+        """The probability of at most ``k`` of ``n`` at this share."""
+        return float(np.exp(ways + i * math.log(share) + (n - i) * math.log1p(-share)).sum())
+
+    low, high = k / n, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if at_most(middle) > alpha / 2 else (low, middle)
+    return high
+
+
+def _recorded(run: StoredRun) -> bool:
+    names = {metric["name"] for metric in run.run["metrics"]}
+    return "io_calls_count" in names and bool(names & {"wait_ns", "query_wait_ns"})
+
+
+def _not_closed(runs: Sequence[StoredRun]) -> str:
+    rate = headline(runs, runs, {}).rate
+    if rate is None:
+        return ""
+    return "a rate was set" if rate.by == "option" else "users think"
+
+
+def _unseen(runs: Sequence[StoredRun]) -> dict[str, float]:
+    """Parts of which the trace saw too little, with the share that it saw."""
+    found: dict[str, float] = {}
+    for run in runs:
+        for quantity, one in measured(run).items():
+            if quantity.name == "io_trace_coverage_share" and (one.value or 0.0) < _SEEN:
+                part = quantity.label("part") or ""
+                found[part] = min(found.get(part, 1.0), one.value or 0.0)
+    return found
+
+
+def _bounded(repeats: Sequence[Waited], unseen: Mapping[str, float]) -> list[Ceiling]:
+    """Of repeats of one operation: their mean at the upper end of its sampling error, and not
+    less than that of any repeat as it was seen."""
+    if not repeats:
+        return []
+    pooled = _pooled(repeats)
+    found = []
+    for devices in DEVICES:
+        if devices != "all" and not pooled.direct_ns(devices):
+            continue
+        share: float | None = max(pooled.at_most(devices), *(one.share(devices) for one in repeats))
+        why = ""
+        if low := {part: seen for part, seen in unseen.items() if part in PARTS[devices]}:
+            part = min(low, key=lambda name: low[name])
+            share, why = None, f"the I/O trace saw {percent(low[part])} of the bytes of {part}"
+        elif share is not None and share >= _NO_CEILING:
+            share, why = None, _why_not(pooled, devices)
+        found.append(
+            Ceiling(
+                devices,
+                pooled.latency_ns,
+                pooled.direct_ns(devices),
+                pooled.hidden_ns,
+                share,
+                why,
+            )
+        )
+    return _largest_first(found)
+
+
+def _why_not(pooled: Waited, devices: Devices) -> str:
+    if not pooled.moments:
+        return "too few observations of sessions"
+    named = {name: pooled.of([name]) for name in _MAY_HIDE}
+    named["processors"] = pooled.contended_ns
+    largest = max(named, key=lambda name: named[name])
+    if named[largest] < pooled.direct_ns(devices):
+        return "nearly all of the time is waits for it"
+    words = {
+        "lock": "waits for locks",
+        "buffer": "waits for the buffer cache",
+        "other": "time that nothing accounts for",
+        "processors": "waits for processors",
+    }
+    return f"{words[largest]}: {percent(named[largest] / pooled.latency_ns)}"
+
+
+def _pooled(repeats: Sequence[Waited]) -> Waited:
+    n = len(repeats)
+    names = {name for one in repeats for name in one.parts_ns}
+    return Waited(
+        sum(one.latency_ns for one in repeats) / n,
+        {name: sum(one.of([name]) for one in repeats) / n for name in names},
+        sum(one.moments for one in repeats),
+        {d: sum(one.io_ns.get(d, 0.0) for one in repeats) / n for d in DEVICES},
+        sum(one.contended_ns for one in repeats) / n,
+    )
+
+
+def _summed(by_query: Mapping[str, Sequence[Ceiling]]) -> list[Ceiling]:
+    """Of the sum of the query times: a query that has no bound may vanish."""
+    found = []
+    total_ns = sum(next(iter(own)).latency_ns for own in by_query.values() if own)
+    for devices in DEVICES:
+        every = [
+            next((one for one in own if one.devices == devices), None) or _hidden_only(own)
+            for own in by_query.values()
+            if own
+        ]
+        direct_ns = sum(one.direct_ns for one in every)
+        if not every or (devices != "all" and not direct_ns):
+            continue
+        without = [one for one in every if one.share is None]
+        could_go = sum(one.latency_ns * (1 if one.share is None else one.share) for one in every)
+        share: float | None = could_go / total_ns
+        why = ""
+        if without:
+            why = f"{len(without)} of {len(every)} queries: {_most_common(o.why for o in without)}"
+        if share is not None and share >= _NO_CEILING:
+            share = None
+        hidden_ns = sum(one.hidden_ns for one in every)
+        found.append(Ceiling(devices, total_ns, direct_ns, hidden_ns, share, why))
+    return _largest_first(found)
+
+
+def _hidden_only(own: Sequence[Ceiling]) -> Ceiling:
+    """Of devices that the query was not seen to wait for: at most as for all of them."""
+    every = next(one for one in own if one.devices == "all")
+    return Ceiling("all", every.latency_ns, 0.0, every.hidden_ns, every.share, every.why)
+
+
+def _most_common(reasons: Iterable[str]) -> str:
+    known = list(reasons)
+    return max(known, key=known.count)
+
+
+def _largest_first(found: Sequence[Ceiling]) -> list[Ceiling]:
+    """All devices together come last."""
+    return sorted(
+        found, key=lambda one: (one.devices == "all", -(1.0 if one.share is None else one.share))
+    )
+
+
+def _io_ns(
+    run: StoredRun, values: Mapping[Quantity, float], durations: str | None
+) -> dict[str, dict[Devices, float]]:
+    """Time in calls of sessions' threads: of a window's mean operation, or by query.
+
+    The trace has no durations by query: there a call counts with the mean of the run.
+    """
+    cells = _traced(run)
+    if durations is not None:
+        count = sum(
+            hdr.decode(metric["hdr"]).total
+            for metric in run.run["metrics"]
+            if metric["name"] == durations and "hdr" in metric
+        )
+        spent = {cell: calls * mean for cell, (calls, mean) in cells.items()}
+        return {"": _by_devices({c: ns / count for c, ns in spent.items()})} if count else {}
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for quantity, calls in values.items():
+        if quantity.name != "query_io_calls_count":
+            continue
+        cell = (quantity.label("part") or "", quantity.label("operation") or "")
+        query = found.setdefault(quantity.label("query") or "", {})
+        query[cell] = calls * cells.get(cell, (0.0, 0.0))[1]
+    return {query: _by_devices(spent) for query, spent in found.items()}
+
+
+def _traced(run: StoredRun) -> dict[tuple[str, str], tuple[float, float]]:
+    """(part, operation) → calls with a duration, and their mean; no background threads."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for metric in run.run["metrics"]:
+        labels = metric["labels"]
+        if metric["name"] != "io_duration_ns" or labels["role"] == "background":
+            continue
+        one = hdr.decode(metric["hdr"])
+        cell = (labels["part"], labels["operation"])
+        calls, mean = found.get(cell, (0.0, 0.0))
+        total = calls + one.total
+        found[cell] = (total, (calls * mean + one.total * one.mean) / total if total else 0.0)
+    return found
+
+
+def _by_devices(spent: Mapping[tuple[str, str], float]) -> dict[Devices, float]:
+    return {d: sum(ns for (part, _), ns in spent.items() if part in PARTS[d]) for d in DEVICES}
+
+
+def _contended_ns(
+    values: Mapping[Quantity, float], parts_ns: Mapping[str, float], latency_ns: float, query: str
+) -> float:
+    """At most waiting for a processor: as long as some task of the host did (PSI).
+
+    Of a window's operation not more than what its processor time and its client's exceed the
+    processor time that was counted for servers and for clients.
+    """
+    computing_ns = parts_ns.get("processor", 0.0)
+    if query:
+        own = (("of", "host"), ("query", query))
+        pressure_ns = values.get(Quantity("query_pressure_cpu_some_ns", own), math.inf)
+        return min(computing_ns, pressure_ns)
+    pressed_ns = values.get(Quantity("window_pressure_cpu_some_ns", (("of", "host"),)), math.inf)
+    window_ns = values.get(Quantity("window_duration_ns"), 0.0)
+    share = min(1.0, pressed_ns / window_ns) if window_ns else 1.0
+    counted = {
+        q.name.partition("_cpu_per_")[0]: v for q, v in values.items() if "_cpu_per_" in q.name
+    }
+    beyond_ns = sum(
+        max(0.0, spent_ns - sum(counted.get(name, 0.0) for name in names))
+        for spent_ns, names in (
+            (computing_ns, ("server", "process")),
+            (parts_ns.get("client", 0.0), ("client",)),
+        )
+    )
+    return min(beyond_ns, share * latency_ns)

@@ -1,0 +1,190 @@
+"""What devices of zero latency could gain at most."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import PLACES, Case, histogram, metric, write
+
+from harness.store.runs import StoredRun
+from reports.explain.ceilings import Ceiling, Ceilings, ceilings, upper_share
+from reports.report import view_of
+
+US, MS = 1e3, 1e6
+TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
+#: 410 µs: 10,000 transactions of one session.
+PARTS_US = {"processor": 300.0, "client": 80.0, "log write": 6.0, "log sync": 10.0,
+            "data read": 2.0, "lock": 4.0, "buffer": 0.0, "other": 8.0}  # fmt: skip
+COUNT = 10_000
+
+
+def window(
+    parts_us: dict[str, float],
+    moments: float = 1e5,
+    calls: dict[tuple[str, str, str], tuple[int, float]] | None = None,
+    **values: float,
+) -> list[dict[str, Any]]:
+    """Metrics of a TPC-C window; ``calls``: (part, operation, role) → count and µs each."""
+    traced = calls or {("wal", "sync", "foreground"): (COUNT, 9.0),
+                       ("data", "read", "foreground"): (COUNT // 10, 9.0)}  # fmt: skip
+    found = [metric("wait_ns", us * US, resource=name) for name, us in parts_us.items()]
+    for (part, operation, role), (count, us) in traced.items():
+        labels = {"part": part, "operation": operation, "role": role}
+        found.append(metric("io_calls_count", count, **labels))
+        found.append(metric("io_duration_ns", histogram([us * US] * count), **labels))
+    given = {"wait_accounted_share": 1.0, "wait_moments_count": moments,
+             "window_duration_ns": 1e10, "server_cpu_per_transaction_ns": 300 * US,
+             "client_cpu_per_transaction_ns": 80 * US} | values  # fmt: skip
+    latency_us = sum(parts_us.values())
+    durations = histogram([latency_us * US] * COUNT)
+    return [
+        *found,
+        *(metric(name, value) for name, value in given.items()),
+        metric("window_pressure_cpu_some_ns", 0, of="host"),
+        metric("new_orders_per_minute", 60e6 / latency_us, "higher"),
+        metric("transaction_duration_ns", durations, "lower", transaction="new_order"),
+    ]
+
+
+def tpcc(
+    root: Path, metrics: list[dict[str, Any]], placement: str = "ssd-both", block: int = 0,
+    **params: Any,
+) -> StoredRun:  # fmt: skip
+    spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen"}
+    return write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics))
+
+
+def found(*runs: StoredRun) -> Ceilings:
+    known = ceilings(runs)
+    assert known is not None
+    return known
+
+
+def log(known: Ceilings) -> Ceiling:
+    one = known.of("log")
+    assert one is not None
+    return one
+
+
+def test_a_share_s_upper_end_is_that_of_clopper_and_pearson() -> None:
+    """Nothing in 29 has the closed form; 10 of 100: the tables' 0.1762; too little bounds none."""
+    assert upper_share(0.0, 29) == pytest.approx(1 - 0.025 ** (1 / 29), abs=1e-5)
+    assert upper_share(0.1, 100) == pytest.approx(0.17622, abs=1e-4)
+    assert upper_share(0.0, 0) == upper_share(1.0, 100) == 1.0
+
+
+def test_the_log_s_ceiling_is_its_waits_and_what_may_hide_more(tmp_path: Path) -> None:
+    """Of 410 µs, 16 are seen to wait for the log, 12 may hide more: 410 / (410 - 28)."""
+    known = found(tpcc(tmp_path, window(PARTS_US)))
+    one = log(known)
+    assert (known.noun, one.latency_ns, one.direct_ns) == ("transaction", 410 * US, 16 * US)
+    assert one.hidden_ns == pytest.approx(12 * US)
+    assert one.gain == pytest.approx(410 / 382, rel=2e-3)
+    assert one.gain > 410 / 382  # the sampling error
+    assert [one.devices for one in known.total] == ["log", "data", "all"]
+
+
+def test_fewer_observations_raise_the_ceiling_and_none_leave_none(tmp_path: Path) -> None:
+    gains = [log(found(tpcc(tmp_path, window(PARTS_US, n)))).gain for n in (1e5, 450, 50, 0)]
+    assert gains[3] is None
+    numbers = [gain for gain in gains if gain is not None]
+    assert numbers == sorted(numbers) and numbers[2] > 1.1
+
+
+def test_the_trace_counts_where_it_saw_more_than_the_waits(tmp_path: Path) -> None:
+    """Calls that compute in the kernel: 50 µs a transaction; those of the background do not."""
+    calls = {("wal", "sync", "foreground"): (COUNT, 50.0),
+             ("wal", "write", "background"): (COUNT, 90.0)}  # fmt: skip
+    one = log(found(tpcc(tmp_path, window(PARTS_US, calls=calls))))
+    assert one.direct_ns == pytest.approx(50 * US, rel=0.01)
+    assert one.gain == pytest.approx(410 / (410 - 62), rel=0.01)
+
+
+def test_time_waiting_for_a_busy_processor_may_be_due_to_the_device(tmp_path: Path) -> None:
+    """100 of 300 µs on processors were not computed, as far as tasks of the host had to wait."""
+    metrics = window(PARTS_US, server_cpu_per_transaction_ns=200 * US)
+    quiet = log(found(tpcc(tmp_path, metrics)))
+    for share, hidden_us in ((0.1, 12 + 41), (0.9, 12 + 100)):
+        busy = [m | {"value": share * 1e10} if "pressure" in m["name"] else m for m in metrics]
+        one = log(found(tpcc(tmp_path, busy)))
+        assert one.hidden_ns == pytest.approx(hidden_us * US)
+        assert one.gain is not None and quiet.gain is not None and one.gain > quiet.gain
+
+
+def test_repeats_are_pooled_and_none_lies_above_the_ceiling(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, window(PARTS_US | {"log sync": us}), block=k)
+        for k, us in enumerate((10.0, 10.0, 210.0))
+    ]
+    pooled, worst = log(found(*runs)), log(found(runs[2]))
+    assert pooled.direct_ns == pytest.approx((16 + 16 + 216) / 3 * US)
+    assert pooled.share is not None and worst.share is not None
+    assert (216 + 12) / 610 <= pooled.share <= worst.share
+
+
+def test_there_is_none_where_nothing_bounds_it(tmp_path: Path) -> None:
+    mapped = [*window(PARTS_US), metric("io_trace_coverage_share", 0.4, part="wal")]
+    known = found(tpcc(tmp_path, mapped))
+    assert log(known).gain is None and log(known).why
+    data = known.of("data")
+    assert data is not None and data.gain is not None
+    every = known.of("all")
+    assert every is not None and every.gain is None
+    unaccounted = {"other": 410.0}
+    assert log(found(tpcc(tmp_path, window(unaccounted, 0)))).gain is None
+
+
+def test_a_set_rate_has_none_and_runs_without_waits_or_trace_say_nothing(tmp_path: Path) -> None:
+    known = found(tpcc(tmp_path, window(PARTS_US), rate_per_s=100.0))
+    assert not known.total and known.why
+    for missing in ("wait_", "io_"):
+        kept = [m for m in window(PARTS_US) if not m["name"].startswith(missing)]
+        assert ceilings([tpcc(tmp_path, kept)]) is None
+
+
+def query(number: str, reading_ms: float, computing_ms: float, moments: float) -> list[Any]:
+    parts = {"data read": reading_ms, "processor": computing_ms}
+    return [
+        metric("query_duration_ns", (reading_ms + computing_ms) * MS, "lower", query=number),
+        *(metric("query_wait_ns", ms * MS, query=number, resource=r) for r, ms in parts.items()),
+        metric("query_wait_accounted_share", 1.0, query=number),
+        metric("query_wait_moments_count", moments, query=number),
+        metric("query_pressure_cpu_some_ns", 0, of="host", query=number),
+        metric("query_io_calls_count", 10, query=number, part="data", operation="read"),
+        metric("io_calls_count", 10, part="data", operation="read", role="foreground"),
+    ]
+
+
+def test_queries_have_their_own_and_one_of_their_sum(tmp_path: Path) -> None:
+    """Q1 reads 1 of 4 s, Q6 3 of 4 s; Q14 was not observed and may vanish: 9 / (9 - 1 - 3 - 1)."""
+    metrics = query("1", 1000, 3000, 1e5) + query("6", 3000, 1000, 1e5) + query("14", 0, 1000, 0)
+    known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 14))))
+    assert known.noun == "query" and list(known.by_query) == ["1", "6", "14"]
+    gains = [one.gain if (one := known.of("data", q)) else None for q in ("1", "6", "14")]
+    assert gains[0] == pytest.approx(4 / 3, rel=5e-3)
+    assert gains[1] == pytest.approx(4.0, rel=1e-2)
+    assert gains[2] is None
+    total = known.of("data")
+    assert total is not None and total.gain == pytest.approx(9 / 4, rel=1e-2)
+    assert (total.latency_ns, total.direct_ns) == (9000 * MS, 4000 * MS)
+    assert total.why
+
+
+def test_the_ceiling_is_above_what_moving_the_log_gains(tmp_path: Path) -> None:
+    """Whatever the log costs on A, a B without it and with less waiting for locks is below."""
+    for sync_us in (1.0, 50.0, 500.0, 5000.0):
+        a = PARTS_US | {"log sync": sync_us}
+        b = a | {"log sync": 0.0, "log write": 0.0, "lock": 1.0}
+        known = found(tpcc(tmp_path, window(a, 300)))
+        measured = sum(a.values()) / sum(b.values())
+        gain = log(known).gain
+        assert math.inf if gain is None else gain >= measured
+
+
+def test_the_report_s_first_page_has_the_baseline_s(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, window(PARTS_US), place) for place in PLACES]
+    rows = view_of(runs, "x").ceilings
+    assert [(row.arm, row.first) for row in rows] == [("ssd-both", True), ("pmem-both", False)]
