@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -20,13 +20,15 @@ import numpy as np
 
 from harness import hdr
 from harness.store.runs import StoredRun
-from reports.formatting import percent
 from reports.headline import headline
 from reports.metric_registry import load_of
 from reports.statistics import ALPHA
 from reports.values import Quantity, measured, natural
 
 Devices = Literal["log", "data", "all"]
+#: Why nothing bounds a gain: the trace saw too little of a part, sessions were observed too rarely,
+#: or nearly all of the time may be due to the devices.
+Reason = Literal["part not traced", "too few observations", "nearly all of the time"]
 DEVICES: tuple[Devices, ...] = get_args(Devices)
 
 #: The parts whose files a device holds, and the resources that its sessions wait for.
@@ -73,13 +75,14 @@ class Waited:
         return min(self.latency_ns, max(self.of(_DIRECT[devices]), self.io_ns.get(devices, 0.0)))
 
     @property
-    def hidden_ns(self) -> float:
-        """What may be due to any device."""
-        return self.of(_MAY_HIDE) + self.contended_ns
+    def hidden(self) -> dict[str, float]:
+        """What may be due to any device, by where it may hide."""
+        return {name: self.of([name]) for name in _MAY_HIDE} | {"processors": self.contended_ns}
 
     def share(self, devices: Devices) -> float:
         """Of the latency, what may be due to the devices, as it was seen."""
-        return min(1.0, (self.direct_ns(devices) + self.hidden_ns) / self.latency_ns)
+        could_go_ns = self.direct_ns(devices) + sum(self.hidden.values())
+        return min(1.0, could_go_ns / self.latency_ns)
 
     def at_most(self, devices: Devices) -> float:
         """The same at the upper end of the sampling error."""
@@ -96,18 +99,21 @@ class Waited:
 class Ceiling:
     """What devices of zero latency could gain at most.
 
-    ``latency_ns``, ``direct_ns``, ``hidden_ns``: of the mean operation, or summed over queries:
-    its duration, what it waits for the devices, and what may hide more of that.
-    ``share``: of the duration, what could go at most; None with the reason ``why`` where nothing
-    bounds it.
+    ``latency_ns``, ``direct_ns``, ``hidden``: of the mean operation, or summed over queries: its
+    duration, what it waits for the devices, and what may hide more of that (lock, buffer, other,
+    processors). ``share``: of the duration, what could go at most; None with the reason ``why``
+    where nothing bounds it; ``part``: that was not traced. ``unbounded``: of the queries summed,
+    how many have none.
     """
 
     devices: Devices
     latency_ns: float
     direct_ns: float
-    hidden_ns: float
+    hidden: Mapping[str, float]
     share: float | None
-    why: str = ""
+    why: Reason | None = None
+    part: str = ""
+    unbounded: int = 0
 
     @property
     def gain(self) -> float | None:
@@ -119,6 +125,12 @@ class Ceiling:
         """In addition to ``direct_ns``, what may at most be due to the devices."""
         return max(0.0, (self.share or 0.0) * self.latency_ns - self.direct_ns)
 
+    @property
+    def mostly(self) -> str:
+        """Where most of that may hide; empty where it is no more than the rest."""
+        name = max(self.hidden, key=lambda one: self.hidden[one])
+        return name if 2 * self.hidden[name] > self.more_ns else ""
+
 
 @dataclass(frozen=True)
 class Ceilings:
@@ -126,13 +138,13 @@ class Ceilings:
 
     ``noun``: what the times are of: a transaction, an operation, or queries, whose sum is bounded.
     ``total``: the largest gain first, without devices that nothing waits for; ``by_query``: of
-    each query, in natural order. ``why``: the reason where there is none at all.
+    each query, in natural order. ``rate``: what set the rate, for which there are none.
     """
 
     noun: str
     total: tuple[Ceiling, ...] = ()
     by_query: Mapping[str, tuple[Ceiling, ...]] = field(default_factory=dict)
-    why: str = ""
+    rate: Literal["option", "think time"] | None = None
 
     def of(self, devices: Devices, query: str | None = None) -> Ceiling | None:
         """One of them."""
@@ -147,8 +159,8 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
         return None
     load = load_of(with_both[0].spec.workload)
     noun = load.noun if load else "query"
-    if load is not None and (why := _not_closed(with_both)):
-        return Ceilings(noun, why=why)
+    if (rate := headline(with_both, with_both, {}).rate) is not None:
+        return Ceilings(noun, rate=rate.by)
     unseen = _unseen(with_both)
     waited = [waited_of(run) for run in with_both]
     keys = sorted({key for one in waited for key in one}, key=natural)
@@ -213,13 +225,6 @@ def _recorded(run: StoredRun) -> bool:
     return "io_calls_count" in names and bool(names & {"wait_ns", "query_wait_ns"})
 
 
-def _not_closed(runs: Sequence[StoredRun]) -> str:
-    rate = headline(runs, runs, {}).rate
-    if rate is None:
-        return ""
-    return "a rate was set" if rate.by == "option" else "users think"
-
-
 def _unseen(runs: Sequence[StoredRun]) -> dict[str, float]:
     """Parts of which the trace saw too little, with the share that it saw."""
     found: dict[str, float] = {}
@@ -242,40 +247,26 @@ def _bounded(repeats: Sequence[Waited], unseen: Mapping[str, float]) -> list[Cei
         if devices != "all" and not pooled.direct_ns(devices):
             continue
         share: float | None = max(pooled.at_most(devices), *(one.share(devices) for one in repeats))
-        why = ""
-        if low := {part: seen for part, seen in unseen.items() if part in PARTS[devices]}:
-            part = min(low, key=lambda name: low[name])
-            share, why = None, f"the I/O trace saw {percent(low[part])} of the bytes of {part}"
+        why: Reason | None = None
+        low = [part for part in unseen if part in PARTS[devices]]
+        if low:
+            why = "part not traced"
+        elif not pooled.moments:
+            why = "too few observations"
         elif share is not None and share >= _NO_CEILING:
-            share, why = None, _why_not(pooled, devices)
+            why = "nearly all of the time"
         found.append(
             Ceiling(
                 devices,
                 pooled.latency_ns,
                 pooled.direct_ns(devices),
-                pooled.hidden_ns,
-                share,
+                pooled.hidden,
+                None if why else share,
                 why,
+                min(low, key=lambda part: unseen[part], default=""),
             )
         )
     return _largest_first(found)
-
-
-def _why_not(pooled: Waited, devices: Devices) -> str:
-    if not pooled.moments:
-        return "too few observations of sessions"
-    named = {name: pooled.of([name]) for name in _MAY_HIDE}
-    named["processors"] = pooled.contended_ns
-    largest = max(named, key=lambda name: named[name])
-    if named[largest] < pooled.direct_ns(devices):
-        return "nearly all of the time is waits for it"
-    words = {
-        "lock": "waits for locks",
-        "buffer": "waits for the buffer cache",
-        "other": "time that nothing accounts for",
-        "processors": "waits for processors",
-    }
-    return f"{words[largest]}: {percent(named[largest] / pooled.latency_ns)}"
 
 
 def _pooled(repeats: Sequence[Waited]) -> Waited:
@@ -306,25 +297,32 @@ def _summed(by_query: Mapping[str, Sequence[Ceiling]]) -> list[Ceiling]:
         without = [one for one in every if one.share is None]
         could_go = sum(one.latency_ns * (1 if one.share is None else one.share) for one in every)
         share: float | None = could_go / total_ns
-        why = ""
-        if without:
-            why = f"{len(without)} of {len(every)} queries: {_most_common(o.why for o in without)}"
         if share is not None and share >= _NO_CEILING:
             share = None
-        hidden_ns = sum(one.hidden_ns for one in every)
-        found.append(Ceiling(devices, total_ns, direct_ns, hidden_ns, share, why))
+        reasons = [one.why for one in without]
+        found.append(
+            Ceiling(
+                devices,
+                total_ns,
+                direct_ns,
+                {name: sum(one.hidden[name] for one in every) for name in every[0].hidden},
+                share,
+                _commonest(reasons) if share is None else None,
+                without[0].part if without else "",
+                len(without),
+            )
+        )
     return _largest_first(found)
+
+
+def _commonest(reasons: Sequence[Reason | None]) -> Reason | None:
+    return max(reasons, key=reasons.count, default=None) or "nearly all of the time"
 
 
 def _hidden_only(own: Sequence[Ceiling]) -> Ceiling:
     """Of devices that the query was not seen to wait for: at most as for all of them."""
     every = next(one for one in own if one.devices == "all")
-    return Ceiling("all", every.latency_ns, 0.0, every.hidden_ns, every.share, every.why)
-
-
-def _most_common(reasons: Iterable[str]) -> str:
-    known = list(reasons)
-    return max(known, key=known.count)
+    return replace(every, direct_ns=0.0)
 
 
 def _largest_first(found: Sequence[Ceiling]) -> list[Ceiling]:
