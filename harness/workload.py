@@ -8,7 +8,7 @@ reads its SQL from the engine's own folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -47,7 +47,7 @@ class Clients:
 
     ``scratch``: a private directory of the user they run as. ``credentials``: that user; None if
     the harness itself is unprivileged. ``inside``: an engine that runs in the driver's process;
-    ``memory``: its policy.
+    ``memory``: its policy. ``pinned``: drivers have processors of their own.
     """
 
     processes: ProcessStarter
@@ -55,6 +55,7 @@ class Clients:
     scratch: Path
     inside: RunsInClient | None = None
     memory: MemoryPolicy | None = None
+    pinned: bool = False
 
     def start_driver(self, argv: Sequence[str], **options: Any) -> Process:
         """Start the driver as that user; ``options`` as of ``spawn``.
@@ -64,7 +65,7 @@ class Clients:
         """
         options = {"credentials": self.credentials, **options}
         if self.inside is None:
-            return self.processes.spawn(argv, capped=False, **options)
+            return self.processes.spawn(argv, capped=self.pinned, **options)
         process = self.processes.spawn(
             argv, capped=True, traced=True, memory=self.memory, **options
         )
@@ -89,6 +90,28 @@ class Loading:
     progress: Progress
 
 
+class VariesDelays(Protocol):
+    """Delays of the engine's I/O that change within the window (harness.explain)."""
+
+    #: Interval of the series that the client is to count by.
+    series_ns: int
+
+    def offered(self, series: Sequence[Mapping[str, Any]]) -> None:
+        """What the client counted in the window (harness.drivers.result.DriverResult)."""
+
+    def order(self, rounds: int) -> Sequence[tuple[int, int]]:
+        """Number of the round and delay in ns of each execution of a query."""
+
+    def execute(
+        self,
+        labels: Mapping[str, str],
+        number: int,
+        level_ns: int,
+        execute: Callable[[], int | None],
+    ) -> None:
+        """Delay an execution, which returns its duration in ns; None: it is left out."""
+
+
 Moment = Literal["before", "after", "under way", "before untimed", "after untimed"]
 
 
@@ -105,6 +128,10 @@ class Session(Protocol):
     driver: str
     #: Seed of all random choices: the same in every run of one block of an experiment.
     seed: int
+
+    @property
+    def delays(self) -> VariesDelays | None:
+        """Delays that vary within the window; None in most runs."""
 
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""

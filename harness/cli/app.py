@@ -17,6 +17,7 @@ from harness.cli import (
     results,
     run,
     runs,
+    whatif,
 )
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.add_typer(run.app, name="run")
 app.add_typer(experiment.app, name="experiment")
+app.add_typer(whatif.app, name="whatif")
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.command("compare")(results.compare)

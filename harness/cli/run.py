@@ -99,10 +99,10 @@ class RunOptions(CommonOptions):
 
 def run(parameters: type[Parameters], options: RunOptions) -> None:
     """Run a workload on engines and placements."""
-    run_or_list(_plan(parameters, options), options, again=True, restart=options.again)
+    run_or_list(plan_of(parameters, options), options, again=True, restart=options.again)
 
 
-def _plan(parameters: type[Parameters], options: RunOptions) -> Plan:
+def plan_of(parameters: type[Parameters], options: RunOptions) -> Plan:
     """The profile that the command line stands for, expanded."""
     workload = parameters.workload
     if not options.engine:

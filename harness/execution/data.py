@@ -50,7 +50,10 @@ def clients_of(
     scratch = stack.enter_context(env.scratch())
     if isinstance(engine, RunsInClient):
         return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
-    return Clients(env.supervisor, env.credentials, scratch)
+    if not prepared.client_cpus:
+        return Clients(env.supervisor, env.credentials, scratch)
+    pinned = env.supervisor.capped_by(None, prepared.client_cpus)
+    return Clients(pinned, env.credentials, scratch, pinned=True)
 
 
 def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:

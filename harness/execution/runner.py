@@ -37,11 +37,12 @@ from harness.execution.run_record import Program, RunRecord
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.preflight import ResolvedRun, work_directory
+from harness.explain.blocks import DelayBlocks
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
-from harness.iotrace.plant import parse_plant
+from harness.iotrace.plant import parse_plant, varied
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
@@ -239,6 +240,10 @@ class _Run:
             plants = [parse_plant(text) for text in prepared.spec.plant]
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
             record.artifacts["io-operations"] = session.timed_io.operations()
+        if session.delays is not None:
+            found = session.delays.concluded(record.metrics, record.artifacts["io-operations"])
+            record.metrics += [metric for one in found for metric in one.metrics()]
+            record.artifacts["whatif"] = {"fits": [one.to_json() for one in found]}
         if session.placement_checks is None:
             session.measured()
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
@@ -297,6 +302,10 @@ class _Run:
             self.session.timed_io = TimedIo(trace, engine.processes)
             for text in self.prepared.spec.plant:
                 parse_plant(text).apply(trace.page)
+            if (plant := varied(self.prepared.spec.plant)) is not None:
+                seed = self.prepared.spec.seed_of_block()
+                self.session.delays = DelayBlocks(trace.page, plant, seed)
+                self.stack.callback(self.session.delays.end)  # before the page is closed
 
     def _traced(self) -> IoTrace | None:
         return self.trace if self.trace is not None and self.trace.on else None

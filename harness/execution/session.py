@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from harness.engine import Credentials, Engine
 from harness.execution.monitoring import GuardedMonitor
+from harness.explain.blocks import DelayBlocks
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
 from harness.iotrace.intervals import TimedIo
@@ -70,6 +71,8 @@ class RunSession:
     timed_io: TimedIo | None = None
     #: The observer of this second execution.
     observed: Spans | None = None
+    #: Delays that are drawn anew while a window lasts.
+    delays: DelayBlocks | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()
     residency: list[dict[str, Any]] = field(default_factory=list)
@@ -132,11 +135,15 @@ class RunSession:
             self._mark(begins=False)
         elif moment == "under way":
             self._in_window = not self._in_window
+            if self.delays is not None and not self._in_window:
+                self.delays.end()
             self._mark(begins=self._in_window)
         for read in order[moment]:
             counters |= read()
         if moment == "before":
             self._mark(begins=True)
+        if self.delays is not None and moment == "under way" and self._in_window:
+            self.delays.begin()
         return counters
 
     def _mark(self, begins: bool) -> None:

@@ -68,6 +68,28 @@ def resolve_cpus(
     return numbers
 
 
+def apart(
+    server: tuple[int, ...], usable: Collection[int] | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Processors of a server and of its clients, none of them shared.
+
+    ``server``: those that were requested; empty: a quarter is the clients'. UsageError where none
+    is left for one of the two.
+    """
+    known = sorted(os.sched_getaffinity(0) if usable is None else usable)
+    clients = max(1, len(known) // 4)
+    server = server or tuple(known[:-clients])
+    others = tuple(cpu for cpu in known if cpu not in server)
+    if not server or not others:
+        raise UsageError(
+            "processors for a server and its clients",
+            f"usable here: {format_cpus(known)}; of these {format_cpus(server) or 'none'} for the "
+            "server",
+            "use a host with two processors or more, and leave one of them to the clients (--cpus)",
+        )
+    return server, others
+
+
 def format_cpus(numbers: Iterable[int]) -> str:
     """``0-3,8``: the kernel's own form of a list."""
     runs: list[list[int]] = []

@@ -12,8 +12,9 @@ import fcntl
 import mmap
 import os
 import struct
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ _ALL_PARTS = len(PARTS) + 1
 
 _MAGIC, _VERSION = 0x31435254424F4954, 1
 _SLOTS = 1024
-_HEADER_BYTES = 4096
+HEADER_BYTES = 4096
 _MAPPED_AT, _DELAYS_AT = 48, 256
 _DELAY = struct.Struct("<QQ")
 #: Of one duration, in ns.
@@ -76,7 +77,7 @@ _DETAIL = np.dtype(
         )
     ]
 )
-PAGE_BYTES = _HEADER_BYTES + _SLOTS * (_HEAD.itemsize + _DETAIL.itemsize)
+PAGE_BYTES = HEADER_BYTES + _SLOTS * (_HEAD.itemsize + _DETAIL.itemsize)
 #: magic, version, header bytes, slots, head bytes, detail bytes | used | page bytes, lost calls
 _HEADER = struct.Struct("<QIIIIIIQQ")
 
@@ -190,29 +191,33 @@ class Page:
             os.close(self.descriptor)
             raise
         self._delays: dict[Cell, Delay] = {}
+        self._planting = threading.Lock()
 
     def close(self) -> None:
         """Forget the page; traced processes keep theirs."""
         self._map.close()
         os.close(self.descriptor)
 
-    def plant(self, cell: Cell, delay: Delay) -> None:
+    def plant(self, cells: Iterable[Cell], delay: Delay) -> None:
         """Delay each of these calls from now on."""
-        self._delays[cell] = delay
-        os.pwrite(self.descriptor, _DELAY.pack(delay.ns, delay.jitter_ns), _delay_at(cell))
+        with self._planting:
+            for cell in cells:
+                self._delays[cell] = delay
+                os.pwrite(self.descriptor, _DELAY.pack(delay.ns, delay.jitter_ns), _delay_at(cell))
 
     def check_delays(self) -> None:
         """PageError unless the page still has exactly the planted delays."""
-        for cell in cells():
-            expected = self._delays.get(cell, Delay(0))
-            if Delay(*_DELAY.unpack_from(self._map, _delay_at(cell))) != expected:
-                raise PageError(f"delay of {cell.part}.{cell.operation} ({cell.role})")
+        with self._planting:
+            for cell in cells():
+                expected = self._delays.get(cell, Delay(0))
+                if Delay(*_DELAY.unpack_from(self._map, _delay_at(cell))) != expected:
+                    raise PageError(f"delay of {cell.part}.{cell.operation} ({cell.role})")
 
     def read(self, details: bool = True) -> Reading:
         """The counters now; without ``details`` no durations and sizes."""
         now = time.monotonic_ns()
         used, lost_calls = self._header()
-        heads = np.frombuffer(self._map, _HEAD, used, _HEADER_BYTES)
+        heads = np.frombuffer(self._map, _HEAD, used, HEADER_BYTES)
         by_slot = _bounded(heads["cells"], "counters")
         return Reading(
             now,
@@ -239,7 +244,7 @@ class Page:
 
     def _details(self, by_slot: Counts) -> tuple[dict[Cell, Counts], dict[Cell, Counts]]:
         """Durations and sizes; only of slots that have any, since each is large."""
-        at = _HEADER_BYTES + _SLOTS * _HEAD.itemsize
+        at = HEADER_BYTES + _SLOTS * _HEAD.itemsize
         details = np.frombuffer(self._map, _DETAIL, len(by_slot), at)["distributions"]
         durations: dict[Cell, Counts] = {}
         sizes: dict[Cell, Counts] = {}
@@ -256,7 +261,7 @@ class Page:
 
 
 def _constants(used: int) -> tuple[int, ...]:
-    sizes = (_HEADER_BYTES, _SLOTS, _HEAD.itemsize, _DETAIL.itemsize)
+    sizes = (HEADER_BYTES, _SLOTS, _HEAD.itemsize, _DETAIL.itemsize)
     return (_MAGIC, _VERSION, *sizes, used)
 
 

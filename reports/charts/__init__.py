@@ -21,6 +21,7 @@ from reports.charts.stacked import (
     working_set,
 )
 from reports.charts.waits import operation_waits, query_waits
+from reports.charts.what_if import whatif_fits
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.series import Panel
@@ -52,6 +53,7 @@ KINDS = (
     ChartKind("operations_per_second", "rate", rate_bars),
     ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
     ChartKind("query_duration_ns", "speedups", speedups),
+    ChartKind("whatif_slope", "what-if", whatif_fits, why=True),
     ChartKind("wait_ns", "waits", operation_waits, why=True),
     ChartKind("query_wait_ns", "waits", query_waits, why=True),
     ChartKind("plan_operator_ns", "operators", operator_times, why=True),

@@ -9,7 +9,7 @@ import pytest
 from patience import PATIENCE_S
 
 from harness.errors import UsageError
-from harness.host.processors import affinity_check, format_cpus, parse_cpus, resolve_cpus
+from harness.host.processors import affinity_check, apart, format_cpus, parse_cpus, resolve_cpus
 from harness.supervise.process import process_identity
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.linux.kernel import Kernel
@@ -87,6 +87,24 @@ def test_a_cpuset_narrows_a_socket(two_sockets: Kernel) -> None:
     assert resolve_cpus("socket:0", two_sockets, {1, 2, 3}) == (1,)
     with pytest.raises(UsageError, match="no processor that may be used"):
         resolve_cpus("socket:0", two_sockets, {2})
+
+
+@pytest.mark.parametrize(
+    ("server", "usable", "expected"),
+    [
+        ((), {0, 1}, ((0,), (1,))),
+        ((), range(8), ((0, 1, 2, 3, 4, 5), (6, 7))),
+        ((1,), {0, 1, 4}, ((1,), (0, 4))),
+    ],
+)
+def test_a_server_and_its_clients_share_no_processor(server, usable, expected) -> None:
+    assert apart(server, usable) == expected
+
+
+@pytest.mark.parametrize(("server", "usable"), [((), {3}), ((0, 1), {0, 1})])
+def test_without_a_processor_for_each_of_the_two_it_is_refused(server, usable) -> None:
+    with pytest.raises(UsageError):
+        apart(server, usable)
 
 
 def test_a_supervised_process_and_its_children_stay_on_their_processors(tmp_path: Path) -> None:

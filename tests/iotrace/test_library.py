@@ -159,7 +159,7 @@ def test_programs_work_without_a_page(library, trace, start, monkeypatch):
 
 def syncs(trace, run, delay):
     """Histogram of 500 syncs, which take next to nothing on a tmpfs, and their mean own time."""
-    trace.page.plant(WAL_SYNC, delay)
+    trace.page.plant([WAL_SYNC], delay)
     trace.page.check_delays()
     run(OPEN.format("wal/log") + "for _ in range(500): os.fdatasync(fd)")
     reading = trace.page.read()
@@ -186,7 +186,7 @@ def test_a_delay_is_changed_while_the_program_runs(trace, start):
     )
     with start(program.replace("print(1)", "print(1, flush=True)"), stdin=-1) as process:
         for delay_ns in (0, 20_000_000, 0):
-            trace.page.plant(WAL_SYNC, Delay(delay_ns))
+            trace.page.plant([WAL_SYNC], Delay(delay_ns))
             before = trace.page.read()
             process.stdin.write("x\n")
             process.stdin.flush()

@@ -65,7 +65,7 @@ def test_a_counter_that_went_back_is_refused(page):
 
 
 def test_changed_delays_are_noticed(page):
-    page.plant(DATA_READ, Delay(200_000))
+    page.plant([DATA_READ], Delay(200_000))
     page.check_delays()
     os.pwrite(page.descriptor, b"\x01", 256 + 16 * 23)
     with pytest.raises(PageError):

@@ -186,19 +186,22 @@ def offer(
 
     ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
     """
+    delays = session.delays
+    series_ns = SERIES_NS if delays is None else delays.series_ns
     whole = {
         **spec,
         "connections": outline.connections,
         "ramp_up_ns": outline.ramp_up_ns,
         "drain_ns": DRAIN_NS,
-        "series_interval_ns": SERIES_NS,
+        "series_interval_ns": series_ns,
         "seed": session.seed,
     }
     seconds = None
     if outline.window_ns:
         whole["duration_ns"] = outline.window_ns
         intervals = -(-outline.window_ns // SERIES_NS)
-        whole["intervals_per_histogram"] = intervals_per_histogram(intervals)
+        of_series = SERIES_NS // series_ns
+        whole["intervals_per_histogram"] = of_series * intervals_per_histogram(intervals)
         seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
     if outline.stall_timeout_ns:
         whole["stall_timeout_ns"] = outline.stall_timeout_ns
@@ -208,6 +211,9 @@ def offer(
         elsewhere = afar(hosts, session.engine) if hosts else None
         specs = several.split(whole, outline.clients)
         result = processes.drive(specs, session.clients(), clock.watch(drives), elsewhere)
+    if delays is not None:
+        delays.offered(result["series"])
+        result["series"] = several.coarser(result["series"], SERIES_NS // series_ns)
     return result, clock.counts
 
 

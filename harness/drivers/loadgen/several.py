@@ -111,15 +111,16 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Interval by interval; a process that ended earlier adds nothing."""
-    merged_intervals = []
-    for same in zip_longest(*series):
-        there = [interval for interval in same if interval is not None]
-        sums = {
-            name: summed(interval[name] for interval in there)
-            for name in ("counts", "latencies_ns")
-        }
-        merged_intervals.append({"monotonic_ns": there[0]["monotonic_ns"], **sums})
-    return merged_intervals
+    return [
+        _one_interval([interval for interval in same if interval is not None])
+        for same in zip_longest(*series)
+    ]
+
+
+def _one_interval(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sums of intervals, which begin as the first of them."""
+    sums = {name: summed(one[name] for one in several) for name in ("counts", "latencies_ns")}
+    return {"monotonic_ns": several[0]["monotonic_ns"], **sums}
 
 
 def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -139,6 +140,11 @@ def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[di
             }
         )
     return merged_intervals
+
+
+def coarser(series: Sequence[Mapping[str, Any]], times: int) -> list[dict[str, Any]]:
+    """A series by intervals of that many of its own."""
+    return [_one_interval(series[at : at + times]) for at in range(0, len(series), times)]
 
 
 def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

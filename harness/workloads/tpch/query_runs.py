@@ -151,6 +151,24 @@ class QueryRuns:
         """For what it leaves in the caches."""
         execute(course.connection(), statement, self._timeout_s)
 
+    def vary(self, todo: Sequence[Statement], rounds: int, course: Course) -> None:
+        """Each query again under each level of a varied delay; nothing in other runs."""
+        if (delays := self._session.delays) is None:
+            return
+        order = delays.order(rounds)
+        with self._session.progress.task("vary the delay", len(order) * len(todo)) as task:
+            for number, level_ns in order:
+                for statement in todo:
+                    course.ready(f"{statement.step}-{number}-{level_ns}", statement.name)
+                    again = partial(self._duration_ns, statement, course.connection())
+                    with explained_failure(statement):
+                        delays.execute(statement.labels, number, level_ns, again)
+                    task.advance()
+
+    def _duration_ns(self, statement: Statement, connection: SqlConnection) -> int | None:
+        result = execute(connection, statement, self._timeout_s)
+        return None if result is None else result.duration_ns
+
     def explain(self, executions: Sequence[Execution], course: Course) -> list[Explained]:
         """Each query that ended again, with profiling on.
 

@@ -128,6 +128,7 @@ def _test(
     if test == "queries":
         todo = chosen_statements(params, engine.sql_folder / "tpch")
         found.executions = query_runs.time(todo, course)
+        query_runs.vary(todo, params.varied_rounds, course)
     if test in ("power", "both"):
         _power(params, engine, functions, query_runs, course, found)
     if test in ("throughput", "both"):

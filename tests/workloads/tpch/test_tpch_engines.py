@@ -23,6 +23,7 @@ class WarmSession:
     progress: Any
     source: Path | None
     changes: Path | None = None
+    delays: None = None
 
     def remember(self, step, document):
         """Nothing is cut off here."""

@@ -76,6 +76,7 @@ class ToySession:
     progress: object
     source: Path | None
     changes: Path | None = None
+    delays: None = None
     reads: int = 0
     steps: dict = field(default_factory=dict)
 

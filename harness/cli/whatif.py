@@ -1,0 +1,176 @@
+"""``harness whatif WORKLOAD``: what would a faster or slower device for one part give?
+
+A run whose planted delay is drawn anew in short blocks (docs/what-if.md), and predictions from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from harness import registry
+from harness.cli import show
+from harness.cli.common import print_json, print_table, store
+from harness.cli.options import RunCommand, RunGroup, callback
+from harness.cli.run import RunOptions, plan_of
+from harness.cli.run_list import print_run_list
+from harness.errors import UsageError
+from harness.execution.environment import Environment, open_environment
+from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.profile import Plan
+from harness.explain import question
+from harness.explain.question import Answer, Device
+from harness.progress import progress_on_stderr
+from harness.store.runs import Store, StoredRun
+from harness.store.spec import RunSpec
+from harness.workloads.parameters import Parameters
+
+_LEVELS = "100us,200us,400us,800us"
+_NAME = "what-if"
+_HELP = "Vary a planted delay within a run, and predict the latency with another device."
+#: Options of a run that have no meaning here.
+_WITHOUT = ("plant", "observe", "dsn", "label", "listen", "repeats", "name")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfOptions(RunOptions):
+    """Options of ``harness whatif``, in addition to those of a run."""
+
+    part: Annotated[
+        str | None, typer.Option(help="Part whose operation is delayed: data, wal, temp, index.")
+    ] = None
+    operation: Annotated[
+        str | None, typer.Option(help="Operation that is delayed: read, write, sync.")
+    ] = None
+    levels: Annotated[
+        str, typer.Option(metavar="TIME,TIME,…", help="Planted delays, ascending, >= 100us.")
+    ] = _LEVELS
+    latency: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Predict a device of this latency: 2us.")
+    ] = None
+    like_tier: Annotated[
+        str | None, typer.Option(metavar="TIER", help="Predict the operation as served there.")
+    ] = None
+    over: Annotated[
+        str | None,
+        typer.Option(metavar="part", help="Vary each operation of each part, in a run each."),
+    ] = None
+    which_part_first: Annotated[
+        bool, typer.Option("--which-part-first", help="The same as --over part.")
+    ] = False
+
+
+def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
+    """Run with varied delays, unless such a run is stored, and predict."""
+    every = options.which_part_first or options.over is not None
+    _check(options, every)
+    into = store(options.results)
+    with (
+        progress_on_stderr(options.quiet) as progress,
+        open_environment(options.host, tuple(options.emulate or ()), progress) as env,
+    ):
+        ask = partial(_finished, options, env, into)
+        places = [(str(options.part), str(options.operation))]
+        if every:
+            stored = ask(plan_of(parameters, replace(options, name=_NAME)))
+            if stored is None:
+                return
+            places = question.operations_to_vary(stored)
+        found: list[Answer] = []
+        for part, operation in places:
+            delays = f"{part}.{operation}=+{options.levels.replace(',', '/')}"
+            plan = plan_of(parameters, replace(options, name=_NAME, plant=[delays]))
+            device = _device(options, into, plan.runs[0], part, operation)
+            if (stored := ask(plan)) is not None:
+                found += question.answers(stored, device)
+    if not options.dry_run:
+        _print(question.ranked(found) if every else found, options.json_)
+
+
+def _finished(
+    options: WhatIfOptions, env: Environment, into: Store, plan: Plan
+) -> StoredRun | None:
+    """The plan's run, stored or made now; None of a dry run. A failure ends the command."""
+    with plan.blaming():
+        steps = plan_steps(plan, env, into, options.again)
+    if options.dry_run and not all(step.done for step in steps):
+        print_run_list(steps, env, into, options.json_)
+        return None
+    (stored,) = run_plan(plan, steps, env, into, options.again)
+    if stored.run["status"] == "failed":
+        show.runs([stored], options.json_)
+        raise typer.Exit(1)
+    return stored
+
+
+def _check(options: WhatIfOptions, every: bool) -> None:
+    """UsageError for options that do not make one question."""
+    for name, values in (("--engine", options.engine), ("--placement", options.placement)):
+        if len(values or ()) != 1:
+            raise UsageError(
+                "what-if", f"{name} is given {len(values or ())} times", "give it once"
+            )
+    if options.over not in (None, "part"):
+        raise UsageError(f"--over {options.over}", "not known", "write --over part")
+    one = options.part is not None and options.operation is not None
+    if every == one or (every and (options.part or options.operation)):
+        raise UsageError(
+            "what-if",
+            "neither one operation of one part, nor all of them",
+            "add --part wal --operation sync, or --which-part-first",
+        )
+    if options.latency is not None and options.like_tier is not None:
+        raise UsageError("--latency and --like-tier", "both are given", "leave one of them out")
+    if options.driver == "both":
+        raise UsageError("--driver both", "a what-if run has one driver", "leave --driver out")
+
+
+def _device(
+    options: WhatIfOptions, into: Store, spec: RunSpec, part: str, operation: str
+) -> Device | None:
+    if options.latency is not None:
+        return question.device_of_latency(options.latency)
+    if options.like_tier is not None:
+        return question.device_like_tier(into.runs(), options.like_tier, spec, part, operation)
+    return None
+
+
+def _print(found: Sequence[Answer], json_: bool) -> None:
+    """One answer as an object of its own; several as ``{"answers": [...]}``."""
+    if json_:
+        documents = [answer.to_json() for answer in found]
+        print_json(documents[0] if len(documents) == 1 else {"answers": documents})
+        return
+    device = next((answer.device.name for answer in found if answer.device), "")
+    columns = ("delayed", "call", "calls/op", "latency", "slope", "linear", "at zero latency")
+    print_table((*columns, *([device] if device else [])), question.rows(found))
+    for answer in found:
+        if (problem := answer.whatif.fit.not_linear) is not None:
+            print(f"{answer.run_id}: {problem.code}: {problem.context}")
+    if len(found) > 1 and (share := found[0].gain_share) is not None:
+        first = found[0].whatif
+        print(f"move first: {first.part} ({first.operation} without latency saves {share:.0%})")
+
+
+app = typer.Typer(
+    cls=RunGroup,
+    no_args_is_help=True,
+    help="Predict what another device for one part of an engine would give.",
+)
+for _workload, _parameters in registry.all_parameters().items():
+    app.command(_workload, cls=RunCommand, help=_HELP)(
+        callback(
+            WhatIfOptions,
+            partial(whatif, _parameters),
+            _parameters,
+            without=(
+                *_WITHOUT,
+                *(["driver"] if len(_parameters.drivers) == 1 else []),
+                *([] if _parameters.property_files else ["properties"]),
+            ),
+        )
+    )

@@ -1,0 +1,278 @@
+"""Latency against the delay that was planted in an operation: a line, its tests, its predictions.
+
+Blocks are compared within their *round* only: a round has each level once, in random order, and
+the machine's drift from one round to the next cancels.
+
+delay
+    Of a level: the mean that its blocks achieved. That of a block alone would be longer, as its
+    latency is, if the machine was busy then: the slope would be that of the machine.
+slope
+    Weighted median of the slopes between all pairs of blocks of a round, each weighted by the
+    distance of its delays. A block in which something else happened has no pull.
+intervals
+    95 %, by resampling rounds.
+bend
+    Slope of the upper half of the levels minus that of the lower half.
+reversals
+    Adjacent levels of which the longer delay has the lower latency.
+
+Pure: no clock, no store. Delays are the achieved ones, in ns; so are latencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+_RESAMPLES = 1000
+_TAIL = 0.025
+#: Of the blocks, at each end, that do not count for the line's height.
+_TRIM = 0.1
+#: A bend matters from this share of the slope on: it would move an extrapolated gain by as much.
+_BEND = 0.25
+#: Bends and reversals matter from this share of the latency on.
+_MATTERS = 0.02
+#: Fewer rounds give no interval.
+LEAST_ROUNDS = 6
+#: A prediction whose interval is wider than this share of it, on either side, is refused.
+_UNCERTAIN = 0.25
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stretch of time, or one execution, under one planted delay.
+
+    ``planted_ns``: its level; ``delay_ns``: the mean delay that was achieved; ``latency_ns``: the
+    mean latency of the operations in it.
+    """
+
+    round: int
+    planted_ns: int
+    delay_ns: float
+    latency_ns: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, float]:
+        """As stored."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Level:
+    """The blocks of one planted delay."""
+
+    planted_ns: int
+    delay_ns: float
+    latency: Estimate
+    blocks: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored."""
+        return {
+            "planted_ns": self.planted_ns,
+            "delay_ns": self.delay_ns,
+            "latency_ns": self.latency.to_json(),
+            "block_count": self.blocks,
+        }
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no prediction: a stable code, and the numbers behind it."""
+
+    code: str
+    context: str
+
+    def to_json(self) -> dict[str, str]:
+        """As stored."""
+        return {"code": self.code, "context": self.context}
+
+
+class TooFewBlocks(Exception):
+    """There are not enough rounds with enough levels for an interval; ``str()`` has the numbers."""
+
+
+class Fit:
+    """The line of one operation; TooFewBlocks where the blocks do not suffice for one."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._delays, self._latencies = _by_round(blocks)
+        rounds, levels = self._delays.shape
+        if rounds < LEAST_ROUNDS or levels < 3:
+            raise TooFewBlocks(
+                f"{rounds} complete rounds of {levels} levels; a fit needs {LEAST_ROUNDS} of 3"
+            )
+        self._planted = sorted({block.planted_ns for block in blocks})
+        random = np.random.default_rng(0)  # the same blocks have the same interval
+        chosen = random.integers(0, rounds, (_RESAMPLES, rounds))
+        #: The first row is of all rounds themselves.
+        self._chosen = np.vstack([np.arange(rounds), chosen])
+        #: By resample and level.
+        self._level_delays = np.stack(
+            [_trimmed(self._delays[self._chosen, level]) for level in range(levels)], axis=1
+        )
+        slopes = self._slopes(range(levels))
+        self._slopes_sampled = slopes
+        self._heights = _trimmed(self._residuals(slopes))
+        self.slope = _estimate(slopes)
+        half = levels // 2
+        self.bend = _estimate(
+            self._slopes(range(half, levels)) - self._slopes(range(levels - half))
+        )
+        self.levels = self._levels()
+
+    @property
+    def linear(self) -> bool:
+        """Whether neither a bend nor a reversal that matters was found."""
+        return self.not_linear is None
+
+    @property
+    def not_linear(self) -> Refusal | None:
+        """Which of the two was found."""
+        reversed_ = self._reversal()
+        if reversed_ is not None:
+            lower, upper, change = reversed_
+            return Refusal(
+                "not-monotonic",
+                f"+{lower.planted_ns / 1e3:g} us to +{upper.planted_ns / 1e3:g} us changes the "
+                f"latency by {change.value / 1e3:.1f} us [{change.low / 1e3:.1f}, "
+                f"{change.high / 1e3:.1f}]",
+            )
+        bend, slope = self.bend, self.slope
+        first, last = self.levels[0], self.levels[-1]
+        moved_ns = abs(bend.value) * (last.delay_ns - first.delay_ns)
+        matters = moved_ns > _MATTERS * first.latency.value
+        if bend.low * bend.high > 0 and matters and abs(bend.value) > _BEND * abs(slope.value):
+            return Refusal(
+                "not-linear",
+                f"the slope of the longer delays is {bend.value:+.2f} "
+                f"[{bend.low:+.2f}, {bend.high:+.2f}] above that of the shorter ones "
+                f"({slope.value:.2f} over all)",
+            )
+        return None
+
+    def at(self, delay_ns: float) -> Estimate:
+        """Latency under an added delay, whatever the tests say; negative: of a faster device."""
+        return _estimate(self._heights + self._slopes_sampled * delay_ns)
+
+    def predict(self, delay_ns: float, floor_ns: float | None = None) -> Estimate | Refusal:
+        """Latency under an added delay, or why none is predicted.
+
+        ``floor_ns``: the time of an operation outside of what the delay slows.
+        """
+        if (problem := self.not_linear) is not None:
+            return problem
+        found = self.at(delay_ns)
+        if found.value <= 0:
+            return Refusal("below-zero", f"the line ends at {found.value / 1e3:.1f} us")
+        if floor_ns is not None and found.high < floor_ns:
+            return Refusal(
+                "below-floor",
+                f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}] "
+                f"predicted, but an operation spends {floor_ns / 1e3:.1f} us elsewhere",
+            )
+        width = max(found.high - found.value, found.value - found.low)
+        if width > _UNCERTAIN * found.value:
+            return Refusal(
+                "too-uncertain",
+                f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}]: "
+                "measure longer, or on an idle machine",
+            )
+        return found
+
+    def _slopes(self, levels: Sequence[int]) -> Floats:
+        """Of all rounds, then of each resample."""
+        pairs = [(i, j) for at, i in enumerate(levels) for j in levels[at + 1 :]]
+        first, second = [i for i, _ in pairs], [j for _, j in pairs]
+        runs = (self._level_delays[:, second] - self._level_delays[:, first])[:, None, :]
+        rises = (self._latencies[:, second] - self._latencies[:, first])[self._chosen]
+        weights = np.where(np.isfinite(rises), np.maximum(runs, 0.0), 0.0)
+        slopes = np.divide(rises, runs, out=np.zeros_like(rises), where=weights > 0)
+        size = (len(self._chosen), -1)
+        return _weighted_medians(slopes.reshape(size), weights.reshape(size))
+
+    def _residuals(self, slopes: Floats) -> Floats:
+        """Latency without the added delay, by round: a mean of its blocks."""
+        latencies = self._latencies[self._chosen]
+        of_line = (slopes[:, None] * self._level_delays)[:, None, :]
+        return np.asarray(np.nanmean(latencies - of_line, axis=2), dtype=np.float64)
+
+    def _levels(self) -> list[Level]:
+        found = []
+        for index, planted_ns in enumerate(self._planted):
+            latencies = self._latencies[:, index]
+            sampled = _trimmed(latencies[self._chosen])
+            delay_ns = float(self._level_delays[0, index])
+            count = int(np.isfinite(latencies).sum())
+            found.append(Level(planted_ns, delay_ns, _estimate(sampled), count))
+        return found
+
+    def _reversal(self) -> tuple[Level, Level, Estimate] | None:
+        """The first pair of adjacent levels that is reversed, with the change."""
+        pairs = len(self.levels) - 1
+        for index in range(pairs):
+            changes = self._latencies[:, index + 1] - self._latencies[:, index]
+            lower, upper = self.levels[index], self.levels[index + 1]
+            change = _estimate(_medians(changes[self._chosen]), _TAIL / pairs)
+            if change.high < 0 and -change.value > _MATTERS * lower.latency.value:
+                return lower, upper, change
+        return None
+
+
+def _by_round(blocks: Sequence[Block]) -> tuple[Floats, Floats]:
+    """Delays and latencies, rounds × levels, NaN where a block is missing.
+
+    A round with fewer than two blocks compares nothing and is left out.
+    """
+    rounds = {number: index for index, number in enumerate(sorted({b.round for b in blocks}))}
+    levels = {ns: index for index, ns in enumerate(sorted({b.planted_ns for b in blocks}))}
+    tables = np.full((2, len(rounds), len(levels)), np.nan)
+    for block in blocks:
+        place = rounds[block.round], levels[block.planted_ns]
+        tables[:, *place] = block.delay_ns, block.latency_ns
+    kept = np.isfinite(tables[0]).sum(axis=1) >= max(2, len(levels) - 1)
+    return tables[0][kept], tables[1][kept]
+
+
+def _weighted_medians(values: Floats, weights: Floats) -> Floats:
+    """Of each row."""
+    order = np.argsort(values, axis=1)
+    ordered = np.take_along_axis(values, order, axis=1)
+    summed = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    middle = np.argmax(summed >= summed[:, -1:] / 2, axis=1)
+    return np.asarray(ordered[np.arange(len(ordered)), middle], dtype=np.float64)
+
+
+def _medians(values: Floats) -> Floats:
+    return np.asarray(np.nanmedian(values, axis=1), dtype=np.float64)
+
+
+def _trimmed(values: Floats) -> Floats:
+    """Trimmed mean of each row."""
+    ordered = np.sort(values, axis=1)  # NaN last
+    count = np.isfinite(ordered).sum(axis=1, keepdims=True)
+    cut = np.floor(_TRIM * count)
+    place = np.arange(ordered.shape[1])[None, :]
+    kept = (place >= cut) & (place < count - cut)
+    return np.asarray(np.where(kept, ordered, 0.0).sum(axis=1) / kept.sum(axis=1))
+
+
+def _estimate(sampled: Floats, tail: float = _TAIL) -> Estimate:
+    """The value of all rounds, and an interval that contains it, from the resamples."""
+    value = float(sampled[0])
+    low, high = np.quantile(sampled[1:], [tail, 1 - tail])
+    return Estimate(value, min(value, float(low)), max(value, float(high)))

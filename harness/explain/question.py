@@ -1,0 +1,203 @@
+"""Questions to stored runs: which operations to vary, how fast a device is, what it would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness import hdr
+from harness.errors import RunFailed, UsageError
+from harness.explain.fit import Estimate, Refusal
+from harness.explain.whatif import WhatIf
+from harness.store.runs import StoredRun
+from harness.store.spec import RunSpec
+from harness.units import NS_PER_S, format_ns, parse_duration_ns
+
+#: Operations that are called less often have too few delayed calls in a block.
+_LEAST_CALLS_PER_S = 10
+#: Workload of microbenchmarks, and the metric of a suite that repeats a run's I/O.
+_MICRO, _LIKE = "micro", "io_like_duration_ns"
+
+
+@dataclass(frozen=True)
+class Device:
+    """What is asked about: the mean duration of an operation there. ``source``: a run, or none."""
+
+    name: str
+    call_ns: float
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One fit, and what it predicts for a device and for one without latency."""
+
+    run_id: str
+    whatif: WhatIf
+    device: Device | None = None
+
+    @property
+    def at_zero(self) -> Estimate | Refusal:
+        """The mean latency of an operation if these calls took no time."""
+        return self.whatif.at_latency(0.0)
+
+    @property
+    def gain_share(self) -> float | None:
+        """Share of the latency that a device without latency would save; None if refused."""
+        found = self.at_zero
+        return None if isinstance(found, Refusal) else 1 - found.value / self.whatif.now.value
+
+    def to_json(self) -> dict[str, Any]:
+        """As printed."""
+        fit = self.whatif.to_json()
+        del fit["blocks"]
+        document = {"run_id": self.run_id, **fit, "at_zero_latency": self._predicted(self.at_zero)}
+        if self.device is not None:
+            found = self.whatif.at_latency(self.device.call_ns)
+            device = {"device": self.device.name, "device_call_ns": self.device.call_ns}
+            document["prediction"] = {
+                **device,
+                "source_run_id": self.device.source,
+                **self._predicted(found),
+            }
+        return document
+
+    def _predicted(self, found: Estimate | Refusal) -> dict[str, Any]:
+        if isinstance(found, Refusal):
+            return {"latency_ns": None, "speed_up": None, "refused": found.to_json()}
+        speed_up = self.whatif.now.value / found.value
+        return {"latency_ns": found.to_json(), "speed_up": speed_up, "refused": None}
+
+
+def answers(stored: StoredRun, device: Device | None = None) -> list[Answer]:
+    """Of a finished run with varied delays; RunFailed where it has no fits."""
+    document = stored.artifact("whatif")
+    if document is None:
+        raise RunFailed(f"run {stored.run_id}", "it has no fit", "repeat it with --again")
+    return [
+        Answer(stored.run_id, WhatIf.from_json(fit), device) for fit in document.get("fits", ())
+    ]
+
+
+def ranked(found: Iterable[Answer]) -> list[Answer]:
+    """By the gain at zero latency; those without one last."""
+    return sorted(found, key=lambda answer: -(answer.gain_share or 0.0))
+
+
+def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:
+    """(part, operation) of a run's calls by threads that serve clients, most time first.
+
+    Those called rarely are left out. RunFailed where none is left.
+    """
+    cells = stored.artifact("io-operations") or []
+    window_s = _window_ns(stored.run["metrics"]) / NS_PER_S
+    spent: dict[tuple[str, str], float] = {}
+    for cell in cells:
+        often = window_s and cell["calls"] / window_s >= _LEAST_CALLS_PER_S
+        if cell["role"] != "background" and often:
+            place = cell["part"], cell["operation"]
+            spent[place] = spent.get(place, 0.0) + cell["ns"]
+    if not spent:
+        raise RunFailed(
+            f"rank the parts of run {stored.run_id}",
+            f"no foreground operation was called {_LEAST_CALLS_PER_S} times per second",
+            "choose a workload whose users wait for its files",
+        )
+    return sorted(spent, key=lambda place: -spent[place])
+
+
+def _window_ns(metrics: Sequence[Mapping[str, Any]]) -> float:
+    return next((m["value"] for m in metrics if m["name"] == "window_duration_ns"), 0.0)
+
+
+def device_of_latency(text: str) -> Device:
+    """``2us`` → a device of that latency."""
+    return Device(text, float(parse_duration_ns(text)))
+
+
+def device_like_tier(
+    runs: Sequence[StoredRun], tier: str, spec: RunSpec, part: str, operation: str
+) -> Device:
+    """The operation as a tier serves it; UsageError where no run has measured it.
+
+    From the newest microbenchmark suite that repeats a run's I/O on that tier, else from the newest
+    run of the same engine and workload whose ``part`` was there.
+    """
+    place = {"part": part, "operation": operation}
+    unplanted = [run for run in reversed(runs) if not run.spec.plant]
+    for name, chosen in (
+        (_LIKE, (run for run in unplanted if _is_like(run, tier))),
+        ("io_duration_ns", (run for run in unplanted if _is_same(run, tier, spec, part))),
+    ):
+        for run in chosen:
+            if (call_ns := _mean_ns(run.run["metrics"], name, place)) is not None:
+                return Device(tier, call_ns, run.run_id)
+    parts = ",".join(
+        f"{one}={tier if one == part else spec.placement.tier_of(one)}"
+        for one in ("data", "wal")
+        if spec.placement is not None
+    )
+    raise UsageError(
+        f"--like-tier {tier}",
+        f"no stored run has measured {part}.{operation} of {spec.engine} there",
+        f"`harness run {spec.workload} --engine {spec.engine} --placement {parts}` measures it, "
+        f"with the same parameters; or give a --latency",
+    )
+
+
+def _is_like(run: StoredRun, tier: str) -> bool:
+    spec = run.spec
+    placed = spec.placement is not None and spec.placement.data == tier
+    return spec.workload == _MICRO and bool(spec.params.get("like")) and placed
+
+
+def _is_same(run: StoredRun, tier: str, spec: RunSpec, part: str) -> bool:
+    other = run.spec
+    if (other.workload, other.engine) != (spec.workload, spec.engine) or other.placement is None:
+        return False
+    return other.placement.to_json().get(part) == tier
+
+
+def _mean_ns(
+    metrics: Sequence[Mapping[str, Any]], name: str, place: Mapping[str, str]
+) -> float | None:
+    """Mean over the foreground's histograms of a metric, over others if it has none."""
+    found = [
+        metric
+        for metric in metrics
+        if metric["name"] == name
+        and "hdr" in metric
+        and all(metric["labels"].get(key) == value for key, value in place.items())
+    ]
+    foreground = [metric for metric in found if metric["labels"].get("role") != "background"]
+    times = [hdr.decode(metric["hdr"]) for metric in foreground or found]
+    total = sum(one.total for one in times)
+    return sum(one.mean * one.total for one in times) / total if total else None
+
+
+def rows(found: Sequence[Answer]) -> list[tuple[str, ...]]:
+    """Of a table: the call, its share in an operation, the fit, and the predictions."""
+    return [_row(answer) for answer in found]
+
+
+def _row(answer: Answer) -> tuple[str, ...]:
+    whatif = answer.whatif
+    slope, problem = whatif.fit.slope, whatif.fit.not_linear
+    device = [_text(whatif.at_latency(answer.device.call_ns))] if answer.device else []
+    return (
+        " ".join([f"{whatif.part}.{whatif.operation}", *whatif.labels.values()]),
+        format_ns(whatif.calls.mean_ns),
+        f"{whatif.per_operation:.3g}",
+        format_ns(whatif.now.value),
+        f"{slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]",
+        "yes" if problem is None else f"no: {problem.code}",
+        _text(answer.at_zero),
+        *device,
+    )
+
+
+def _text(found: Estimate | Refusal) -> str:
+    if isinstance(found, Refusal):
+        return f"refused: {found.code}"
+    return f"{format_ns(found.value)} [{format_ns(found.low)}, {format_ns(found.high)}]"

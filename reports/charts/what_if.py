@@ -1,0 +1,113 @@
+"""Latency of an operation over the duration of one of its calls: measured, fitted, extended."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from harness.explain.whatif import WhatIf
+from reports.charts.drawing import (
+    ARM_COLOURS,
+    FAINT,
+    INK,
+    Drawing,
+    finish,
+    heading_above,
+    new_figure,
+    style,
+)
+from reports.series import Arm, Panel
+
+_US = 1e3
+_ACROSS, _EACH_IN, _HIGH_IN = 2, 4.6, 3.4
+_MOST = 8
+_CAPTION = (
+    "Each point is a planted delay on top of the calls' own duration, with the 95 % interval of "
+    "the mean latency; dots are blocks of half a second, or executions. The line is extended to a "
+    "device without latency, unless the points do not lie on one (dotted). The dashed line is the "
+    "time of an operation that this device cannot change."
+)
+
+
+def whatif_fits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
+    """The fits of the first run of each arm; None without any."""
+    found = [(arm, fit) for arm in panel.arms for fit in _fits(arm)][:_MOST]
+    if not found:
+        return None
+    with style():
+        across = min(_ACROSS, len(found))
+        down = -(-len(found) // across)
+        figure = new_figure(0.6 + _EACH_IN * across, 0.5 + _HIGH_IN * down)
+        places = list(figure.subplots(down, across, squeeze=False).flat)
+        for (_, fit), axes in zip(found, places, strict=False):
+            _draw(axes, fit)
+        for axes in places[len(found) :]:
+            axes.set_visible(False)
+        heading_above(figure, f"What if: {panel.title}")
+        alt = "; ".join(_in_words(arm, fit) for arm, fit in found)
+        return finish(figure, name, title, alt, _CAPTION)
+
+
+def _fits(arm: Arm) -> list[WhatIf]:
+    for run in arm.usable:
+        document = run.artifact("whatif")
+        if document is not None:
+            return [WhatIf.from_json(fit) for fit in document["fits"]]
+    return []
+
+
+def _in_words(arm: Arm, fit: WhatIf) -> str:
+    slope = fit.fit.slope
+    line = "on a line" if fit.fit.linear else "not on a line"
+    return (
+        f"{arm.marked_name}: latency over the duration of {fit.part} {fit.operation}, {line}, "
+        f"slope {slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]"
+    )
+
+
+def _draw(axes: Axes, one: WhatIf) -> None:
+    own_ns = one.calls.mean_ns
+    colour, line = ARM_COLOURS[0], ARM_COLOURS[5]
+    axes.plot(
+        [(own_ns + block.delay_ns) / _US for block in one.blocks],
+        [block.latency_ns / _US for block in one.blocks],
+        linestyle="none",
+        marker=".",
+        markersize=3,
+        color=FAINT,
+        alpha=0.5,
+    )
+    levels = one.levels
+    values = [level.latency.value for level in levels]
+    axes.errorbar(
+        [(own_ns + level.delay_ns) / _US for level in levels],
+        [value / _US for value in values],
+        yerr=[
+            [(level.latency.value - level.latency.low) / _US for level in levels],
+            [(level.latency.high - level.latency.value) / _US for level in levels],
+        ],
+        fmt="o",
+        color=colour,
+        label="planted delays",
+    )
+    last_ns = own_ns + levels[-1].delay_ns
+    calls_ns = np.linspace(0.0, last_ns, 30)
+    at = [one.fit.at(call_ns - own_ns) for call_ns in calls_ns]
+    xs = calls_ns / _US
+    linear = one.fit.linear
+    axes.plot(xs, [found.value / _US for found in at], "-" if linear else ":", color=line)
+    if linear:
+        low, high = [found.low / _US for found in at], [found.high / _US for found in at]
+        axes.fill_between(xs, low, high, color=line, alpha=0.15, linewidth=0)
+        axes.plot([0.0], [at[0].value / _US], "D", color=line, label="no latency, predicted")
+        axes.plot([own_ns / _US], [one.now.value / _US], "s", color=line, label="this device")
+    if one.floor_ns is not None:
+        axes.axhline(one.floor_ns / _US, linestyle="--", color=INK, linewidth=1)
+    query = "".join(f" of {key} {value}" for key, value in one.labels.items())
+    axes.set_title(f"{one.part}.{one.operation}{query}", loc="left")
+    axes.set_xlabel("duration of a call (us)")
+    axes.set_ylabel("mean latency (us)")
+    axes.set_xlim(left=0.0)
+    top = max(*values, one.now.value) / _US
+    axes.set_ylim(0.0, 1.25 * top)
+    axes.legend(loc="lower right")

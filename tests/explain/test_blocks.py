@@ -1,0 +1,131 @@
+"""Delays drawn anew within a window: which, when, and the latency under each."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from made_up import LATE_NS, Window
+
+from harness.errors import RunFailed, UsageError
+from harness.explain.blocks import check_varied, orders
+from harness.explain.whatif import WhatIf
+from harness.iotrace.plant import parse_plant, varied
+from harness.store.result import Metric
+from harness.workloads.tpcc.params import TpccParams
+from harness.workloads.tpch.params import TpchParams
+from harness.workloads.ycsb.params import YcsbParams
+
+OPERATIONS = [
+    {
+        "part": "wal",
+        "operation": "sync",
+        "role": role,
+        "calls": calls,
+        "timed": calls,
+        "ns": ns,
+        "delay_ns": 0,
+    }
+    for role, calls, ns in (("foreground", 4000, 1_200_000_000), ("background", 10, 90_000_000))
+]
+
+
+def test_each_round_has_each_level_once_in_an_order_of_its_own():
+    drawn = list(islice(orders([1, 2, 3, 4], seed=5), 40))
+    rounds = [[level for number, level in drawn if number == n] for n in range(10)]
+    assert all(sorted(one) == [1, 2, 3, 4] for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 3
+    assert drawn == list(islice(orders([1, 2, 3, 4], seed=5), 40))
+    assert drawn != list(islice(orders([1, 2, 3, 4], seed=6), 40))
+
+
+def test_a_block_has_its_achieved_delay_and_its_mean_latency():
+    """Intervals of the series that contain a change of the delay do not count."""
+    window = Window(rounds=8)
+    blocks = window.run().blocks()
+    assert len(blocks) == 32
+    assert {block.delay_ns - block.planted_ns for block in blocks} == {LATE_NS}
+    for block in blocks:
+        expected_ns = window.base_ns + window.slope * block.delay_ns
+        assert block.latency_ns == pytest.approx(expected_ns, rel=0.02)
+
+
+def test_the_last_incomplete_block_is_dropped():
+    delays = Window(rounds=2).run()
+    assert [one.round for one in delays.stretches] == [0] * 4 + [1] * 4
+
+
+def test_the_slope_is_that_of_the_engine():
+    waits = [
+        Metric("wait_ns", "ns", "none", {"resource": resource}, value=value)
+        for resource, value in (
+            ("processor", 300_000), ("log sync", 600_000), ("lock", 50_000), ("other", 90_000),
+            ("data read", 20_000), ("client", 40_000),
+        )
+    ]  # fmt: skip
+    (found,) = Window().run().concluded(waits, OPERATIONS)
+    assert found.fit.linear
+    assert found.fit.slope.value == pytest.approx(1.5, rel=0.02)
+    assert found.calls.mean_ns == 300_000  # of the foreground
+    assert found.floor_ns == 300_000 + 20_000 + 40_000
+    assert found.now.value == pytest.approx(1_000_000, rel=0.02)
+    faster = found.at_latency(100_000)
+    assert faster.value == pytest.approx(1_000_000 - 1.5 * 200_000, rel=0.03)
+    again = WhatIf.from_json(found.to_json())
+    assert again.at_latency(100_000) == faster
+    values = {metric.name: metric.value for metric in found.metrics()}
+    assert values["whatif_linear"] == 1
+    assert values["whatif_slope_low"] <= values["whatif_slope"] <= values["whatif_slope_high"]
+
+
+def test_without_enough_blocks_the_run_fails():
+    with pytest.raises(RunFailed):
+        Window(rounds=3).run().concluded([], OPERATIONS)
+
+
+def test_an_operation_that_is_not_called_has_no_fit():
+    window = Window()
+    window._count = lambda calls, achieved_ns: None
+    with pytest.raises(RunFailed):
+        window.run().concluded([], [])
+
+
+def test_levels_are_written_as_they_are_read():
+    text = "wal.sync=+100us/200us/1000us"
+    plant = parse_plant("wal.sync=+100us/0.2ms/1ms")
+    assert (str(plant), plant.levels_ns) == (text, (100_000, 200_000, 1_000_000))
+    assert varied(["data.read=+1us", text]) == parse_plant(text)
+    assert varied(["data.read=+1us"]) is None
+
+
+@pytest.mark.parametrize(
+    "levels", ["100us/200us", "200us/100us/400us", "50us/100us/200us", "100us/200us/11s",
+               "100us/200us/400us~1us", "100us//200us/400us"],
+)  # fmt: skip
+def test_levels_that_cannot_be_fitted_are_refused(levels):
+    with pytest.raises(UsageError):
+        parse_plant(f"wal.sync=+{levels}")
+
+
+def test_two_operations_do_not_vary_at_once():
+    with pytest.raises(UsageError):
+        varied([f"{place}=+100us/200us/300us" for place in ("wal.sync", "data.read")])
+
+
+@pytest.mark.parametrize(
+    ("params", "driver"),
+    [
+        (TpccParams.from_mapping({}), "hammerdb"),
+        (TpccParams.from_mapping({"duration": "10s"}), "loadgen"),
+        (TpccParams.from_mapping({"client_hosts": ["elsewhere"]}), "loadgen"),
+        (TpchParams.from_mapping({"test": "power"}), "native"),
+        (YcsbParams.from_mapping({"workload": "a", "operationcount": 1000}), "loadgen"),
+    ],
+)  # fmt: skip
+def test_runs_in_which_a_delay_cannot_vary_are_refused(params, driver):
+    plant = parse_plant("wal.sync=+100us/200us/400us/800us")
+    with pytest.raises(UsageError):
+        check_varied(parse_plant("wal.sync=+1ms/2ms/200ms"), "loadgen", TpccParams.from_mapping({}))
+    check_varied(plant, "loadgen", TpccParams.from_mapping({"duration": "12s"}))
+    with pytest.raises(UsageError):
+        check_varied(plant, driver, params)

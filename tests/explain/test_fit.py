@@ -1,0 +1,127 @@
+"""Fits of made-up blocks whose truth is known."""
+
+import numpy as np
+import pytest
+
+from harness.explain.fit import Block, Estimate, Fit, Refusal, TooFewBlocks
+
+US = 1000.0
+LEVELS_US = (100, 200, 400, 800)
+
+
+def blocks(latency_us, rounds=20, noise_us=0.0, drift_us=0.0, levels_us=LEVELS_US, seed=1):
+    """Blocks of ``latency_us(delay in us)``, whose delays are achieved 20 us late."""
+    random = np.random.default_rng(seed)
+    found = []
+    for number in range(rounds):
+        shift = drift_us * number / rounds + random.normal(0, drift_us / 4)
+        for planted_us in levels_us:
+            delay_us = planted_us + 20 + random.normal(0, 3)
+            latency = latency_us(delay_us) + shift + random.normal(0, noise_us)
+            found.append(Block(number, int(planted_us * US), delay_us * US, latency * US))
+    return found
+
+
+def line(slope, base_us=1000):
+    return lambda delay_us: base_us + slope * delay_us
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0, 2.1])
+def test_a_line_is_recovered_in_noise_and_drift(slope):
+    fit = Fit(blocks(line(slope), noise_us=30, drift_us=300))
+    assert fit.linear
+    assert fit.slope.low <= slope <= fit.slope.high
+    assert fit.slope.high - fit.slope.low < 0.2
+    assert fit.at(0).value == pytest.approx(1150 * US, rel=0.1)  # with half of the drift
+    assert [level.planted_ns for level in fit.levels] == [us * 1000 for us in LEVELS_US]
+    assert [level.delay_ns for level in fit.levels] == pytest.approx(
+        [(us + 20) * US for us in LEVELS_US], rel=0.05
+    )
+
+
+def test_a_faster_device_is_predicted_within_the_interval():
+    """1,000 us without an added delay, of which the device has 300."""
+    found = Fit(blocks(line(1.5), noise_us=20)).predict(-300 * US)
+    assert isinstance(found, Estimate)
+    assert found.low <= 550 * US <= found.high
+    assert found.value == pytest.approx(550 * US, rel=0.05)
+
+
+def test_most_intervals_contain_the_slope():
+    seeds = range(30)
+    fits = [Fit(blocks(line(1.0), noise_us=100, drift_us=200, seed=seed)) for seed in seeds]
+    assert sum(fit.slope.low <= 1.0 <= fit.slope.high for fit in fits) >= 26
+    assert sum(fit.linear for fit in fits) >= 26
+
+
+def test_blocks_in_which_something_else_happened_have_no_pull():
+    made = blocks(line(1.0), noise_us=10)
+    stalled = [
+        Block(b.round, b.planted_ns, b.delay_ns, b.latency_ns * (20 if b.round in (3, 9) else 1))
+        for b in made
+        if (b.round, b.planted_ns) != (5, 100_000)  # and one is missing
+    ]
+    fit = Fit(stalled)
+    assert fit.slope.value == pytest.approx(1.0, abs=0.05)
+    assert fit.at(0).value == pytest.approx(1000 * US, rel=0.05)
+
+
+def test_a_busy_machine_that_lengthens_delays_and_latencies_does_not_make_the_slope():
+    """Within a level, latency grows ten times as fast as the achieved delay."""
+    random = np.random.default_rng(4)
+    made = []
+    for block in blocks(line(0.5), rounds=30, noise_us=5):
+        busy_ns = random.exponential(100 * US)
+        latency_ns = block.latency_ns + 5 * busy_ns
+        made.append(Block(block.round, block.planted_ns, block.delay_ns + busy_ns / 2, latency_ns))
+    fit = Fit(made)
+    assert fit.slope.low <= 0.5 <= fit.slope.high
+    assert fit.slope.high < 1.0
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda us: 1000 + us**2 / 400,  # steeper and steeper
+        lambda us: 1000 + 20 * us**0.5,  # group commit: it flattens
+        lambda us: 1000 + 2 * max(0, us - 300),  # hidden behind something else at first
+    ],
+)
+def test_a_curve_is_not_extrapolated(curve):
+    fit = Fit(blocks(curve, noise_us=15))
+    assert not fit.linear
+    refused = fit.predict(-100 * US)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "not-linear"
+
+
+def test_levels_that_reverse_are_not_extrapolated():
+    """As measured with client and server on one processor: +200 us is faster than +100 us."""
+    measured_us = {120: 935, 220: 751, 420: 923, 820: 1299}
+
+    def bent(delay_us):
+        return measured_us[min(measured_us, key=lambda known: abs(known - delay_us))]
+
+    refused = Fit(blocks(bent, noise_us=40)).predict(0)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "not-monotonic"
+
+
+@pytest.mark.parametrize(
+    ("delay_us", "floor_us", "code"), [(-900, None, "below-zero"), (-300, 700, "below-floor")]
+)
+def test_a_prediction_that_cannot_be_is_refused(delay_us, floor_us, code):
+    fit = Fit(blocks(line(1.5), noise_us=5))
+    refused = fit.predict(delay_us * US, None if floor_us is None else floor_us * US)
+    assert isinstance(refused, Refusal)
+    assert refused.code == code
+
+
+def test_a_prediction_from_noise_is_refused():
+    refused = Fit(blocks(line(1.0, base_us=500), rounds=8, noise_us=600)).predict(-200 * US)
+    assert isinstance(refused, Refusal)
+
+
+def test_too_few_rounds_are_no_fit():
+    with pytest.raises(TooFewBlocks):
+        Fit(blocks(line(1.0), rounds=3))
