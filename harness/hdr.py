@@ -20,9 +20,14 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+from harness.later import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Counts = npt.NDArray[np.int64]
 
 _ENVELOPE = struct.Struct(">II")
 _HEADER = struct.Struct(">IIIIQQd")
@@ -32,7 +37,6 @@ _COMPRESSED = 0x1C849304
 _COOKIE_MASK = 0xFFFFFF0F
 _LEB128_LONGEST = 9
 
-Counts = npt.NDArray[np.int64]
 _MEDIAN = 50.0
 
 

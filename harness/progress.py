@@ -7,18 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as RichProgress
+from typing import TYPE_CHECKING, Protocol
 
 from harness.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
 
 _LINE_EVERY_S = 5.0
 
@@ -95,12 +90,14 @@ class BarProgress:
     """Bars for a terminal."""
 
     def __init__(self, console: Console) -> None:
-        self._bars = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[count]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        from rich import progress
+
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[count]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
             console=console,
             transient=True,
         )
@@ -168,6 +165,8 @@ def progress_on_stderr(quiet: bool = False) -> Iterator[Progress]:
     if quiet:
         yield SilentProgress()
     elif sys.stderr.isatty():
+        from rich.console import Console
+
         with BarProgress(Console(stderr=True)) as bars:
             yield bars
     else:

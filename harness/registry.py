@@ -40,16 +40,21 @@ _OWN = {
 }
 
 
-def engines() -> dict[str, EngineFactory]:
-    """Every engine that can be imported, by name; a warning names each that cannot."""
+def engines(folder: str | None = None) -> dict[str, EngineFactory]:
+    """Every engine that can be imported, by name, or that of a folder; a warning names each that
+    cannot.
+    """
     _extend(engine_folders, _ENGINE_PATH)
-    found = _load(engine_folders, _folders(engine_folders, "engine.py"), ".engine", "ENGINE")
-    return {one.name: one for one in found}
+    folders = _folders(engine_folders, "engine.py", folder)
+    return {one.name: one for one in _load(engine_folders, folders, ".engine", "ENGINE")}
 
 
 def engine(name: str) -> EngineFactory:
-    """The engine of that name; UsageError names the known ones and the nearest."""
-    return named("engine", name, engines())
+    """The engine of that name; UsageError names the known ones and the nearest.
+
+    Others are imported only where there is none: their clients take long to import.
+    """
+    return engines(name).get(name) or named("engine", name, engines())
 
 
 def engine_files(name: str) -> dict[str, Path]:
@@ -58,17 +63,17 @@ def engine_files(name: str) -> dict[str, Path]:
     return {folder.name: folder / name for folder in _folders(engine_folders, name)}
 
 
-def workloads() -> dict[str, Workload[Any]]:
-    """Every workload that can be imported, by name."""
+def workloads(folder: str | None = None) -> dict[str, Workload[Any]]:
+    """Every workload that can be imported, by name, or that of a folder."""
     _extend(harness.workloads, _WORKLOAD_PATH)
-    folders = _folders(harness.workloads, "workload.py")
+    folders = _folders(harness.workloads, "workload.py", folder)
     found = _load(harness.workloads, folders, ".workload", "WORKLOAD")
     return {one.name: one for one in found}
 
 
 def workload(name: str) -> Workload[Any]:
     """The workload of that name; UsageError names the known ones and the nearest."""
-    return named("workload", name, workloads())
+    return workloads(name).get(name) or named("workload", name, workloads())
 
 
 def monitors() -> dict[str, type[Monitor]]:
@@ -143,9 +148,11 @@ def _load(package: ModuleType, places: Iterator[Path], module: str, attribute: s
     return entries
 
 
-def _folders(package: ModuleType, file: str) -> Iterator[Path]:
-    """Folders of entries."""
-    return (path for path in _places(package) if (path / file).exists())
+def _folders(package: ModuleType, file: str, name: str | None = None) -> Iterator[Path]:
+    """Folders of entries, or the one of that name."""
+    return (
+        path for path in _places(package) if name in (None, path.name) and (path / file).exists()
+    )
 
 
 def _files(package: ModuleType) -> Iterator[Path]:

@@ -6,15 +6,16 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from harness import paths
 from harness.errors import UsageError
 from harness.store.runs import Store, StoredRun
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
@@ -56,6 +57,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     if len(rows) > _MAX_RICH_ROWS:
         _print_columns([columns, *rows])
         return
+    from rich.table import Table
+
     table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for row in rows:
@@ -72,6 +75,8 @@ def _print_columns(rows: Sequence[Sequence[Any]]) -> None:
 
 def console() -> Console:
     """stdout, wide enough that a pipe does not cut run ids."""
+    from rich.console import Console
+
     return Console(
         width=None if sys.stdout.isatty() else 200, markup=False, highlight=False, soft_wrap=False
     )

@@ -109,7 +109,7 @@ def plan_of(parameters: type[Parameters], options: RunOptions) -> Plan:
         raise UsageError(
             f"run {workload}",
             "no engine is named",
-            f"add --engine; known: {', '.join(sorted(registry.engines()))}",
+            f"add --engine; known: {', '.join(registry.engine_names())}",
         )
     for name in options.pairs.keys() - parameters.declared().keys():
         if others := [w for w, one in registry.all_parameters().items() if name in one.declared()]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -249,6 +248,8 @@ def _revision() -> str | None:
 
 @cache
 def _tool_versions() -> dict[str, str]:
+    from importlib import metadata  # slow, and of use to runs alone
+
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:

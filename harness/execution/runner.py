@@ -85,6 +85,8 @@ def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePol
     KeyboardInterrupt leaves no run directory before the first step is finished; afterwards the
     run can be resumed.
     """
+    import numpy  # noqa: F401  (harness.later: never first within a measured window)
+
     resumable = policy.conditions is not None
 
     def begin() -> RunWriter:

@@ -158,7 +158,7 @@ def _check(document: Document) -> None:
 
 
 def _check_engines(document: Document) -> None:
-    known = sorted(registry.engines())
+    known = registry.engine_names()
     for engine, settings in (document.value.get("engines") or {}).items():
         if engine not in known:
             raise UsageError(

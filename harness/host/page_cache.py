@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from harness.later import np
 from harness.supervise.process import all_processes
 from harness.supervise.user_files import User, acting_as, open_regular, walk
 from harness.tiers.linux.kernel import LIVE

@@ -9,6 +9,7 @@ cannot be recognised.
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
 import struct
@@ -16,12 +17,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from harness.hdr import Histogram, Layout
+from harness.later import np
+
+if TYPE_CHECKING:
+    from harness.hdr import Counts
 
 ROLES = ("foreground", "background")
 PARTS = ("data", "wal", "temp", "index")
@@ -57,31 +59,29 @@ CELL_FIELDS = (
     "submitted_bytes",
 )
 _CELLS = (len(ROLES), _ALL_PARTS, len(OPERATIONS), len(CELL_FIELDS))
-_HEAD = np.dtype(
-    [
-        ("owner", "<u4"),
-        ("pid", "<u4"),
-        ("role", "<u4"),
-        ("unused", "<u4"),
-        ("name", "S16"),
-        ("pad", "<u8", 4),
-        ("cells", "<u8", _CELLS),
-    ]
-)
-_DETAIL = np.dtype(
-    [
-        (
-            "distributions",
-            np.dtype([("durations", "<u8", LAYOUT.counters), ("sizes", "<u8", 16)]),
-            (len(ROLES), len(PARTS), len(OPERATIONS)),
-        )
-    ]
-)
-PAGE_BYTES = HEADER_BYTES + _SLOTS * (_HEAD.itemsize + _DETAIL.itemsize)
+#: As numpy has them.
+_HEAD = [
+    ("owner", "<u4"),
+    ("pid", "<u4"),
+    ("role", "<u4"),
+    ("unused", "<u4"),
+    ("name", "S16"),
+    ("pad", "<u8", 4),
+    ("cells", "<u8", _CELLS),
+]
+_HEAD_BYTES = 64 + 8 * math.prod(_CELLS)
+_WITH_DETAILS = (len(ROLES), len(PARTS), len(OPERATIONS))
+_DETAIL = [
+    (
+        "distributions",
+        [("durations", "<u8", LAYOUT.counters), ("sizes", "<u8", 16)],
+        _WITH_DETAILS,
+    )
+]
+_DETAIL_BYTES = 8 * (LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
+PAGE_BYTES = HEADER_BYTES + _SLOTS * (_HEAD_BYTES + _DETAIL_BYTES)
 #: magic, version, header bytes, slots, head bytes, detail bytes | used | page bytes, lost calls
 _HEADER = struct.Struct("<QIIIIIIQQ")
-
-Counts = npt.NDArray[np.int64]
 
 
 class PageError(Exception):
@@ -244,7 +244,7 @@ class Page:
 
     def _details(self, by_slot: Counts) -> tuple[dict[Cell, Counts], dict[Cell, Counts]]:
         """Durations and sizes; only of slots that have any, since each is large."""
-        at = HEADER_BYTES + _SLOTS * _HEAD.itemsize
+        at = HEADER_BYTES + _SLOTS * _HEAD_BYTES
         details = np.frombuffer(self._map, _DETAIL, len(by_slot), at)["distributions"]
         durations: dict[Cell, Counts] = {}
         sizes: dict[Cell, Counts] = {}
@@ -261,7 +261,7 @@ class Page:
 
 
 def _constants(used: int) -> tuple[int, ...]:
-    sizes = (HEADER_BYTES, _SLOTS, _HEAD.itemsize, _DETAIL.itemsize)
+    sizes = (HEADER_BYTES, _SLOTS, _HEAD_BYTES, _DETAIL_BYTES)
     return (_MAGIC, _VERSION, *sizes, used)
 
 

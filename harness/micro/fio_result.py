@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from harness import hdr
 from harness.errors import RunFailed
+from harness.later import np
 from harness.micro.io_jobs import IoJob
 from harness.store.result import Metric
 

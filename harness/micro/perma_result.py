@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from harness import hdr
 from harness.errors import UsageError
+from harness.later import np
 from harness.micro.metrics import NOTHING_DONE, JobResults, collected
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig

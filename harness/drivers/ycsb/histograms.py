@@ -15,10 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
+from harness.later import np
 from harness.supervise.user_files import User, acting_as, read_text
 
 _ENVELOPE = struct.Struct(">II")
