@@ -145,12 +145,23 @@ class Vm:
         port = str(self.ssh_port)
         return ["ssh", "-F", "none", *self.ssh_options(), "-p", port, "root@127.0.0.1"]
 
-    def copy(self, files: Sequence[Path], target: str, base: Path = REPOSITORY) -> None:
-        """Copy files and folders into the machine below ``target``, paths relative to ``base``."""
+    def copy(
+        self,
+        files: Sequence[Path],
+        target: str,
+        base: Path = REPOSITORY,
+        *,
+        compiled: bool = False,
+    ) -> None:
+        """Copy files and folders into the machine below ``target``, paths relative to ``base``;
+        what Python has ``compiled`` only if asked for.
+        """
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
             for path in files:
-                tar.add(path, path.relative_to(base), filter=_without_caches)
+                tar.add(
+                    path, path.relative_to(base), filter=None if compiled else _without_caches
+                )
         unpack = f"mkdir -p {shlex.quote(target)} && tar -C {shlex.quote(target)} -xf -"
         subprocess.run(
             [*self._ssh(), unpack], input=packed.getvalue(), check=True, timeout=_COMMAND_TIMEOUT_S

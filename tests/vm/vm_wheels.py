@@ -19,7 +19,7 @@ _GUEST_GLIBC_MINOR = 36
 _SOURCES = (
     *("pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE"),
     *("harness", "engines", "reports", "profiles", "playbooks", "inventory"),
-    *("loadgen", "microbench"),
+    *("iotrace", "loadgen", "microbench", "native"),
 )
 
 
