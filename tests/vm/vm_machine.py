@@ -159,9 +159,7 @@ class Vm:
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
             for path in files:
-                tar.add(
-                    path, path.relative_to(base), filter=None if compiled else _without_caches
-                )
+                tar.add(path, path.relative_to(base), filter=None if compiled else _without_caches)
         unpack = f"mkdir -p {shlex.quote(target)} && tar -C {shlex.quote(target)} -xf -"
         subprocess.run(
             [*self._ssh(), unpack], input=packed.getvalue(), check=True, timeout=_COMMAND_TIMEOUT_S
