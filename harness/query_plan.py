@@ -22,6 +22,7 @@ class Operator:
     ``rows``: rows it produced, over all loops and workers.
     ``time_ns``: its own time (exclusive of its children), as wall time where the
     engine reports wall time; of parallel workers the engine's note says which.
+    ``lookups``: the number of index lookups that it made, of engines that count them.
     """
 
     kind: OperatorKind
@@ -30,6 +31,7 @@ class Operator:
     time_ns: int
     relation: str | None = None
     children: tuple[Operator, ...] = ()
+    lookups: int = 0
 
     def walk(self) -> Iterator[Operator]:
         """This operator and all below it, parents first."""
@@ -45,6 +47,7 @@ class Operator:
             "relation": self.relation,
             "rows": self.rows,
             "time_ns": self.time_ns,
+            "lookups": self.lookups,
             "children": [child.to_json() for child in self.children],
         }
 

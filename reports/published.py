@@ -20,6 +20,7 @@ from harness.errors import UsageError
 from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
 from reports.formatting import NOTHING, quantity_text, significant
+from reports.plan_metrics import plan_summaries
 from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
 from reports.sweeps import OVER, RATIO, Line, Sweep
@@ -172,7 +173,8 @@ def _measured(
         if over and first in arms and second in arms:
             yield from _ratio(arms[first], arms[second], series.metric, point)
         elif first in arms and not over:
-            found = arms[first].summaries(series.metric.partition("[")[0])
+            name = series.metric.partition("[")[0]
+            found = arms[first].summaries(name) or plan_summaries(arms[first].usable, name)
             summary = found.get(_quantity(series.metric, point.x))
             if summary is not None:
                 mark = " (EMULATED)" if arms[first].emulated else ""

@@ -33,6 +33,8 @@ _NAMED: Mapping[str, tuple[OperatorKind, str]] = {
     "union_result": ("other", "union"),
     "window_functions_computation": ("aggregate", "window functions"),
 }
+#: Access types of which every loop is one index lookup.
+_LOOKUPS = ("eq_ref", "ref", "ref_or_null")
 _OWN_TIMES = ("r_unpack_time_ms", "r_other_time_ms")
 
 
@@ -71,6 +73,7 @@ class _Node:
     own_ms: float = 0.0
     rows: int = 0
     relation: str | None = None
+    lookups: int = 0
     #: A sort's time, including or excluding its inputs.
     sort_ms: float = 0.0
     children: list[_Node] = field(default_factory=list)
@@ -89,6 +92,7 @@ class _Node:
             time_ns=max(0, round(self.own_ms * _NS_PER_MS)),
             relation=self.relation,
             children=tuple(child.operator() for child in self.children),
+            lookups=self.lookups,
         )
 
 
@@ -141,9 +145,11 @@ def _table(table: Mapping[str, Any]) -> _Node:
     """The work on a table's rows, above the reading of the table."""
     name = str(table.get("table_name", "no table"))
     access = str(table.get("access_type", ""))
+    loops = float(table.get("r_loops") or 0)
+    lookups = round(loops) if access in _LOOKUPS else 0
     if key := table.get("key"):
         access += f" using {key}"
-    rows = round(float(table.get("r_rows") or 0) * float(table.get("r_loops") or 0))
+    rows = round(float(table.get("r_rows") or 0) * loops)
     derived = name.startswith("<")
     reading = _Node(
         "other" if derived else "scan",
@@ -151,6 +157,7 @@ def _table(table: Mapping[str, Any]) -> _Node:
         own_ms=float(table.get("r_table_time_ms") or 0),
         rows=rows,
         relation=None if derived else name,
+        lookups=lookups,
         children=_inputs(table),
     )
     filtered = float(table.get("r_filtered") or 0) / 100

@@ -85,7 +85,14 @@ def _operator(node: Mapping[str, Any]) -> Operator:
         time_ns=max(0, round(own_ms * _NS_PER_MS)),
         relation=relation if relation and not relation.startswith("<") else None,
         children=children,
+        lookups=round(node.get("actual_loops") or 0) if _is_lookup(node["operation"]) else 0,
     )
+
+
+def _is_lookup(operation: str) -> bool:
+    """Whether each of its loops is one lookup. A multi-range lookup's loop is a batch of them."""
+    head = _DETAIL.split(operation.lower(), maxsplit=1)[0]
+    return " lookup on " in head and not head.startswith("multi-range")
 
 
 def _kind(operation: str, children: Sequence[Operator]) -> OperatorKind:

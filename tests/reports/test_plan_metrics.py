@@ -1,0 +1,114 @@
+"""Costs of single operators of stored plans, next to a paper's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from report_runs import Case, report, write
+
+from engines._innodb import explain_mysql
+from harness.query_plan import ExecutedPlan, Operator
+from harness.store.runs import StoredRun, write_json_atomically
+from reports.plan_metrics import plan_metrics, plan_summaries
+from reports.values import Quantity
+
+RECORDINGS = Path(__file__).parents[1] / "engines" / "recordings"
+#: A plan of TPC-H query 3 in which every time is easy to add up: customer, then its orders by a
+#: secondary index, then their lines by the primary key.
+QUERY_3 = """\
+-> Sort: revenue DESC  (cost=9 rows=9) (actual time=200..200 rows=10 loops=1)
+    -> Aggregate using temporary table  (cost=9 rows=9) (actual time=190..190 rows=10 loops=1)
+        -> Nested loop inner join  (cost=9 rows=9) (actual time=1..150 rows=400 loops=1)
+            -> Nested loop inner join  (cost=9 rows=9) (actual time=1..50 rows=100 loops=1)
+                -> Filter: (c_mktsegment = 'X')  (cost=9 rows=9) (actual time=1..10 rows=30 loops=1)
+                    -> Table scan on customer  (cost=9 rows=9) (actual time=1..8 rows=150 loops=1)
+                -> Filter: (o_orderdate < 1)  (cost=9 rows=9) (actual time=1..1 rows=3 loops=30)
+                    -> Index lookup on orders using o_c  (actual time=0.1..0.8 rows=10 loops=30)
+            -> Index lookup on lineitem using PRIMARY  (actual time=0.1..0.5 rows=4 loops=100)
+"""
+
+
+def with_plans(run: StoredRun, **plans: ExecutedPlan) -> StoredRun:
+    folder = run.directory / "artifacts"
+    folder.mkdir(exist_ok=True)
+    documents = {query.removeprefix("q"): plan.to_json() for query, plan in plans.items()}
+    write_json_atomically(folder / "plans.json", documents)
+    return run
+
+
+def of(query: str, plan: ExecutedPlan) -> dict[tuple[str, str], float]:
+    """Metric and relation → ms."""
+    found = plan_metrics(query, plan.to_json())
+    return {(q.name, q.label("relation") or ""): value / 1e6 for q, value in found.items()}
+
+
+def test_a_lookup_costs_its_operators_time_over_its_loops() -> None:
+    plan = explain_mysql.translate_tree(QUERY_3, 210_000_000)
+    assert of("3", plan) == pytest.approx({
+        ("table_read_ns", "customer"): 8.0,  # the filter's 2 ms are not in it
+        ("index_lookup_ns", "orders"): 0.8,
+        ("index_lookup_ns", "lineitem"): 0.5,
+        # sort 10, aggregate 40, joins 150 - 50 - 100 * 0.5 and 50 - 10 - 30 * 1
+        ("plan_behind_scan_ns", ""): 10 + 40 + 50 + 10,
+    })  # fmt: skip
+
+
+def test_a_recorded_plan_of_mysql() -> None:
+    text = (RECORDINGS / "mysql-9.7.4-tpch-q20.json").read_text()
+    found = of("20", explain_mysql.translate_json(text, 189_896_742))
+    assert found["table_read_ns", "part"] == pytest.approx(14.704753, rel=1e-6)
+    assert found["index_lookup_ns", "lineitem"] == pytest.approx(0.20346495, rel=1e-4)  # of 760
+    assert found["index_lookup_ns", "partsupp"] == pytest.approx(0.00589101, rel=1e-4)  # of 190
+    assert ("index_lookup_ns", "part") not in found
+
+
+def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:
+    line = "-> {}ndex lookup on lineitem using PRIMARY  (actual time=1..2 rows=9 loops={})\n"
+    batch = explain_mysql.translate_tree(line.format("Multi-range i", 2), 10**7)
+    single = explain_mysql.translate_tree(line.format("Single-row covering i", 4), 10**7)
+    assert (batch.root.lookups, single.root.lookups) == (0, 4)
+
+
+def duckdb(scan_ms: int, above_ms: int) -> ExecutedPlan:
+    """As DuckDB executes query 1, with planning, which is no operator."""
+    scan = Operator("scan", "TABLE_SCAN", 590_000, scan_ms * 10**6, "lineitem")
+    projection = Operator("other", "PROJECTION", 590_000, 10**6, None, (scan,))
+    groups = Operator("aggregate", "PERFECT_HASH_GROUP_BY", 4, (above_ms - 1) * 10**6)
+    groups = Operator(groups.kind, groups.name, 4, groups.time_ns, None, (projection,))
+    return ExecutedPlan(groups, 10**9, "{}", clock="scaled", outside_ns={"planning": 25 * 10**6})
+
+
+def test_the_rest_of_a_plan_is_all_operators_but_scans(tmp_path: Path) -> None:
+    assert of("1", duckdb(28, 20))["plan_behind_scan_ns", ""] == 20
+    runs = [
+        with_plans(write(tmp_path, Case("duckdb", block=k, queries=(1,))), q1=duckdb(30, above))
+        for k, above in enumerate((20, 40, 24))
+    ]
+    (quantity, summary), *rest = plan_summaries(runs, "plan_behind_scan_ns").items()
+    assert quantity == Quantity("plan_behind_scan_ns", (("query", "1"),)) and not rest
+    assert (summary.n, summary.median, summary.low) == (3, 24e6, 20e6)
+
+
+def test_the_papers_numbers_have_their_neighbours(tmp_path: Path) -> None:
+    published = tmp_path / "published.csv"
+    published.write_text(
+        "figure,series,x,y,unit,read_off_error,metric\n"
+        "s,mysql/ssd-both,3,250,us,5,index_lookup_ns[relation=orders]\n"
+        "s,mysql/ssd-both,3,1,s,0,table_read_ns[relation=customer]\n"
+        "s,mysql/ssd-both,4,30,us,0,index_lookup_ns[relation=lineitem]\n"
+        "s,duckdb/ssd-both,1,1.4,s,0,plan_behind_scan_ns\n"
+    )
+    runs = [
+        with_plans(
+            write(tmp_path, Case("mysql", queries=(3,))),
+            q3=explain_mysql.translate_tree(QUERY_3, 210_000_000),
+        ),
+        with_plans(write(tmp_path, Case("duckdb", queries=(1,))), q1=duckdb(28, 20)),
+    ]
+    files, _ = report(runs, tmp_path, published=published)
+    text = files.markdown.read_text(encoding="utf-8")
+    assert "| 250 µs ± 5 µs | 800 µs |" in text
+    assert "| 1 s | 8 ms |" in text
+    assert "| 30 µs | – |" in text  # query 4 was not run
+    assert "| 1.4 s | 20 ms |" in text
