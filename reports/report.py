@@ -40,9 +40,11 @@ from reports.explain.ceilings import Ceilings, ceilings
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
+from reports.money import Money, money
 from reports.over_time import representative
 from reports.page import render, write_files
 from reports.parameter_table import ShownFact, what_was_run
+from reports.prices import PriceList, read_prices
 from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
 from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
 from reports.run_configuration import emulations
@@ -79,6 +81,7 @@ def write_report(
     published_figures: Sequence[str] = (),
     card: bool = False,
     conclusions: Sequence[Checked] = (),
+    prices: Path | None = None,
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
     ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
@@ -88,13 +91,15 @@ def write_report(
     arm that the others are compared with (found if None: real before emulated, block devices
     first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
     is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
-    devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested.
-    UsageError where there is no run or ``out`` cannot be written.
+    devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested;
+    ``prices``: a file of prices, in place of those recorded with the runs. UsageError where there
+    is no run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
-    view = view_of(runs, title, over, baseline, series, force)
+    listed = read_prices(prices) if prices else None
+    view = view_of(runs, title, over, baseline, series, force, listed)
     tested = tuple(one for one in conclusions if one.tested)
     view = replace(view, card=card, conclusions=tested)
     queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
@@ -240,6 +245,7 @@ class View:
     agreements: tuple[Agreement, ...]
     agreement_tables: tuple[ResultTable, ...]
     durability: tuple[Durability, ...]
+    money: Money | None
     sweeps: tuple[SweepView, ...]
     panels: tuple[PanelView, ...]
     memory: tuple[Row, ...]
@@ -282,6 +288,7 @@ def view_of(
     baseline: str | None = None,
     published: Sequence[PublishedSeries] = (),
     force: bool = False,
+    prices: PriceList | None = None,
 ) -> View:
     """Everything that the report says about ``runs``; as for ``write_report``."""
     compared = over or compared_dimension(runs)
@@ -310,6 +317,7 @@ def view_of(
             table for p in ([] if over_drivers else driven) for table in PanelTables(p).results
         ),
         durability=tuple(durability(found)),
+        money=money(judged, prices),
         sweeps=tuple(
             SweepView(f"sweep-{i}", tuple(group), tuple(published))
             for i, group in enumerate(side_by_side(swept), 1)

@@ -87,6 +87,10 @@ def report(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare despite other differences, and list them.")
     ] = False,
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help="Price file, as in profiles/prices [price_per_gb as run]."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -108,7 +112,7 @@ def report(
     conclusions = check_all(OF_ENGINES, chosen)
     micro = [stored for stored in chosen if is_micro(stored)]
     chosen = [stored for stored in chosen if not is_micro(stored)]
-    cards = write_cards(micro, out) if micro else None
+    cards = write_cards(micro, out, prices=prices) if micro else None
     if cards and not json_:
         print(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")
     if not chosen:
@@ -126,6 +130,7 @@ def report(
         figures,
         cards is not None,
         conclusions,
+        prices,
     )
     if json_:
         written = {

@@ -17,6 +17,7 @@ import harness
 from harness.errors import HarnessError, RunFailed, interruption
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
+from harness.experiment.placement import Part
 from harness.host.cgroup import MemoryCap
 from harness.host.confounders import uncontrolled
 from harness.store.checkpoint import Attempt
@@ -71,6 +72,7 @@ class RunRecord:
     artifacts: dict[str, Any] = field(default_factory=dict)
     residency: Sequence[Mapping[str, Any]] = ()
     data_bytes: int | None = None
+    part_bytes: Mapping[Part, int] = field(default_factory=dict)
     memory_bytes: int | None = None
     dataset: Mapping[str, Any] | None = None
     restore_method: str = "none"
@@ -181,6 +183,7 @@ class RunRecord:
             ],
             "uncontrolled": [warning.to_json() for warning in self._warnings(attempts)],
             "data_bytes": self.data_bytes,
+            "part_bytes": dict(self.part_bytes),
             "memory_bytes": self.memory_bytes,
             "residency": list(self.residency),
             "resumed": list(_resumed(attempts)),

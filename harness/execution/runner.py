@@ -190,6 +190,7 @@ class _Run:
         )
         record.residency = self.session.residency
         self.room: TmpfsRoom | None = None
+        self.places: DataDirectories | None = None
 
     def measure(self, conditions: Mapping[str, Any]) -> None:
         """place → restore → start → (workload) → counters → stop."""
@@ -250,6 +251,9 @@ class _Run:
             session.measured()
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
             self._record_config(engine.effective_config())
+        if self.places is not None:
+            grown, before = part_bytes(self.places, self.env.credentials), record.part_bytes
+            record.part_bytes = {part: max(size, before[part]) for part, size in grown.items()}
         # Only after a run that went well: after a failure the engine is killed (see
         # make_engine), and an unclean stop must not cover up what went wrong.
         engine.stop()
@@ -280,12 +284,14 @@ class _Run:
         record.restore_method = "copy"
         session.source = existing_source(prepared, env)
         places = self.stack.enter_context(_places(prepared, env, record.run_id))
+        self.places = places
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
         env.progress.say(f"{record.run_id}: restoring the dataset")
         self.engine.restore(dataset.content, places)
         self._trace_io(places)
-        record.data_bytes = data_bytes(places, env.credentials)
+        record.part_bytes = part_bytes(places, env.credentials)
+        record.data_bytes = data_bytes(record.part_bytes)
         session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
@@ -340,9 +346,14 @@ def _io_trace(prepared: ResolvedRun, env: Environment, stack: ExitStack) -> IoTr
     return trace
 
 
-def data_bytes(places: DataDirectories, user: Credentials | None) -> int:
+def part_bytes(places: DataDirectories, user: Credentials | None) -> dict[Part, int]:
+    """Size of each part's files."""
+    return {part: regular_bytes(places[part], user) for part in DIRECTORY_PARTS}
+
+
+def data_bytes(parts: Mapping[Part, int]) -> int:
     """Size of tables and indexes. A redo log is as large as it is set to be, whatever is in it."""
-    return sum(regular_bytes(places[part], user) for part in _HOLDING)
+    return sum(parts[part] for part in _HOLDING)
 
 
 def _page_cached(prepared: ResolvedRun) -> bool:

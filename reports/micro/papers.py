@@ -33,9 +33,10 @@ from reports.micro.points import (
     best,
     points_of,
 )
-from reports.micro.prices import PriceList, price_of
+from reports.micro.prices import price_of
 from reports.micro.questions import FOLLOW, beyond_caches
 from reports.micro.ratios import lacks_dimms
+from reports.prices import PriceList
 from reports.published import PublishedPoint, PublishedSeries, read_published
 
 #: What a run stores; everything else is read off it, or is not.

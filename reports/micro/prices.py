@@ -3,21 +3,16 @@
 What a device costs for each GB of its capacity, divided by what it delivers: by GiB/s of
 bandwidth (the paper's GB of bandwidth are 2³⁰ bytes, those of capacity are as DIMMs are
 sold), by millions of index operations a second; and multiplied by its latency in units of
-100 ns. Less is better in every column. Prices come from a file (schema ``prices``), or else
-from ``price_per_gb`` of the host file.
+100 ns. Less is better in every column. Where prices come from: ``reports.prices``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 from harness.errors import UsageError
 from harness.units import GIB
-from harness.yamlfile import load_yaml
 from reports.formatting import NOTHING, significant
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from reports.micro.questions import (
@@ -28,6 +23,7 @@ from reports.micro.questions import (
     experiments,
     sequence_of,
 )
+from reports.prices import RECORDED_SOURCE, Price, PriceList, tier_price
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three
 #: nodes of 512 bytes read (FAST+FAIR). The suites have smaller and larger ones beside them.
@@ -39,49 +35,10 @@ _MILLION = 1e6
 _LATENCY_STEP_NS = 100.0
 
 
-@dataclass(frozen=True)
-class Price:
-    """``per_gb``: of a GB of capacity. ``whole``: of all modules, 0 where only per_gb is known."""
-
-    name: str
-    currency: str
-    per_gb: float
-    whole: float = 0.0
-    gb: float = 0.0
-
-
-@dataclass(frozen=True)
-class PriceList:
-    """Prices by host and tier, with where they come from."""
-
-    currency: str
-    source: str
-    devices: tuple[dict[str, Any], ...]
-
-    def of(self, device: Device) -> Price | None:
-        """The first entry that fits; None where none does."""
-        for one in self.devices:
-            if fnmatchcase(device.host, one.get("host", "*")) and fnmatchcase(
-                device.tier_name, one["tier"]
-            ):
-                whole = one["modules"] * one["price_per_module"]
-                gb = one["modules"] * one["gb_per_module"]
-                return Price(one["name"], self.currency, whole / gb, whole, gb)
-        return None
-
-
-def read_prices(path: Path) -> PriceList:
-    """A prices file; UsageError names file and line of what is wrong."""
-    value = load_yaml(path, "prices").value
-    return PriceList(value["currency"], value["source"], tuple(value["devices"]))
-
-
 def price_of(device: Device, prices: PriceList | None) -> Price | None:
-    """By the file, where there is one; else as the host file says, in USD."""
-    if prices is not None:
-        return prices.of(device)
-    per_gb = device.tier.get("price_per_gb")
-    return None if per_gb is None else Price(device.name, "USD", float(per_gb))
+    """By the file, where there is one; else as its runs recorded it."""
+    found = tier_price(device.host, device.tier_name, device.tier, prices)
+    return found if found is None or prices is not None else replace(found, name=device.name)
 
 
 @dataclass(frozen=True)
@@ -181,7 +138,7 @@ def price_table(devices: Iterable[Device], prices: PriceList | None) -> PriceTab
     return PriceTable(
         head,
         tuple(_row(device, price) for device, price in priced),
-        prices.source if prices else "price_per_gb of the host file",
+        prices.source if prices else RECORDED_SOURCE,
         tuple(device.name for device, price in held if price is None),
     )
 

@@ -23,8 +23,9 @@ from reports.micro.findings import Finding, findings
 from reports.micro.papers import PaperRows, paper_rows
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, practices, verdicts
-from reports.micro.prices import PriceTable, price_table, read_prices
+from reports.micro.prices import PriceTable, price_table
 from reports.page import render, write_files
+from reports.prices import read_prices
 from reports.table_csv import runs_as_csv
 
 TITLE = "What this device likes"

@@ -69,6 +69,7 @@ def test_the_command_runs_it_end_to_end(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     assert run["spec"]["engine"] == "sqlite"
+    assert run["part_bytes"]["data"] >= run["data_bytes"] > 0
     assert [check["status"] for check in run["checks"]] == ["passed", "passed"]
 
 

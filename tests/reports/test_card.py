@@ -19,9 +19,10 @@ from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.points import devices
 from reports.micro.practices import practices, verdicts
-from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table, read_prices
+from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import view_of, write_cards
 from reports.micro.saturation import curves
+from reports.prices import read_prices
 
 _GIB = float(1 << 30)
 

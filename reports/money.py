@@ -1,0 +1,269 @@
+"""What an arm's performance costs: by the capacity that it uses, at the prices of its tiers.
+
+The price of a run is Σ over parts of the bytes on the part's tier × the tier's price per GB (10⁹
+bytes). The memory part counts as its limit: so much must be bought. Performance per unit of money
+is compared by the speed-up and its interval; prices have no interval.
+
+The *break-even price* is that of a GB of the tier that only the compared arm uses, at which its
+performance per unit of money equals the baseline's. With A the baseline, B the compared arm, S the
+speed-up, and GB of B on that tier::
+
+    S / (GB · x + rest of B) = 1 / price of A    →    x = (S · price of A − rest of B) / GB
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.errors import UsageError
+from harness.store.runs import StoredRun
+from reports.compare import Group
+from reports.headline import headline
+from reports.metric_registry import metric_info
+from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
+from reports.series import Arm, Panel
+from reports.statistics import Estimate
+from reports.values import Quantity, Summary, measured, summarise
+
+_GB = 1e9
+_HOUR_NS = 3600e9
+#: The sum of the times of a run's queries, one after another, and the time of each.
+_TOTAL, _EACH = "queries_duration_ns", "query_duration_ns"
+#: What counts as performance, with its unit; the first that all arms of a panel have.
+_PERFORMANCE: Mapping[str, str] = {
+    "composite_queries_per_hour": "1/h",
+    "throughput_queries_per_hour": "1/h",
+    "query_streams_queries_per_hour": "1/h",
+    "power_geomean_queries_per_hour": "1/h",
+    _TOTAL: "1/h",
+    "new_orders_per_minute": "1/min",
+    "operations_per_second": "1/s",
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """What parts of a database use of one tier. ``per_gb``: None where that has no price."""
+
+    tier: str
+    parts: tuple[str, ...]
+    gb: float
+    per_gb: float | None
+
+    @property
+    def price(self) -> float:
+        """Of these GB; only where there is a price."""
+        assert self.per_gb is not None
+        return self.gb * self.per_gb
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a run uses, tier by tier. ``problem``: why it is not known; empty where it is."""
+
+    shares: tuple[Share, ...] = ()
+    problem: str = ""
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Tiers without a price."""
+        return tuple(share.tier for share in self.shares if share.per_gb is None)
+
+    @property
+    def price(self) -> float | None:
+        """Of all shares; None where one has no price, or nothing is used."""
+        if self.unpriced or not self.shares:
+            return None
+        return sum(share.price for share in self.shares) or None
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The price of a GB of ``tier`` up to which the compared arm pays; at 0 it never does.
+
+    ``low``, ``high``: by the interval of the speed-up. ``now``: the price that it has.
+    """
+
+    tier: str
+    value: float
+    low: float | None
+    high: float | None
+    now: float | None
+
+
+@dataclass(frozen=True)
+class MoneyRow:
+    """One arm. ``price``: None where ``note`` says what is missing.
+
+    ``per_unit``: performance for each unit of money; ``ratio``: how many times better than the
+    baseline's that is; ``shares``: of its first run.
+    """
+
+    arm: Arm
+    shares: tuple[Share, ...]
+    price: Summary | None
+    performance: Summary | None
+    per_unit: Summary | None
+    note: str
+    ratio: Estimate | None = None
+    break_even: BreakEven | None = None
+
+
+@dataclass(frozen=True)
+class MoneyTable:
+    """The arms of a panel. ``unit``: of the performance, which ``title`` names."""
+
+    where: str
+    title: str
+    unit: str
+    rows: tuple[MoneyRow, ...]
+
+
+@dataclass(frozen=True)
+class Money:
+    """The tables of a report, with the currency and the source of the prices."""
+
+    currency: str
+    source: str
+    tables: tuple[MoneyTable, ...]
+
+
+def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | None:
+    """None where no arm has a price. UsageError where prices were given and no arm has one."""
+    tables = tuple(table for panel in panels if (table := _table(panel, prices)) is not None)
+    if tables and prices is None:
+        return Money(RECORDED_CURRENCY, f"{RECORDED_SOURCE}, as recorded with each run", tables)
+    if tables and prices is not None:
+        return Money(prices.currency, prices.source, tables)
+    if prices is not None and panels:
+        tiers = dict.fromkeys(name for p in panels for run in p.runs for name in _tiers(run))
+        raise UsageError(
+            "prices of a report",
+            f"no arm has a price of all that it uses (tiers: {', '.join(tiers) or 'none'})",
+            "name hosts and tiers in the file (* stands for any)",
+        )
+    return None
+
+
+def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
+    arms = [arm for arm in panel.arms if arm.usable]
+    name = _performance_metric(arms)
+    rows = {arm.name: _row(arm, name, prices) for arm in arms}
+    if not any(row.price for row in rows.values()):
+        return None
+    for group in panel.groups:
+        if group.a.name in rows and group.b.name in rows and name:
+            a, b = rows[group.a.name], rows[group.b.name]
+            rows[group.b.name] = _compared(a, b, group, name)
+    title = "queries per hour" if name == _TOTAL else _title(name)
+    unit = _PERFORMANCE.get(name, "")
+    return MoneyTable(panel.title_with_workload, title, unit, tuple(rows.values()))
+
+
+def _title(name: str) -> str:
+    return metric_info(Quantity(name), "higher").title if name else ""
+
+
+def _performance_metric(arms: Sequence[Arm]) -> str:
+    """Empty where the arms have none in common, or a rate was set: then it is no result."""
+    if any(headline(arm.usable, arm.usable, {}).rate for arm in arms):
+        return ""
+    found = (name for name in _PERFORMANCE if all(_performances(arm, name) for arm in arms))
+    return next(found, "")
+
+
+def _performances(arm: Arm, name: str) -> list[float]:
+    return [value for run in arm.usable if (value := _performance(run, name)) is not None]
+
+
+def _performance(run: StoredRun, name: str) -> float | None:
+    values = measured(run)
+    one = values.get(Quantity(name))
+    if one is None or not one.value:
+        return None
+    if name != _TOTAL:
+        return one.value
+    return sum(quantity.name == _EACH for quantity in values) * _HOUR_NS / one.value
+
+
+def _row(arm: Arm, name: str, prices: PriceList | None) -> MoneyRow:
+    held = [(run, capacity(run, prices)) for run in arm.usable]
+    first = held[0][1]
+    unpriced = dict.fromkeys(tier for _, one in held for tier in one.unpriced)
+    problems = dict.fromkeys(one.problem for _, one in held if one.problem)
+    notes = [*problems, *(f"no price of {tier}" for tier in unpriced)]
+    if not name:
+        notes.append("no throughput, or its rate was set")
+    complete = not problems and not unpriced
+    per_unit = [
+        done / one.price
+        for run, one in held
+        if complete and name and one.price and (done := _performance(run, name)) is not None
+    ]
+    costs = [one.price for _, one in held if complete and one.price]
+    return MoneyRow(
+        arm,
+        first.shares,
+        summarise(costs),
+        summarise(_performances(arm, name)) if name else None,
+        summarise(per_unit),
+        "; ".join(notes),
+    )
+
+
+def capacity(run: StoredRun, prices: PriceList | None = None) -> Capacity:
+    """What the run's parts use of their tiers."""
+    placement = run.run["spec"]["placement"]
+    sizes: dict[str, int] = dict(run.run.get("part_bytes") or {})
+    if placement is None or not sizes or not run.manifest:
+        return Capacity(problem="its capacity is not stored")
+    if placement["memory"] is not None:
+        if run.manifest["memory_cap"]["method"] == "none":
+            return Capacity(problem="its memory has no limit")
+        sizes["memory"] = run.run["memory_bytes"]
+    parts: dict[str, list[str]] = {}
+    for part, size in sizes.items():
+        if size:
+            parts.setdefault(placement[part], []).append(part)
+    host, tiers = run.manifest["host"]["hostname"], _tiers(run)
+    shares = []
+    for tier, own in parts.items():
+        price = tier_price(host, tier, tiers.get(tier, {}), prices)
+        gb = sum(sizes[part] for part in own) / _GB
+        shares.append(Share(tier, tuple(own), gb, price.per_gb if price else None))
+    return Capacity(tuple(shares))
+
+
+def _tiers(run: StoredRun) -> Mapping[str, Mapping[str, Any]]:
+    return {tier["name"]: tier for tier in run.manifest.get("tiers", ())}
+
+
+def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:
+    row = group.row(Quantity(name))
+    if row is None or row.estimate is None or a.price is None:
+        return b
+    ratio = _scaled(row.estimate, a.price.median / b.price.median) if b.price else None
+    return replace(b, ratio=ratio, break_even=_break_even(a, b, row.estimate))
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    low, high = (None if one is None else one * factor for one in (estimate.low, estimate.high))
+    return replace(estimate, ratio=estimate.ratio * factor, low=low, high=high)
+
+
+def _break_even(a: MoneyRow, b: MoneyRow, speedup: Estimate) -> BreakEven | None:
+    """None unless B uses exactly one tier that A does not, and all others have a price."""
+    own = [s for s in b.shares if s.tier not in {other.tier for other in a.shares}]
+    others = [s for s in b.shares if s not in own]
+    if len(own) != 1 or a.price is None or any(s.per_gb is None for s in others):
+        return None
+    (share,) = own
+    price_a, rest = a.price.median, sum(s.price for s in others)
+
+    def price(ratio: float) -> float:
+        return max(0.0, (ratio * price_a - rest) / share.gb)
+
+    low, high = (None if one is None else price(one) for one in (speedup.low, speedup.high))
+    return BreakEven(share.tier, price(speedup.ratio), low, high, share.per_gb)

@@ -1,0 +1,145 @@
+"""What performance costs, against numbers computed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import Case, metric, report, write
+
+from harness.errors import UsageError
+from harness.store.runs import StoredRun
+from reports.money import Money, MoneyRow, capacity, money
+from reports.prices import PriceList
+from reports.report import view_of
+from reports.series import panels
+
+GB = 10**9
+#: 100 GB; the made-up tiers cost 0.4 (ssd) and 9.21 (pmem) USD for a GB.
+SIZES = {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}
+USERS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,
+         "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
+
+
+def tpcc(
+    root: Path, placement: str, per_minute: float, repeats: int = 6, rate: float | None = None,
+    **changes: Any
+) -> list[StoredRun]:  # fmt: skip
+    spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS | {"rate_per_s": rate}}
+    return [
+        write(root, Case(
+            placement=placement, block=block, spec_changes=spec,
+            metrics=[metric("new_orders_per_minute", per_minute * (1 + block / 100), "higher")],
+            **({"run_changes": {"part_bytes": SIZES}} | changes),
+        ))
+        for block in range(repeats)
+    ]  # fmt: skip
+
+
+def found(runs: list[StoredRun], prices: PriceList | None = None) -> Money:
+    made = money(panels(runs, "placement", None), prices)
+    assert made is not None
+    return made
+
+
+def rows(runs: list[StoredRun], prices: PriceList | None = None) -> list[MoneyRow]:
+    (table,) = found(runs, prices).tables
+    return list(table.rows)
+
+
+def test_price_performance_and_break_even_by_hand(tmp_path: Path) -> None:
+    runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 30_000)]
+    ssd, pmem = rows(runs)
+    assert (ssd.arm.name, pmem.arm.name) == ("ssd-both", "pmem-both")
+    assert ssd.price and pmem.price and ssd.per_unit and pmem.per_unit
+    assert ssd.price.median == pytest.approx(100 * 0.4)
+    assert pmem.price.median == pytest.approx(100 * 9.21)
+    assert ssd.per_unit.low == pytest.approx(10_000 / 40)
+    assert pmem.per_unit.low == pytest.approx(30_000 / 921)
+    assert pmem.ratio is not None and ssd.ratio is None
+    assert pmem.ratio.ratio == pytest.approx(3 * 40 / 921)
+    # Three times the 0.40 that a GB of the slow tier costs.
+    even = pmem.break_even
+    assert even is not None and (even.tier, even.now) == ("pmem", 9.21)
+    assert [even.low, even.value, even.high] == pytest.approx([1.2] * 3)
+
+
+def test_at_its_break_even_price_an_arm_gives_what_the_baseline_gives(tmp_path: Path) -> None:
+    runs = [*tpcc(tmp_path, "ssd-both", 9_000), *tpcc(tmp_path, "pmem-both", 31_000)]
+    even = rows(runs)[1].break_even
+    assert even is not None
+    modules = {"modules": 1, "gb_per_module": 1, "name": "x"}
+    priced = PriceList("EUR", "a shop, May 2022", (
+        {"tier": "pmem", "price_per_module": even.value} | modules,
+        {"tier": "ssd", "price_per_module": 0.4} | modules,
+    ))  # fmt: skip
+    ssd, pmem = rows(runs, priced)
+    assert pmem.ratio is not None and pmem.ratio.ratio == pytest.approx(1.0)
+    assert ssd.per_unit and pmem.per_unit
+    assert ssd.per_unit.median == pytest.approx(pmem.per_unit.median)
+    assert found(runs, priced).source == "a shop, May 2022"
+
+
+def test_of_a_fast_log_only_the_log_is_bought(tmp_path: Path) -> None:
+    runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "ssd-data-pmem-wal", 11_000)]
+    _, fast = rows(runs)
+    assert fast.price is not None and fast.break_even is not None
+    assert fast.price.median == pytest.approx(90 * 0.4 + 10 * 9.21)
+    assert fast.break_even.value == pytest.approx((1.1 * 40 - 36) / 10)
+    slower = [*runs[:6], *tpcc(tmp_path / "b", "ssd-data-pmem-wal", 8_000)]
+    never = rows(slower)[1].break_even
+    assert never is not None and never.value == 0  # 0.8 · 40 is less than the data alone cost
+
+
+def test_a_tier_without_a_price_still_has_one_at_which_it_pays(tmp_path: Path) -> None:
+    priced = PriceList("USD", "x", ({"tier": "ssd", "modules": 1, "price_per_module": 0.4,
+                                     "gb_per_module": 1, "name": "x"},))  # fmt: skip
+    runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 20_000)]
+    _, fast = rows(runs, priced)
+    assert fast.price is None and fast.note == "no price of pmem" and fast.break_even is not None
+    assert fast.break_even.value == pytest.approx(0.8) and fast.break_even.now is None
+
+
+def test_queries_per_hour_are_those_that_ran(tmp_path: Path) -> None:
+    metrics = [
+        *(metric("query_duration_ns", s * 1e9, "lower", query=q) for q, s in (("1", 6), ("6", 3))),
+        metric("query_duration_ns", 9e9, "lower", query="6", stream="1"),
+        metric("queries_duration_ns", 9e9, "lower"),
+    ]
+    run = write(tmp_path, Case(metrics=metrics, run_changes={"part_bytes": SIZES}))
+    (row,) = rows([run])
+    assert row.performance is not None and row.per_unit is not None
+    assert row.performance.median == pytest.approx(2 / 9 * 3600)
+    assert row.per_unit.median == pytest.approx(800 / 40)
+
+
+def test_a_memory_part_counts_as_its_limit(tmp_path: Path) -> None:
+    placement = "data=ssd,memory=pmem"
+    limited = write(tmp_path, Case(placement=placement, run_changes={"part_bytes": SIZES}))
+    (on_ssd, memory) = capacity(limited).shares
+    assert (memory.tier, memory.parts, memory.gb) == ("pmem", ("memory",), (4 << 30) / GB)
+    assert on_ssd.gb == 100
+    free = write(tmp_path, Case(placement=placement, run_changes={"part_bytes": SIZES},
+                                manifest_changes={"memory_cap.method": "none"}))  # fmt: skip
+    assert capacity(free).problem and capacity(free).price is None
+
+
+def test_without_prices_capacity_or_throughput_nothing_is_claimed(tmp_path: Path) -> None:
+    bare = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes={})
+    assert money(panels(bare, "placement", None)) is None
+    files, _ = report(bare, tmp_path)
+    assert "Price-performance" not in files.markdown.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="no arm has a price"):
+        view_of(bare, "x", prices=PriceList("USD", "x", ()))
+    (paced,) = rows(tpcc(tmp_path, "ssd-both", 600, 1, rate=10.0))
+    assert paced.price is not None and paced.performance is None and paced.per_unit is None
+
+
+def test_the_report_shows_prices_where_there_are_some(tmp_path: Path) -> None:
+    runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 30_000)]
+    files, html = report(runs, tmp_path)
+    text = files.markdown.read_text(encoding="utf-8")
+    assert "| ssd-both | ssd 100 GB (data, wal) at 0.4 | 40.0 USD |" in text
+    assert "pmem: 1.20 [1.20, 1.20], costs 9.21" in html
+    assert "as recorded with each run" in html
