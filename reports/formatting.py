@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 
 from harness.units import format_bytes, format_ns
-from reports.statistics import Estimate
+from reports.statistics import Difference, Estimate
 
 EMULATED = "EMULATED"
 #: Between parts of a table's cell: a page shows one a line, Markdown all in one.
@@ -70,7 +70,7 @@ def times(ratio: float) -> str:
     return f"{significant(ratio)}×"
 
 
-def interval_text(estimate: Estimate) -> str:
+def interval_text(estimate: Estimate | Difference) -> str:
     """``[1.60, 2.20]``, with its coverage where that is below 95 %; a dash without one."""
     if estimate.low is None or estimate.high is None:
         return NOTHING

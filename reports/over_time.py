@@ -107,7 +107,7 @@ def timeline(run: StoredRun) -> Timeline | None:
     None of a resumed run, since its parts were measured at different times, and of a client on
     other hosts, since their clocks stamped its operations.
     """
-    if run.run.get("resumed") or run.run["spec"]["params"].get("client_hosts"):
+    if _apart(run):
         return None
     spans = tuple(_spans(run.artifact("timeline") or []))
     done = _done(run)
@@ -127,6 +127,31 @@ def timeline(run: StoredRun) -> Timeline | None:
     inside = [task for task in _tasks(run) if task.end_ns > first and task.begin_ns < end]
     tasks = tuple(_joined(inside, (end - first) / _MOST_INTERVALS))
     return Timeline(run.run_id, "", "", first, begin, end, shown, spans, tasks)
+
+
+def measured_spans(run: StoredRun) -> list[tuple[float, float]]:
+    """When it was measured: its window, or its queries, merged where they overlap.
+
+    Empty where ``timeline`` has no chart of the run.
+    """
+    if _apart(run):
+        return []
+    done = _done(run)
+    if done is not None:
+        intervals = done.lines[0].intervals
+        return [(intervals[0].begin_ns, intervals[-1].end_ns)]
+    merged: list[tuple[float, float]] = []
+    for span in sorted(_spans(run.artifact("timeline") or []), key=lambda one: one.begin_ns):
+        if merged and span.begin_ns <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], span.end_ns)
+        else:
+            merged.append((span.begin_ns, span.end_ns))
+    return merged
+
+
+def _apart(run: StoredRun) -> bool:
+    """Whether its parts were measured at different times, or its operations on another clock."""
+    return bool(run.run.get("resumed") or run.run["spec"]["params"].get("client_hosts"))
 
 
 def _done(run: StoredRun) -> Strip | None:

@@ -49,6 +49,7 @@ from reports.published import PublishedRow, PublishedSeries, published_rows, rea
 from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
 from reports.run_configuration import emulations
 from reports.series import Arm, Panel, compared_dimension, panels
+from reports.stalls import StallTable, stall_tables
 from reports.statistics import ALPHA
 from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
@@ -148,7 +149,8 @@ class PanelView:
 
     ``tables``: results; ``counters``: what explains them, with the ``breakdown`` of every query
     and ``unexplained``: why plans are missing; ``what``: the workload, its driver and every
-    parameter; ``updates``: what a key-value client's updates did.
+    parameter; ``stalls``: cycles by cache level, where processors count them; ``updates``: what a
+    key-value client's updates did.
     """
 
     panel: Panel
@@ -159,6 +161,7 @@ class PanelView:
     breakdown: tuple[BreakdownRow, ...]
     unexplained: tuple[str, ...]
     what: tuple[ShownFact, ...]
+    stalls: tuple[StallTable, ...]
     engine_in_client: bool
     updates: tuple[str, ...]
 
@@ -366,6 +369,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
         tuple(breakdown(panel)),
         tuple(unexplained(panel)),
         what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]),
+        tuple(stall_tables(panel)),
         any(q.name.startswith("process_cpu_per_") for q in tables.kinds),
         _updates(panel, tables.kinds),
     )

@@ -75,6 +75,16 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """B − A in its own unit, for what has no ratio; interval and coverage as of an estimate."""
+
+    value: float
+    low: float | None
+    high: float | None
+    confidence: float
+
+
+@dataclass(frozen=True)
 class Judgement:
     """What one comparison says inside its family.
 
@@ -176,6 +186,21 @@ def compare_unpaired(a: Sequence[float], b: Sequence[float], alpha: float = ALPH
         len(log_b),
         "unpaired",
     )
+
+
+def difference(
+    a: Sequence[float], b: Sequence[float], pairing: Pairing, alpha: float = ALPHA
+) -> Difference:
+    """B − A by the same statistics as the ratio, of values of any sign (each side ≥ 1)."""
+    values_a, values_b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if pairing == "paired":
+        ordered = _walsh_order(values_b - values_a)
+        steps, confidence = _signed_rank_cut(len(values_a), alpha)
+    else:
+        ordered = _difference_order(values_b, values_a)
+        steps, confidence = _rank_sum_cut(len(values_a), len(values_b), alpha)
+    low, high = _between(ordered, steps, confidence, float)
+    return Difference(ordered.median(), low, high, confidence)
 
 
 def smallest_p_paired(n: int) -> float:
@@ -386,8 +411,10 @@ def _normal_rank_sum_p(doubled_ranks: IntArray, n_a: int, observed: int) -> floa
     return min(1.0, math.erfc(max(0.0, distance - 0.5) / math.sqrt(2 * variance)))
 
 
-def _between(ordered: _Order, steps: int, confidence: float) -> tuple[float | None, float | None]:
-    """The interval as ratios, None where it covers nothing (a single repeat)."""
+def _between(
+    ordered: _Order, steps: int, confidence: float, value: Callable[[float], float] = math.exp
+) -> tuple[float | None, float | None]:
+    """The interval, as ratios of logarithms; None where it covers nothing (a single repeat)."""
     if confidence <= 0:
         return None, None
-    return math.exp(ordered.at(steps)), math.exp(ordered.at(ordered.total - steps + 1))
+    return value(ordered.at(steps)), value(ordered.at(ordered.total - steps + 1))

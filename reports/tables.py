@@ -273,7 +273,7 @@ def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     found = []
     for run in arm.usable:
         values = measured(run)
-        one, done = values.get(quantity), _done_count(values, noun)
+        one, done = values.get(quantity), done_count(values, noun)
         if one is None or one.value is None or not done or one.unit not in _ADDED_UP:
             continue
         if abs(one.value) >= metric_info(quantity, one.better).resolution:
@@ -284,7 +284,7 @@ def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     return summary, found[0][1]
 
 
-def _done_count(values: Mapping[Quantity, Measured], noun: str) -> float:
+def done_count(values: Mapping[Quantity, Measured], noun: str) -> float:
     """Transactions committed, only read, or rolled back as they should; operations done."""
     names = {f"{noun}_{count}" for count in _DONE}
     return sum(one.value or 0.0 for q, one in values.items() if q.name in names)

@@ -17,7 +17,7 @@ from patience import PATIENCE_S
 from toy_host import write
 
 from harness.monitors import MonitorContext
-from harness.monitors.perf import PerfMonitor, number, rows
+from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor, number, rows
 from harness.tiers.linux.kernel import Kernel
 
 RECORDING = Path(__file__).parent / "recordings/perf-6.1-virtual-machine.jsonl"
@@ -69,6 +69,58 @@ def test_hosts_without_a_pmu_or_perf(tmp_path: Path, kernel: Kernel) -> None:
     assert without and missing
     assert {without.code, missing.code} == {"perf-not-counted"}
     assert without.hint != missing.hint
+
+
+#: A perf whose tables have the events in ``$KNOWN``, on a processor that cannot count ``$NOT``.
+PERF = """#!/usr/bin/env python3
+import json, os, sys
+events = sys.argv[sys.argv.index("-e") + 1].split(",")
+unknown = [event for event in events if "activity" in event and event not in os.environ["KNOWN"]]
+if unknown:
+    sys.exit(f"event syntax error: '{unknown[0]}'")
+for event in events:
+    value = "<not supported>" if event in os.environ["NOT"] else "1.000000"
+    row = {"counter-value": value, "event": event, "pcnt-running": 100.0}
+    print(json.dumps(row), file=sys.stderr)
+"""
+SKYLAKE, NEWER, CACHES = CHOICES
+
+
+@pytest.mark.parametrize(
+    ("known", "unsupported", "counted"),
+    [
+        (SKYLAKE, (), SKYLAKE),
+        (NEWER, (), NEWER),
+        (SKYLAKE, SKYLAKE, CACHES),  # a virtual machine that hides them
+        ((), (), CACHES),
+        ((), CACHES, CACHES),
+    ],
+)
+def test_stalls_by_cache_are_counted_where_perf_knows_them(
+    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
+    known: tuple[str, ...], unsupported: tuple[str, ...], counted: tuple[str, ...],
+) -> None:  # fmt: skip
+    program = tmp_path / "perf"
+    program.write_text(PERF)
+    program.chmod(0o755)
+    monkeypatch.setenv("KNOWN", " ".join(known))
+    monkeypatch.setenv("NOT", " ".join(unsupported))
+    monitor = PerfMonitor(MonitorContext(), kernel, program=str(program))
+    assert monitor.preflight() is None
+    assert monitor._events == (*EVENTS, *counted)
+
+
+def test_both_forms_of_an_event_have_one_name(kernel: Kernel) -> None:
+    names = []
+    for choice in (SKYLAKE, NEWER):
+        monitor = PerfMonitor(MonitorContext(), kernel)
+        for event in choice:
+            row = {"interval": 1.0, "counter-value": "7.0", "event": event, "pcnt-running": 100.0}
+            monitor._printed.append((2_000_000_000, json.dumps(row)))
+        (sample,) = monitor.series()["samples"]
+        names.append([name for name in sample if name != "monotonic_ns"])
+    assert names[0] == names[1]
+    assert names[0][-2:] == ["perf_stalls_l3_miss[of=host]", "perf_bound_on_stores[of=host]"]
 
 
 @as_root

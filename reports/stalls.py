@@ -1,0 +1,157 @@
+"""Where the processor waits longer: stall cycles by cache level, of one arm against another.
+
+A stall counter of one arm does not say what memory costs: out-of-order execution hides much of
+it. Its *difference* between two arms, which differ in memory alone, does (Spa: Melody, ASPLOS
+2025). Of the cycles for each operation:
+
+=========  =========================================================================
+memory     stalled while a load missed the last-level cache
+L3         stalled while one missed L2, but not L3
+L2         stalled while one missed L1, but not L2
+stores     no load outstanding, and the store buffer full
+other      all other cycles: computing, L1, instruction fetch, waiting for locks by spinning
+=========  =========================================================================
+
+They add up to all cycles. Each has the difference and interval of ``statistics.difference``, as
+has their total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.counters import split
+from harness.store.runs import StoredRun
+from reports.compare import Group
+from reports.over_time import measured_spans
+from reports.series import Panel
+from reports.statistics import Difference, difference
+from reports.tables import done_count
+from reports.values import CLIENT_LABELS, measured
+
+TOTAL = "all cycles"
+_CYCLES, _STORES = "perf_cycles", "perf_bound_on_stores"
+_MISSES = tuple(f"perf_stalls_{cache}_miss" for cache in ("l1d", "l2", "l3"))
+_COUNTERS = (_CYCLES, *_MISSES, _STORES)
+_NS_PER_S = 1e9
+#: perf's samples must cover this share of what was measured …
+_COVERED = 0.9
+#: … and intervals that also cover something else be at most this share of it.
+_EDGES = 0.1
+
+
+@dataclass(frozen=True)
+class StallRow:
+    """One level: medians of cycles for each operation, their difference, and its share of A's."""
+
+    level: str
+    a: float
+    b: float
+    difference: Difference
+    share: float
+
+
+@dataclass(frozen=True)
+class StallTable:
+    """One comparison. ``each``: what cycles are counted for; ``of``: the run's, or the host's."""
+
+    a: str
+    b: str
+    each: str
+    of: str
+    rows: tuple[StallRow, ...]
+
+
+def stall_tables(panel: Panel) -> list[StallTable]:
+    """Of every comparison with the baseline of which both arms counted stalls."""
+    return [table for group in panel.groups if (table := _table(panel, group)) is not None]
+
+
+def _table(panel: Panel, group: Group) -> StallTable | None:
+    runs = {run.run_id: run for run in panel.runs}
+    sides = [[per_operation(runs[one]) for one in side.runs] for side in (group.a, group.b)]
+    known = [[one for one in side if one is not None] for side in sides]
+    if group.pairing == "paired":
+        pairs = [(x, y) for x, y in zip(*sides, strict=True) if x is not None and y is not None]
+        known = [[x for x, _ in pairs], [y for _, y in pairs]]
+    a, b = known
+    if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
+        return None
+    whole = _median([one.cycles[TOTAL] for one in a])
+    rows = []
+    for level in a[0].cycles:
+        of_a, of_b = ([one.cycles[level] for one in side] for side in known)
+        found = difference(of_a, of_b, group.pairing)
+        rows.append(StallRow(level, _median(of_a), _median(of_b), found, found.value / whole))
+    return StallTable(group.a.marked_name, group.b.marked_name, a[0].each, a[0].of, tuple(rows))
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """Of one run: cycles for each operation by level, all of them first."""
+
+    each: str
+    of: str
+    cycles: Mapping[str, float]
+
+
+def per_operation(run: StoredRun) -> Cycles | None:
+    """None where they were not counted, or not over what was measured."""
+    document = run.artifact("monitor-perf") or {}
+    samples = [one for one in document.get("samples", ()) if "error" not in one]
+    spans = measured_spans(run)
+    each, done = _operations(run)
+    if not samples or not spans or not done:
+        return None
+    interval_ns = document["interval_s"] * _NS_PER_S
+    whole = sum(end - begin for begin, end in spans)
+    # A window is one span in steady state: its edges are as the rest of it.
+    if len(spans) > 1 and 2 * interval_ns * len(spans) > _EDGES * whole:
+        return None
+    stamps = [samples[0]["monotonic_ns"] - interval_ns, *(one["monotonic_ns"] for one in samples)]
+    covered, counts = 0.0, dict[str, float]()
+    for (begin, end), sample in zip(pairwise(stamps), samples, strict=True):
+        inside = sum(max(0.0, min(end, last) - max(begin, first)) for first, last in spans)
+        if inside <= 0 or end <= begin:
+            continue
+        covered += inside
+        for counter, value in sample.items():
+            if counter != "monotonic_ns":
+                counts[counter] = counts.get(counter, 0.0) + value * inside / (end - begin)
+    if covered < _COVERED * whole:
+        return None
+    scale = whole / covered / done
+    found = {split(counter)[0]: value * scale for counter, value in counts.items()}
+    if not all(found.get(counter) is not None for counter in _COUNTERS):
+        return None
+    of = {split(counter)[1].get("of", "") for counter in counts}
+    return Cycles(each, ", ".join(sorted(of)), _levels(found))
+
+
+def _levels(found: Mapping[str, float]) -> dict[str, float]:
+    l1d, l2, l3 = (found[counter] for counter in _MISSES)
+    cycles, stores = found[_CYCLES], found[_STORES]
+    return {
+        TOTAL: cycles,
+        "memory": l3,
+        "L3": l2 - l3,
+        "L2": l1d - l2,
+        "stores": stores,
+        "other": cycles - l1d - stores,
+    }
+
+
+def _operations(run: StoredRun) -> tuple[str, float]:
+    """What was done while it was measured, and how often."""
+    values = measured(run)
+    for noun in CLIENT_LABELS:
+        if done := done_count(values, noun):
+            return noun, done
+    return "query", float(sum("query" in one for one in run.artifact("timeline") or []))
