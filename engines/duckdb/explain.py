@@ -35,7 +35,9 @@ _KINDS: tuple[tuple[str, OperatorKind], ...] = (
 #: Operators of EXPLAIN ANALYZE itself, not of the statement.
 _WRAPPERS = frozenset({"RESULT_COLLECTOR", "EXPLAIN_ANALYZE"})
 #: They read the output of another operator, not a table.
-_NOT_TABLES = frozenset({"COLUMN_DATA_SCAN", "DELIM_SCAN", "DUMMY_SCAN", "EMPTY_RESULT"})
+_NOT_TABLES = frozenset(
+    {"COLUMN_DATA_SCAN", "CTE_SCAN", "DELIM_SCAN", "DUMMY_SCAN", "EMPTY_RESULT"}
+)
 
 
 def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
