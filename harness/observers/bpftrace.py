@@ -28,6 +28,8 @@ kprobe:vfs_fsync_range {
 }
 """
 _MAPS = ("@calls", "@bytes")
+#: bpftrace leaves out what exceeds it without a message; its default is 4096.
+MOST_KEYS = 65_536
 #: Files with the most calls or bytes; a server has thousands.
 _MOST = 50
 
@@ -44,7 +46,8 @@ class BpfTrace:
         )
 
     def collect(self, tree: Path) -> Sequence[str]:
-        return [str(self.program()), "-f", "json", "-e", _SCRIPT]
+        limit = f"BPFTRACE_MAP_KEYS_MAX={MOST_KEYS}"
+        return ["env", limit, str(self.program()), "-f", "json", "-e", _SCRIPT]
 
     def stop(self, tree: Path) -> Sequence[str]:
         return ()
@@ -57,7 +60,10 @@ class BpfTrace:
 
 
 def parse(text: str) -> list[Figure]:
-    """Calls and bytes by program, file and function, the most first; ValueError without a map."""
+    """Calls and bytes by program, file and function, the most first.
+
+    ValueError without a map of calls, and for a map that is full.
+    """
     maps: dict[str, Any] = {}
     for document in _documents(text):
         data = document.get("data")
@@ -69,6 +75,8 @@ def parse(text: str) -> list[Figure]:
     for name, held in maps.items():
         if not isinstance(held, dict):
             continue
+        if len(held) >= MOST_KEYS:
+            raise ValueError(f"bpftrace counted {MOST_KEYS} files in {name}, and left out others")
         numbers = {
             key: float(value)
             for key, value in held.items()

@@ -1,6 +1,7 @@
 """Summaries of observers: fixtures written in their public formats, and damaged ones.
 
-The shapes are those of public recordings and sources, not recordings of ours: VTune's summary of
+The shapes are those of public recordings and sources, not recordings of ours (but bpftrace 0.17
+prints such lines): VTune's summary of
 hpides/cxlbench, the columns of its events as in the options -column and -group-by of its user
 guide, PerfSpect's metricsummary.csv header (mean,min,max,stddev), the fields of toplev's
 CSV in pmu-tools' wiki, and bpftrace's ``-f json``.
@@ -97,6 +98,13 @@ def test_the_others_leave_out_what_was_not_counted() -> None:
         Figure(("calls", "postgres", "16384", "vfs_read"), 7),
         Figure(("bytes", "postgres", "16384", "vfs_read"), 57344),
     ]
+
+
+def test_a_full_map_of_bpftrace_is_an_error() -> None:
+    """It leaves out further files without a message."""
+    files = {f"x,{i},vfs_read": 1 for i in range(bpftrace.MOST_KEYS)}
+    with pytest.raises(ValueError, match="left out"):
+        bpftrace.parse(json.dumps({"type": "map", "data": {"@calls": files}}))
 
 
 def test_a_path_that_repeats_is_numbered() -> None:
