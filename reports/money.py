@@ -31,6 +31,8 @@ _GB = 1e9
 _HOUR_NS = 3600e9
 #: The sum of the times of a run's queries, one after another, and the time of each.
 _TOTAL, _EACH = "queries_duration_ns", "query_duration_ns"
+#: How many times better B is than A, and the ends of its interval.
+Speedup = tuple[float, float | None, float | None]
 #: What counts as performance, with its unit; the first that all arms of a panel have.
 _PERFORMANCE: Mapping[str, str] = {
     "composite_queries_per_hour": "1/h",
@@ -98,7 +100,8 @@ class MoneyRow:
     """One arm. ``price``: None where ``note`` says what is missing.
 
     ``per_unit``: performance for each unit of money; ``ratio``: how many times better than the
-    baseline's that is; ``shares``: of its first run.
+    baseline's that is; ``shares``: of its first run. ``break_even``: by the measured speed-up;
+    ``predicted``: by the one predicted from the baseline's runs.
     """
 
     arm: Arm
@@ -109,6 +112,7 @@ class MoneyRow:
     note: str
     ratio: Estimate | None = None
     break_even: BreakEven | None = None
+    predicted: BreakEven | None = None
 
 
 @dataclass(frozen=True)
@@ -130,9 +134,20 @@ class Money:
     tables: tuple[MoneyTable, ...]
 
 
-def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | None:
-    """None where no arm has a price. UsageError where prices were given and no arm has one."""
-    tables = tuple(table for panel in panels if (table := _table(panel, prices)) is not None)
+NO_PREDICTIONS: Mapping[tuple[str, str, str], Speedup] = {}
+
+
+def money(
+    panels: Sequence[Panel],
+    prices: PriceList | None = None,
+    predicted: Mapping[tuple[str, str, str], Speedup] = NO_PREDICTIONS,
+) -> Money | None:
+    """None where no arm has a price. UsageError where prices were given and no arm has one.
+
+    ``predicted``: speed-ups by panel, baseline and compared arm, as their titles show them.
+    """
+    found = (_table(panel, prices, predicted) for panel in panels)
+    tables = tuple(table for table in found if table is not None)
     if tables and prices is None:
         return Money(RECORDED_CURRENCY, f"{RECORDED_SOURCE}, as recorded with each run", tables)
     if tables and prices is not None:
@@ -147,7 +162,9 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
     return None
 
 
-def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
+def _table(
+    panel: Panel, prices: PriceList | None, predicted: Mapping[tuple[str, str, str], Speedup]
+) -> MoneyTable | None:
     arms = [arm for arm in panel.arms if arm.usable]
     name = _performance_metric(arms)
     rows = {arm.name: _row(arm, name, prices) for arm in arms}
@@ -156,7 +173,10 @@ def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
     for group in panel.groups:
         if group.a.name in rows and group.b.name in rows and name:
             a, b = rows[group.a.name], rows[group.b.name]
-            rows[group.b.name] = _compared(a, b, group, name)
+            speedup = predicted.get(
+                (panel.title_with_workload, group.a.marked_name, group.b.marked_name)
+            )
+            rows[group.b.name] = _compared(a, b, group, name, speedup)
     title = "queries per hour" if name == _TOTAL else _title(name)
     unit = _PERFORMANCE.get(name, "")
     return MoneyTable(panel.title_with_workload, title, unit, tuple(rows.values()))
@@ -240,12 +260,17 @@ def _tiers(run: StoredRun) -> Mapping[str, Mapping[str, Any]]:
     return {tier["name"]: tier for tier in run.manifest.get("tiers", ())}
 
 
-def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:
+def _compared(
+    a: MoneyRow, b: MoneyRow, group: Group, name: str, predicted: Speedup | None
+) -> MoneyRow:
+    b = replace(b, predicted=_break_even(a, b, predicted) if predicted else None)
     row = group.row(Quantity(name))
     if row is None or row.estimate is None or a.price is None:
         return b
-    ratio = _scaled(row.estimate, a.price.median / b.price.median) if b.price else None
-    return replace(b, ratio=ratio, break_even=_break_even(a, b, row.estimate))
+    found = row.estimate
+    ratio = _scaled(found, a.price.median / b.price.median) if b.price else None
+    even = _break_even(a, b, (found.ratio, found.low, found.high))
+    return replace(b, ratio=ratio, break_even=even)
 
 
 def _scaled(estimate: Estimate, factor: float) -> Estimate:
@@ -253,7 +278,7 @@ def _scaled(estimate: Estimate, factor: float) -> Estimate:
     return replace(estimate, ratio=estimate.ratio * factor, low=low, high=high)
 
 
-def _break_even(a: MoneyRow, b: MoneyRow, speedup: Estimate) -> BreakEven | None:
+def _break_even(a: MoneyRow, b: MoneyRow, speedup: Speedup) -> BreakEven | None:
     """None unless B uses exactly one tier that A does not, and all others have a price."""
     own = [s for s in b.shares if s.tier not in {other.tier for other in a.shares}]
     others = [s for s in b.shares if s not in own]
@@ -265,5 +290,6 @@ def _break_even(a: MoneyRow, b: MoneyRow, speedup: Estimate) -> BreakEven | None
     def price(ratio: float) -> float:
         return max(0.0, (ratio * price_a - rest) / share.gb)
 
-    low, high = (None if one is None else price(one) for one in (speedup.low, speedup.high))
-    return BreakEven(share.tier, price(speedup.ratio), low, high, share.per_gb)
+    value, *ends = speedup
+    low, high = (None if one is None else price(one) for one in ends)
+    return BreakEven(share.tier, price(value), low, high, share.per_gb)

@@ -105,12 +105,13 @@ class Cycles:
 def per_operation(run: StoredRun) -> Cycles | None:
     """None where they were not counted, or not over what was measured."""
     document = run.artifact("monitor-perf") or {}
-    samples = [one for one in document.get("samples", ()) if "error" not in one]
-    spans = measured_spans(run)
-    each, done = _operations(run)
-    if not samples or not spans or not done:
+    samples = document.get("samples", ())
+    if not any(split(counter)[0] == _STORES for sample in samples for counter in sample):
         return None
-    interval_ns = document["interval_s"] * _NS_PER_S
+    spans, (each, done) = measured_spans(run), _operations(run)
+    if not spans or not done:
+        return None
+    interval_ns = document.get("interval_s", 1) * _NS_PER_S
     whole = sum(end - begin for begin, end in spans)
     # A window is one span in steady state: its edges are as the rest of it.
     if len(spans) > 1 and 2 * interval_ns * len(spans) > _EDGES * whole:
@@ -123,7 +124,7 @@ def per_operation(run: StoredRun) -> Cycles | None:
             continue
         covered += inside
         for counter, value in sample.items():
-            if counter != "monotonic_ns":
+            if counter != "monotonic_ns" and isinstance(value, int | float):
                 counts[counter] = counts.get(counter, 0.0) + value * inside / (end - begin)
     if covered < _COVERED * whole:
         return None
