@@ -27,6 +27,7 @@ _MODULES = {
     "engines": "engines",
     "micro": "micro",
     "card": "card",
+    "paper": "paper",
     "conclusions": "conclusions",
     "host": "host",
 }

@@ -11,7 +11,7 @@ from harness.cli.common import print_json, print_table, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, open_environment
 from harness.execution.run_list import Step, plan_steps, run_plan
-from harness.experiment.preflight import needed_bytes, placement_label
+from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, least_ns
 from harness.progress import progress_on_stderr
@@ -55,9 +55,7 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
     rows: list[dict[str, Any]] = []
     for step in steps:
         spec, prepared = step.spec, step.prepared
-        needed = needed_bytes(prepared) if prepared and not prepared.external else {}
-        copied = (size for part, size in needed.items() if part in ("data", "index"))
-        took = times.run_time(spec, sum(copied))
+        took = step.run_time(times)
         rows.append(
             {
                 "spec_hash": spec.hash(),
@@ -70,7 +68,7 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
                 "least_duration_ns": least_ns(spec),
                 "estimated_duration_ns": took.duration_ns if took else None,
                 "estimated_from": took.basis if took else None,
-                "needs_bytes": dict(needed),
+                "needs_bytes": dict(step.needs_bytes),
                 "complete": step.done.run_id if step.done else None,
                 "host_mode": spec.required_host_mode,
                 "why": step.why,

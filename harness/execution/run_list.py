@@ -13,8 +13,10 @@ from harness.errors import HarnessError, UsageError, interruption
 from harness.execution import data, runner
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.experiment.preflight import ResolvedRun, prepare_all
+from harness.experiment.placement import Part
+from harness.experiment.preflight import ResolvedRun, needed_bytes, prepare_all
 from harness.experiment.profile import Plan
+from harness.experiment.run_time import Estimator, RunTime
 from harness.host.processors import format_cpus
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
@@ -56,10 +58,21 @@ class Step:
     done: StoredRun | None
     why: str = ""
 
+    @property
+    def needs_bytes(self) -> Mapping[Part, int]:
+        """Space on the tiers, by part; nothing where that is not known."""
+        prepared = self.prepared
+        return needed_bytes(prepared) if prepared and not prepared.external else {}
+
+    def run_time(self, times: Estimator) -> RunTime | None:
+        """How long it will take, by earlier runs or by what is copied."""
+        copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
+        return times.run_time(self.spec, sum(copied))
+
 
 def plan_steps(plan: Plan, env: Environment, store: Store, again: bool = False) -> list[Step]:
     """What would be run and what is there already; every spec is checked first."""
-    complete = {} if again else _complete(store, env)
+    complete = {} if again else complete_runs(store, env)
     mode = env.host["mode"]
     here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
@@ -187,7 +200,7 @@ def _how_to_switch(spec: RunSpec) -> str:
     return _MODES[(spec.required_host_mode or "").split("|")[0]]
 
 
-def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
+def complete_runs(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
     """Complete runs of this host by spec hash, oldest first."""
     found: dict[str, list[StoredRun]] = {}
     for stored in store.runs():
@@ -203,7 +216,7 @@ def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
     return {
         "engine build": prepared.version.build,
         "engine settings": dict(prepared.settings),
-        "tiers": [_place(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
+        "tiers": [place_of(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
         "host mode": env.host["mode"],
         "data": prepared.dataset_name or None,
         "processors": [env.host["cpu"]["online"], format_cpus(prepared.cpus) or None],
@@ -238,7 +251,7 @@ def conditions_of(stored: StoredRun) -> dict[str, Any]:
     return {
         "engine build": manifest["engine"]["build"],
         "engine settings": manifest["engine"]["settings"],
-        "tiers": [_place(tier) for tier in manifest["tiers"]],
+        "tiers": [place_of(tier) for tier in manifest["tiers"]],
         "host mode": manifest["host"]["mode"],
         "data": None if external else (manifest["dataset"] or {}).get("key"),
         "processors": [manifest["host"]["cpu"]["online"], manifest.get("processors")],
@@ -246,7 +259,8 @@ def conditions_of(stored: StoredRun) -> dict[str, Any]:
     }
 
 
-def _place(tier: Mapping[str, Any]) -> tuple[Any, ...]:
+def place_of(tier: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides the speed of a tier, from its entry in a manifest."""
     facts = tier["facts"]
     named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
     return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])

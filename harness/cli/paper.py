@@ -1,0 +1,167 @@
+"""``harness paper``: what this host can run of a paper's figures, and one page about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import show
+from harness.cli.common import (
+    EmulateOption,
+    HostOption,
+    JsonOption,
+    QuietOption,
+    ResultsOption,
+    key_values,
+    print_json,
+    print_table,
+    store,
+)
+from harness.execution.environment import open_environment
+from harness.experiment.run_time import Estimator
+from harness.paper.catalogue import Paper, find_paper
+from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figures_of
+from harness.paper.run import run_cells
+from harness.progress import progress_on_stderr
+from harness.units import format_ns, parse_duration_ns
+from harness.yamlfile import scalar
+
+if TYPE_CHECKING:
+    from reports.fidelity.page import FigureRuns
+
+
+def paper(
+    name: Annotated[str, typer.Argument(help="A paper, such as nvm-for-databases, or its file.")],
+    size: Annotated[
+        float | None, typer.Option(help="Size of data and memory of all its profiles [1].")
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Time for all runs of this command.")] = "30m",
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Repeats of every run [the profile's, the suite's]."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param", "-p", help="Override a parameter where a workload has it: duration=20s."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page.")] = Path("paper"),
+    emulate: EmulateOption = None,
+    host: HostOption = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run what this host can of a paper's figures; write published next to measured.
+
+    The first comparison of every figure is run before the second of any, as far as the budget goes.
+    Complete runs are not run again: rerunning the command resumes.
+    """
+    found = find_paper(name)
+    budget_ns = parse_duration_ns(budget)
+    params = {key: scalar(value) for key, value in key_values(param, "--param").items()}
+    request = PaperRequest(size, repeats, params, tuple(emulate or ()))
+    into = store(results)
+    with (
+        progress_on_stderr(quiet) as progress,
+        open_environment(host, emulate or [], progress) as env,
+    ):
+        figures = figures_of(found, request, env, into)
+        cells = [cell for figure in figures for cell in figure.cells]
+        times = Estimator(into.runs())
+        chosen = choose(cells, budget_ns, times)
+        if dry_run:
+            _print_plan(found, figures, chosen, times, json_)
+            return
+        made, left_out = run_cells(chosen.cells, budget_ns, env, into)
+        done = figures_of(found, request, env, into)
+    # Reports are loaded where they are needed.
+    from harness.paper.report import figure_runs
+
+    _write(found, figure_runs(done, made, {**chosen.left_out, **left_out}, request), out, json_)
+    show.exit_for(made)
+
+
+def _write(found: Paper, figures: Sequence[FigureRuns], out: Path, json_: bool) -> None:
+    from reports.fidelity.page import page_of, write_paper
+
+    page = page_of(found.name, found.title, figures, found.published)
+    files = write_paper(page, out)
+    if json_:
+        paths = {form: str(path) for form, path in files.items()}
+        print_json({"paper": {"name": found.name, **paths, **page.to_json()}})
+        return
+    print_table(
+        ("figure", "runs", "published with measured", "left out"),
+        [
+            (
+                one.of.title,
+                f"{one.done} of {one.of.planned}" if one.of.planned else "–",
+                f"{one.measured} of {len(one.rows)}" if one.rows else "–",
+                one.of.missing or "; ".join(dict.fromkeys(why for _, why in one.of.left_out)),
+            )
+            for one in page.figures
+        ],
+    )
+    print(f"page: {files['html'].absolute()}")
+
+
+def _print_plan(
+    found: Paper, figures: Sequence[Figure], chosen: Chosen, times: Estimator, json_: bool
+) -> None:
+    """The cells in the order in which they would be run, then those that would not be."""
+    rows = [_row(figures, cell, times, "to run") for cell in chosen.cells]
+    picked = {(cell.entry, cell.turn) for cell in chosen.cells}
+    for cell in (cell for figure in figures for cell in figure.cells):
+        if (cell.entry, cell.turn) not in picked:
+            rows.append(_row(figures, cell, times, _state(cell, chosen.left_out)))
+    if json_:
+        print_json(
+            {"paper": found.name, "plan": rows, "estimated_duration_ns": chosen.estimated_ns}
+        )
+        return
+    unknown = f", {chosen.unknown} without an estimate" if chosen.unknown else ""
+    print_table(
+        ("figure", "runs", "on", "about", "state"),
+        [
+            (row["figure"], row["what"], ", ".join(row["to_do"]), _about(row), row["state"])
+            for row in rows
+        ],
+        title=f"{found.title}: {len(chosen.cells)} comparisons to run, "
+        f"about {format_ns(chosen.estimated_ns)}{unknown}; no run is started",
+    )
+    for figure in figures:
+        if figure.why:
+            print(f"{figure.entry.figure}: {figure.why}")
+
+
+def _about(row: Mapping[str, Any]) -> str:
+    return format_ns(row["estimated_ns"]) if row["estimated_ns"] else "–"
+
+
+def _state(cell: Cell, left_out: Mapping[tuple[int, int], str]) -> str:
+    if why := left_out.get((cell.entry, cell.turn)):
+        return why
+    if cell.to_do:
+        return "another figure runs it"
+    skipped = dict.fromkeys(part.why for part in cell.parts if part.why)
+    return "; ".join(skipped) or "complete"
+
+
+def _row(figures: Sequence[Figure], cell: Cell, times: Estimator, state: str) -> dict[str, Any]:
+    return {
+        "figure": figures[cell.entry].entry.figure,
+        "what": cell.what,
+        "to_do": [part.what for part in cell.to_do],
+        "complete": [part.done.run_id for part in cell.parts if part.done],
+        "skipped": [{"what": p.what, "why": p.why} for p in cell.parts if p.why],
+        "estimated_ns": cell.estimate_ns(times),
+        "state": state,
+    }

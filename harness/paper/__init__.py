@@ -1,0 +1,1 @@
+"""A paper's tables and figures: what this host can run of them, within a budget."""

@@ -1,0 +1,72 @@
+"""Which profiles and suites repeat a paper's figures (``profiles/fidelity/``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError, nearest
+from harness.paths import data_folder
+from harness.yamlfile import load_yaml
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure with the profile, or the suite and its tiers, that repeats it.
+
+    ``published``: its figures in published.csv, where neither names them; ``missing``: why nothing
+    repeats it.
+    """
+
+    figure: str
+    profile: str = ""
+    suite: str = ""
+    tiers: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+    differs: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's figures, the most informative first.
+
+    ``published``: its numbers, where they lie next to a file of the user's.
+    """
+
+    name: str
+    title: str
+    entries: tuple[Entry, ...]
+    published: Path | None = None
+
+
+def known_papers() -> dict[str, Path]:
+    """The papers by name."""
+    folder = data_folder("profiles") / "fidelity"
+    return {path.stem: path for path in sorted(folder.glob("*.yml"))}
+
+
+def find_paper(name: str) -> Paper:
+    """A paper by its name, or its file; UsageError lists those that there are."""
+    known = known_papers()
+    given = Path(name)
+    if name not in known and given.suffix in (".yml", ".yaml"):
+        document = load_yaml(given, "paper").value
+        beside = given.with_name("published.csv")
+        published = beside if beside.exists() else None
+        entries = tuple(map(_entry, document["figures"]))
+        return Paper(given.stem, document["title"], entries, published)
+    if name not in known:
+        raise UsageError(
+            f"paper {name!r}",
+            f"no such paper{nearest(name, list(known))}",
+            f"papers: {', '.join(known)}; or name a .yml file",
+        )
+    document = load_yaml(known[name], "paper").value
+    return Paper(name, document["title"], tuple(map(_entry, document["figures"])))
+
+
+def _entry(found: dict[str, object]) -> Entry:
+    return Entry(
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}  # type: ignore[arg-type]
+    )

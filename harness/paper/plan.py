@@ -1,0 +1,294 @@
+"""What of a paper this host can run, and what of that a budget allows.
+
+The smallest thing that is run is a *cell*: runs that are compared with one another (alike in
+engine, parameters and repeat; they differ in the placement, or in what else the figure varies), or
+a suite on its tiers. Cells are taken in turn: the first of every figure before the second of any,
+and cells in which something can be compared before others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import harness
+from harness import registry
+from harness.errors import UsageError
+from harness.execution.environment import Environment
+from harness.execution.run_list import Step, complete_runs, conditions_of, place_of, plan_steps
+from harness.experiment.preflight import placement_label
+from harness.experiment.profile import Plan, find_profile, load_profile
+from harness.experiment.run_time import Estimator
+from harness.micro.perma import is_perma
+from harness.micro.runner import ResolvedSuite, SuiteRequest
+from harness.micro.runner import prepare as prepare_suite
+from harness.micro.suite import find_suite, load_documents, suite_name
+from harness.paper.catalogue import Entry, Paper
+from harness.store.runs import Store, StoredRun
+from harness.store.spec import JsonObject, RunSpec, canonical_json
+from harness.units import format_ns
+from harness.yamlfile import load_yaml
+
+
+@dataclass(frozen=True)
+class PaperRequest:
+    """Options of ``harness paper``: as of an experiment, for all of its profiles and suites."""
+
+    size: float | None = None
+    repeats: int | None = None
+    params: JsonObject = field(default_factory=dict)
+    emulate: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of a cell. ``done``: the complete run that makes it needless; ``why``: why it cannot
+    be run here. ``step`` or ``suite``: what is run.
+    """
+
+    what: str
+    done: StoredRun | None = None
+    why: str = ""
+    step: Step | None = None
+    suite: ResolvedSuite | None = None
+
+    @property
+    def to_do(self) -> bool:
+        """Whether it can be run and has not been."""
+        return self.done is None and not self.why
+
+    def estimate_ns(self, times: Estimator) -> int | None:
+        """How long it will take; None where nothing is known."""
+        if self.suite is not None:
+            expected, planned = self.suite.expected, self.suite.planned
+            return expected.total_ns if expected else planned.measuring_ns if planned else None
+        took = self.step.run_time(times) if self.step else None
+        return took.duration_ns if took else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Runs that are compared with one another. ``entry``: its place among the paper's figures;
+    ``turn``: among the figure's cells; ``plan``: None of a suite.
+    """
+
+    entry: int
+    turn: int
+    what: str
+    parts: tuple[Part, ...]
+    plan: Plan | None = None
+
+    @property
+    def to_do(self) -> tuple[Part, ...]:
+        """The parts that can be run and have not been."""
+        return tuple(part for part in self.parts if part.to_do)
+
+    @property
+    def single(self) -> bool:
+        """Whether nothing can be compared in it."""
+        return sum(not part.why for part in self.parts) < 2
+
+    def estimate_ns(self, times: Estimator) -> int | None:
+        """Of the parts to do; None where one of them is not known."""
+        found = [part.estimate_ns(times) for part in self.to_do]
+        known = [one for one in found if one is not None]
+        return sum(known) if len(known) == len(found) else None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A paper's figure here: what it publishes, by whom it is repeated, and its cells."""
+
+    entry: Entry
+    published: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    why: str = ""
+
+
+def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Store) -> list[Figure]:
+    """Every figure with all of its cells; UsageError where no profile has a parameter."""
+    _check_params(paper, request.params)
+    made = (
+        _figure(number, entry, request, env, store) for number, entry in enumerate(paper.entries)
+    )
+    return list(made)
+
+
+def _check_params(paper: Paper, params: JsonObject) -> None:
+    declared = {
+        name
+        for entry in paper.entries
+        if entry.profile
+        for name in registry.parameters(_workload(entry)).declared()
+    }
+    for name in params:
+        if name not in declared:
+            raise UsageError(
+                f"--param {name}",
+                f"no profile of {paper.name} has such a parameter",
+                f"one of {', '.join(sorted(declared))}" if declared else "leave it out",
+            )
+
+
+def _workload(entry: Entry) -> str:
+    return str(load_yaml(find_profile(entry.profile), "profile").value["workload"])
+
+
+def _figure(
+    number: int, entry: Entry, request: PaperRequest, env: Environment, store: Store
+) -> Figure:
+    if entry.profile:
+        known = registry.parameters(_workload(entry)).declared()
+        params = {name: value for name, value in request.params.items() if name in known}
+        path = find_profile(entry.profile)
+        plan = load_profile(path, request.emulate, request.size, params, request.repeats)
+        cells = tuple(_cells(number, plan, env, store))
+        return Figure(entry, plan.figures or entry.published, cells)
+    if entry.suite:
+        documents = load_documents(find_suite(entry.suite))
+        named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
+        published = tuple(figure for one in named for figure in one.get("figures", ()))
+        parts = tuple(_on_tier(entry, tier, request, env, store) for tier in entry.tiers)
+        return Figure(entry, published or entry.published, (Cell(number, 0, entry.suite, parts),))
+    return Figure(entry, entry.published, (), entry.missing)
+
+
+# Experiments -------------------------------------------------------------------------
+
+
+def _cells(number: int, plan: Plan, env: Environment, store: Store) -> Iterator[Cell]:
+    held: dict[str, list[Part]] = {}
+    names: dict[str, RunSpec] = {}
+    for part in _parts(plan, env, store):
+        spec = part.step.spec if part.step else None
+        assert spec is not None
+        key = canonical_json([spec.workload, spec.engine, dict(spec.params), spec.block])
+        names.setdefault(key, spec)
+        held.setdefault(key, []).append(part)
+    varied = _varied(plan)
+    for turn, (key, parts) in enumerate(held.items()):
+        spec = names[key]
+        values = [f"{name} {_text(spec.params.get(name))}" for name in varied]
+        block = [f"repeat {spec.block + 1}"] if spec.block else []
+        yield Cell(number, turn, ", ".join([spec.engine, *values, *block]), tuple(parts), plan)
+
+
+def _varied(plan: Plan) -> list[str]:
+    """The parameters that the profile's axes vary."""
+    axes = plan.document.value["axes"] if plan.document else {}
+    together = (entry.get("params", {}) for entry in axes.get("configuration", ()))
+    return list(dict.fromkeys(n for one in (axes.get("params", {}), *together) for n in one))
+
+
+def _text(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _parts(plan: Plan, env: Environment, store: Store) -> Iterator[Part]:
+    """A part for each run of a plan; what cannot be run here says why."""
+    try:
+        steps: Sequence[Step | UsageError] = plan_steps(plan, env, store)
+    except UsageError:
+        steps = [_step(plan, spec, env, store) for spec in plan.runs]
+    for spec, step in zip(plan.runs, steps, strict=True):
+        what = _arm(spec)
+        if isinstance(step, UsageError):
+            why = f"{step.problem}: {step.context}"
+            yield Part(what, why=why, step=Step(spec, None, None))
+        elif step.done is None and step.prepared is None:
+            yield Part(what, why=step.why, step=step)
+        else:
+            yield Part(what, done=step.done, step=step)
+
+
+def _step(plan: Plan, spec: RunSpec, env: Environment, store: Store) -> Step | UsageError:
+    try:
+        (step,) = plan_steps(replace(plan, runs=(spec,)), env, store)
+    except UsageError as error:
+        return error
+    return step
+
+
+def _arm(spec: RunSpec) -> str:
+    """``ssd-both, innodb_doublewrite=OFF``."""
+    settings = [f"{name}={value}" for name, value in spec.settings.items()]
+    mode = [f"{spec.required_host_mode} mode"] if spec.required_host_mode == "Memory" else []
+    return ", ".join([placement_label(spec), *settings, *mode])
+
+
+# Suites -----------------------------------------------------------------------------------
+
+
+def _on_tier(
+    entry: Entry, tier: str, request: PaperRequest, env: Environment, store: Store
+) -> Part:
+    path = find_suite(entry.suite)
+    try:
+        resolved = prepare_suite(
+            SuiteRequest(
+                suite_name(path),
+                load_documents(path),
+                tier,
+                repeats=request.repeats,
+                emulate=tuple(one.partition("=")[0] for one in request.emulate),
+            ),
+            env,
+        )
+    except UsageError as error:
+        return Part(tier, why=f"{error.problem}: {error.context}")
+    return Part(tier, done=_measured(resolved, env, store), suite=resolved)
+
+
+def _measured(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun | None:
+    """The newest complete run of the suite on this tier as it is now."""
+    now = {
+        "tiers": [place_of(resolved.tier.to_json())],
+        "host mode": env.host["mode"],
+        "harness": harness.__version__,
+    }
+    for stored in reversed(complete_runs(store, env).get(resolved.spec().hash(), [])):
+        then = conditions_of(stored)
+        if all(then[name] == value for name, value in now.items()):
+            return stored
+    return None
+
+
+# The budget ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Cells in the order in which they are run; ``left_out``: why each other one is not."""
+
+    cells: tuple[Cell, ...]
+    left_out: Mapping[tuple[int, int], str]
+    estimated_ns: int
+    unknown: int
+
+
+def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
+    """The cells that fit into the budget, in turn; what has no estimate counts as nothing."""
+    chosen: list[Cell] = []
+    left_out: dict[tuple[int, int], str] = {}
+    seen: set[str] = set()
+    spent = unknown = 0
+    for cell in sorted(cells, key=lambda one: (one.single, one.turn, one.entry)):
+        fresh = _without(cell, seen)
+        if not fresh.to_do:
+            continue
+        cost = fresh.estimate_ns(times)
+        if spent + (cost or 0) > budget_ns:
+            about = f"about {format_ns(cost)}" if cost else "unknown"
+            left_out[cell.entry, cell.turn] = f"over the budget of {format_ns(budget_ns)}: {about}"
+            continue
+        spent += cost or 0
+        unknown += cost is None
+        seen |= {part.step.spec.hash() for part in fresh.to_do if part.step}
+        chosen.append(cell)
+    return Chosen(tuple(chosen), left_out, spent, unknown)
+
+
+def _without(cell: Cell, seen: set[str]) -> Cell:
+    """The cell without runs that another cell makes: figures share some."""
+    parts = (p for p in cell.parts if not (p.step and p.step.spec.hash() in seen))
+    return replace(cell, parts=tuple(parts))

@@ -1,0 +1,89 @@
+"""The figures of a paper after its runs, as the page of the report takes them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.paper.plan import Cell, Figure, PaperRequest, Part
+from harness.store.runs import StoredRun
+from reports.fidelity.page import FigureRuns
+
+
+def figure_runs(
+    figures: Sequence[Figure],
+    made: Sequence[StoredRun],
+    left_out: Mapping[tuple[int, int], str],
+    request: PaperRequest,
+) -> list[FigureRuns]:
+    """Each figure with its complete runs, and why others were not made.
+
+    ``made``: the runs of this command, from which a failure is read.
+    """
+    failed = {run.spec.hash(): run for run in made if run.run["status"] != "complete"}
+    return [
+        FigureRuns(
+            figure.entry.figure,
+            _command(figure, request),
+            figure.published,
+            tuple(_runs(figure, failed)),
+            sum(len(cell.parts) for cell in figure.cells),
+            tuple(_left_out(figure, left_out, failed)),
+            figure.entry.differs,
+            figure.why,
+        )
+        for figure in figures
+    ]
+
+
+def _hash(part: Part) -> str:
+    if part.suite is not None:
+        return part.suite.spec().hash()
+    return part.step.spec.hash() if part.step else ""
+
+
+def _runs(figure: Figure, failed: Mapping[str, StoredRun]) -> Iterator[StoredRun]:
+    """Complete ones, and of this command those whose answers could not be checked."""
+    for part in (part for cell in figure.cells for part in cell.parts):
+        found = part.done or failed.get(_hash(part))
+        if found is not None:
+            yield found
+
+
+def _left_out(
+    figure: Figure, left_out: Mapping[tuple[int, int], str], failed: Mapping[str, StoredRun]
+) -> Iterator[tuple[str, str]]:
+    for cell in figure.cells:
+        for part in cell.parts:
+            if part.done is None and (why := _why(cell, part, left_out, failed)):
+                yield ", ".join(dict.fromkeys((cell.what, part.what))), why
+
+
+def _why(
+    cell: Cell,
+    part: Part,
+    left_out: Mapping[tuple[int, int], str],
+    failed: Mapping[str, StoredRun],
+) -> str:
+    run = failed.get(_hash(part))
+    if run is not None:
+        error = run.run["error"]
+        return f"{run.run_id} {run.run['status']}" + (f": {error['context']}" if error else "")
+    return part.why or left_out.get((cell.entry, cell.turn), "not run")
+
+
+def _command(figure: Figure, request: PaperRequest) -> str:
+    """The command that runs all of it."""
+    entry = figure.entry
+    if entry.profile:
+        words = ["harness", "experiment", "run", entry.profile]
+        words += ["--size", f"{request.size:g}"] if request.size else []
+        words += [word for k, v in request.params.items() for word in ("-p", f"{k}={v}")]
+    elif entry.suite:
+        words = ["harness", "run", "micro", "--suite", entry.suite]
+        words += [word for tier in entry.tiers for word in ("--tier", tier)]
+    else:
+        return ""
+    words += ["--repeats", str(request.repeats)] if request.repeats else []
+    words += [word for one in request.emulate for word in ("--emulate", one)]
+    return shlex.join(words)

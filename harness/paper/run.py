@@ -1,0 +1,66 @@
+"""Run the chosen cells of a paper, one after another, as long as the budget lasts.
+
+A complete run is not run again, so the same command resumes what was interrupted and uses the next
+budget for what the last one left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from harness.errors import UsageError
+from harness.execution.environment import Environment
+from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.run_time import Estimator
+from harness.micro.runner import run as run_suite
+from harness.paper.plan import Cell
+from harness.store.runs import Store, StoredRun
+from harness.units import format_ns
+
+#: Why a cell was not run, by its figure and turn.
+LeftOut = dict[tuple[int, int], str]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    budget_ns: int,
+    env: Environment,
+    store: Store,
+    clock: Callable[[], int] = time.monotonic_ns,
+) -> tuple[list[StoredRun], LeftOut]:
+    """The runs that were made, failed ones included, and the cells that were not run."""
+    started = clock()
+    made: list[StoredRun] = []
+    left_out: LeftOut = {}
+    for cell in cells:
+        left_ns = budget_ns - (clock() - started)
+        if why := _over(cell, left_ns, store):
+            left_out[cell.entry, cell.turn] = why
+            continue
+        env.progress.say(f"{cell.what}: {', '.join(part.what for part in cell.to_do)}")
+        try:
+            made += _run(cell, env, store)
+        except UsageError as error:
+            left_out[cell.entry, cell.turn] = f"{error.problem}: {error.context}"
+    return made, left_out
+
+
+def _over(cell: Cell, left_ns: int, store: Store) -> str:
+    """Why a cell does not fit into what is left of the budget; empty where it does."""
+    if left_ns <= 0:
+        return "the budget is spent"
+    cost = cell.estimate_ns(Estimator(store.runs()))
+    if cost is not None and cost > left_ns:
+        return f"about {format_ns(cost)}, and {format_ns(left_ns)} of the budget are left"
+    return ""
+
+
+def _run(cell: Cell, env: Environment, store: Store) -> list[StoredRun]:
+    if cell.plan is None:
+        return [run_suite(part.suite, env, store) for part in cell.to_do if part.suite]
+    specs = tuple(part.step.spec for part in cell.to_do if part.step)
+    # Checked again: another figure may have made some of them meanwhile.
+    steps = plan_steps(replace(cell.plan, runs=specs), env, store)
+    return run_plan(cell.plan, [step for step in steps if step.done is None], env, store)

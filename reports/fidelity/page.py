@@ -1,0 +1,199 @@
+"""Write the page of a paper: for each figure, what is published next to what was measured here,
+with what is emulated, left out or missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.store.runs import StoredRun
+from reports.compare import Group
+from reports.conclusions.catalogue import CONCLUSIONS
+from reports.conclusions.model import Checked, check_all
+from reports.formatting import NOTHING, interval_text, quantity_text, times
+from reports.micro.papers import PaperRows, paper_rows, published_file
+from reports.micro.points import devices, is_micro
+from reports.page import render, write_files
+from reports.published import (
+    PublishedRow,
+    PublishedSeries,
+    published_rows,
+    read_published,
+)
+from reports.run_configuration import emulations
+from reports.series import Panel, compared_dimension, panels
+from reports.sweeps import sweeps
+
+Cells = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FigureRuns:
+    """A figure with its runs here.
+
+    ``published``: its figures in published.csv; ``planned``: the runs that all of it takes;
+    ``left_out``: what was not run, and why; ``missing``: why nothing here repeats the figure.
+    """
+
+    title: str
+    command: str
+    published: tuple[str, ...]
+    runs: tuple[StoredRun, ...]
+    planned: int
+    left_out: tuple[tuple[str, str], ...] = ()
+    differs: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """A figure as the page shows it: a table of published numbers, and one of comparisons."""
+
+    of: FigureRuns
+    head: Cells
+    rows: tuple[Cells, ...]
+    compared: tuple[Cells, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> int:
+        """How many of its runs have a result."""
+        return sum(run.run["status"] != "failed" for run in self.of.runs)
+
+    @property
+    def emulated(self) -> tuple[str, ...]:
+        """The emulated tiers that its numbers come from."""
+        return emulations(self.of.runs)
+
+    @property
+    def measured(self) -> int:
+        """How many published numbers have a number of this host next to them."""
+        return sum(any(cell != NOTHING for cell in row[self._first :]) for row in self.rows)
+
+    @property
+    def _first(self) -> int:
+        return self.head.index("published") + 1 if self.rows else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "figure": self.of.title,
+            "command": self.of.command,
+            "planned": self.of.planned,
+            "complete": self.done,
+            "runs": [run.run_id for run in self.of.runs],
+            "emulated": list(self.emulated),
+            "differs": self.of.differs,
+            "missing": self.of.missing,
+            "left_out": [{"what": what, "why": why} for what, why in self.of.left_out],
+            "published": [dict(zip(self.head, row, strict=True)) for row in self.rows],
+            "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
+        }
+
+
+@dataclass(frozen=True)
+class PaperPage:
+    """The whole page."""
+
+    title: str
+    figures: tuple[FigureView, ...]
+    conclusions: tuple[Checked, ...]
+    compared_head: Cells = field(default=())
+
+    @cached_property
+    def emulated(self) -> tuple[str, ...]:
+        """The emulated tiers of all figures."""
+        return tuple(dict.fromkeys(by for one in self.figures for by in one.emulated))
+
+    @property
+    def repeat(self) -> list[str]:
+        """The commands that repeat the figures."""
+        return [one.of.command for one in self.figures if one.of.command]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "title": self.title,
+            "figures": [one.to_json() for one in self.figures],
+            "conclusions": [one.to_json() for one in self.conclusions],
+        }
+
+
+#: Columns of comparisons.
+COMPARED = ("engine and workload", "measured on", "verdict", "speed-up", "interval", "medians")
+#: Columns of published numbers of engines.
+_PUBLISHED = ("figure", "engine and placement", "point", "metric", "published", "measured here")
+
+
+def page_of(
+    name: str, title: str, figures: Sequence[FigureRuns], published: Path | None = None
+) -> PaperPage:
+    """The page of a paper's figures. ``published``: its numbers, those that come along if None."""
+    path = published or published_file(name)
+    series = read_published(path) if path.exists() else []
+    micro = {run.run_id: run for one in figures for run in one.runs if is_micro(run)}
+    usable = [run for run in micro.values() if run.run["status"] != "failed"]
+    rows = paper_rows(devices(usable)) if usable else None
+    views = tuple(_view(name, one, series, rows) for one in figures)
+    every = {run.run_id: run for one in figures for run in one.runs}
+    own = [one for one in CONCLUSIONS if one.paper == name]
+    return PaperPage(title, views, tuple(check_all(own, every.values())), COMPARED)
+
+
+def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
+    """Write ``paper.html`` and ``paper.md`` into ``out``; UsageError where that cannot be."""
+    texts = {f"paper.{form}": render("paper.j2", page, form) for form in ("html", "md")}
+    write_files(out, texts, ())
+    return {"html": out / "paper.html", "markdown": out / "paper.md"}
+
+
+def _view(
+    name: str, one: FigureRuns, series: Sequence[PublishedSeries], micro: PaperRows | None
+) -> FigureView:
+    own = [each for each in series if each.figure in one.published]
+    notes = tuple(dict.fromkeys(f"{each.figure}: {each.note}" for each in own if each.note))
+    if micro and any(map(is_micro, one.runs)):
+        wanted = {f"{name} {figure}" for figure in one.published}
+        found = tuple(row for row in micro.rows if row[0] in wanted)
+        if found:
+            return FigureView(one, _renamed(micro.head), found, notes=notes)
+    made = _panels([run for run in one.runs if not is_micro(run)])
+    rows = tuple(map(_published_cells, published_rows(made, sweeps(made), own)))
+    groups = tuple(_cells(panel, group) for panel in made for group in panel.groups)
+    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
+
+
+def _renamed(head: Cells) -> Cells:
+    return tuple("published" if cell == "in the paper" else cell for cell in head)
+
+
+def _published_cells(row: PublishedRow) -> Cells:
+    return row.figure, row.series, row.x, row.metric, row.published, row.measured
+
+
+def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
+    usable = [run for run in runs if run.run["status"] != "failed"]
+    return panels(usable, compared_dimension(usable), None) if usable else []
+
+
+def _cells(panel: Panel, group: Group) -> Cells:
+    row = group.deciding
+    against = f"{group.b.marked_name} against {group.a.marked_name}"
+    if row is None or row.estimate is None or row.a is None or row.b is None:
+        return panel.title_with_workload, against, group.verdict, NOTHING, NOTHING, NOTHING
+    medians = " → ".join(quantity_text(side.median, row.unit) for side in (row.a, row.b))
+    estimate = row.estimate
+    ratio, interval = times(estimate.ratio), interval_text(estimate)
+    return panel.title_with_workload, against, group.verdict, ratio, interval, medians
+
+
+def _singles(made: Sequence[Panel]) -> Iterator[Cells]:
+    """Arms that have nothing to be compared with, such as SSD on a host without PMem."""
+    for panel in made:
+        if len(panel.arms) == 1:
+            name = panel.arms[0].marked_name
+            yield panel.title_with_workload, name, *([NOTHING] * 4)

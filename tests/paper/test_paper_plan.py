@@ -1,0 +1,113 @@
+"""Which profiles and suites repeat a paper, and what of them a budget allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.execution.run_list import Step
+from harness.experiment.placement import parse_placement
+from harness.experiment.profile import find_profile, known_profiles, load_profile
+from harness.experiment.run_time import Estimator
+from harness.micro.suite import find_suite, known_suites, load_documents
+from harness.paper.catalogue import find_paper, known_papers
+from harness.paper.plan import Cell, Part, choose
+from harness.store.spec import RunSpec
+
+S = 10**9
+
+
+@pytest.mark.parametrize("name", known_papers())
+def test_every_figure_names_what_repeats_it_or_why_nothing_does(name: str) -> None:
+    for entry in find_paper(name).entries:
+        assert bool(entry.profile) + bool(entry.suite) + bool(entry.missing) <= 1
+        assert entry.profile or entry.suite or entry.missing or entry.published
+        if entry.profile:
+            assert load_profile(find_profile(entry.profile)).runs
+        if entry.suite:
+            assert load_documents(find_suite(entry.suite)) and entry.tiers
+
+
+def test_no_profile_or_suite_of_a_paper_is_left_out() -> None:
+    entries = [entry for name in known_papers() for entry in find_paper(name).entries]
+    profiles = {name for name in known_profiles() if name.startswith("papers/")}
+    assert {entry.profile for entry in entries} - {""} == profiles
+    repeating = {
+        name
+        for name, path in known_suites().items()
+        if path.is_file() and "paper" in load_documents(path)[0].value.get("published", {})
+    }
+    assert repeating <= {entry.suite for entry in entries}
+
+
+def test_an_unknown_paper_is_refused_with_the_list_of_those_that_there_are() -> None:
+    with pytest.raises(UsageError) as refused:
+        find_paper("perma-bnch")
+    assert refused.value.exit_code == 2
+    assert "perma-bench" in refused.value.context
+    assert all(name in refused.value.hint for name in known_papers())
+
+
+def part(placement: str = "ssd-both", duration: str = "50s", why: str = "", users: int = 8) -> Part:
+    """A run of TPC-C: by assumption, its window and ten seconds."""
+    spec = RunSpec("tpcc", "postgres", parse_placement(placement),
+                   {"warehouses": 1, "users": users, "ramp_up": "0s", "duration": duration},
+                   driver="loadgen")  # fmt: skip
+    return Part(placement, why=why, step=Step(spec, None, None))
+
+
+def both(entry: int, turn: int = 0) -> Cell:
+    parts = (part("ssd-both", users=turn + 8), part("pmem-both", users=turn + 8))
+    return Cell(entry, turn, "both", parts)
+
+
+def chosen(cells: list[Cell], budget_s: int) -> list[tuple[int, int]]:
+    found = choose(cells, budget_s * S, Estimator([]))
+    return [(cell.entry, cell.turn) for cell in found.cells]
+
+
+def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any() -> None:
+    cells = [both(0, 0), both(0, 1), both(1, 2)]
+    assert chosen(cells, 3600) == [(0, 0), (0, 1), (1, 2)]
+    cells = [both(0, 1), both(0, 2), Cell(1, 0, "other", (part(users=1), part(users=2)))]
+    assert chosen(cells, 3600) == [(1, 0), (0, 1), (0, 2)]
+
+
+def test_what_cannot_be_compared_comes_last() -> None:
+    alone = Cell(0, 0, "alone", (part(users=1), part("pmem-both", why="no such tier", users=1)))
+    assert chosen([alone, both(1, 5)], 3600) == [(1, 5), (0, 0)]
+
+
+def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does() -> None:
+    long = Cell(0, 0, "long", (part(duration="10m", users=1), part(duration="10m", users=2)))
+    found = choose([long, both(1)], 120 * S, Estimator([]))
+    assert [cell.entry for cell in found.cells] == [1]
+    assert found.estimated_ns == 120 * S
+    assert "1,220 s" in found.left_out[0, 0]
+
+
+def test_a_run_that_two_figures_share_is_paid_once() -> None:
+    found = choose([both(0), both(1)], 120 * S, Estimator([]))
+    assert [cell.entry for cell in found.cells] == [0]
+    assert found.left_out == {}
+
+
+def test_what_has_no_estimate_is_counted_apart() -> None:
+    spec = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
+    cell = Cell(0, 0, "queries", (Part("ssd-both", step=Step(spec, None, None)),))
+    found = choose([cell], 1, Estimator([]))
+    assert (found.unknown, found.estimated_ns, len(found.cells)) == (1, 0, 1)
+
+
+def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yml"
+    file.write_text(
+        "schema: 1\ntitle: Mine\nfigures:\n  - {figure: Fig 1, suite: quick, tiers: [dram]}\n"
+    )
+    paper = find_paper(str(file))
+    assert (paper.name, paper.title, paper.published) == ("mine", "Mine", None)
+    file.write_text("schema: 1\ntitle: Mine\nfigures:\n  - {figure: Fig 1, sweet: quick}\n")
+    with pytest.raises(UsageError, match=r"mine\.yml:4"):
+        find_paper(str(file))

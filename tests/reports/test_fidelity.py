@@ -1,0 +1,86 @@
+"""The page of a paper, of made-up runs: published next to measured, with what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from micro_runs import KINDS, micro_run, rate, with_suite
+from report_runs import EMULATED, Case, metric, write
+
+from harness.store.runs import StoredRun
+from reports.fidelity.page import FigureRuns, page_of, write_paper
+
+PAPER = "nvm-for-databases"
+
+
+def tpcc(root: Path, placement: str, per_minute: float, **changes: Any) -> StoredRun:
+    spec = {"workload": "tpcc", "params": {"warehouses": 10, "users": 8}, "driver": "loadgen"}
+    metrics = [metric("new_orders_per_minute", per_minute, "higher")]
+    return write(root, Case(placement=placement, queries=(), metrics=metrics,
+                            spec_changes=spec, **changes))  # fmt: skip
+
+
+def table5(*runs: StoredRun, **more: Any) -> FigureRuns:
+    return FigureRuns("Table 5", "harness experiment run x", ("table5",), runs, 40, **more)
+
+
+def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, "ssd-both", 100e3), tpcc(tmp_path, "pmem-both", 200e3)]
+    left_out = (("postgres, users 16, ssd-both", "over the budget"),)
+    (view,) = page_of(PAPER, "The paper", [table5(*runs, left_out=left_out)]).figures
+    rows = {(row[1], row[2]): row[4:] for row in view.rows}
+    assert rows["postgres/ssd-both", "8"] == ("170,800 1/min ± 50 1/min", "100,000 1/min")
+    assert rows["postgres/pmem-both", "8"][1] == "200,000 1/min"
+    assert rows["sqlserver/ssd-both", "8"][1] == "–"
+    assert (view.done, view.of.planned, view.measured) == (2, 40, 2)
+    ((_, arms, verdict, ratio, _, _),) = view.compared
+    assert (arms, verdict, ratio) == ("pmem-both against ssd-both", "not resolvable", "2.00×")
+    told = view.to_json()
+    assert told["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
+    assert told["published"][0]["measured here"] == "100,000 1/min"
+
+
+def test_a_figure_without_runs_lists_what_is_published(tmp_path: Path) -> None:
+    (view,) = page_of(PAPER, "The paper", [table5()]).figures
+    assert view.rows and view.measured == view.done == 0
+    none = FigureRuns("Fig 10", "", (), (), 0, missing="no counters")
+    (view,) = page_of("empirical-guide", "FAST", [none]).figures
+    assert (view.rows, view.to_json()["missing"]) == ((), "no counters")
+
+
+def test_a_failed_run_has_no_number(tmp_path: Path) -> None:
+    failed = tpcc(tmp_path, "ssd-both", 100e3, status="failed")
+    (view,) = page_of(PAPER, "The paper", [table5(failed)]).figures
+    assert view.done == view.measured == 0
+
+
+def test_devices_have_a_column_each(tmp_path: Path) -> None:
+    labels: dict[str, Any] = {"pattern": "sequential", "access_size_bytes": 256, "threads": 1}
+    runs = [
+        with_suite(micro_run(tmp_path, [rate("bandwidth", gb, **KINDS["load"], **labels)], tier=t),
+                   PAPER, ["table4"])
+        for t, gb in (("pmem", 4.0), ("other", 2.0))
+    ]  # fmt: skip
+    figure = FigureRuns("Table 4", "harness run micro", ("table4",), tuple(runs), 3)
+    (view,) = page_of(PAPER, "The paper", [figure]).figures
+    assert view.head[3:] == (
+        "published",
+        "other (times: mean, others: best median of repeats)",
+        "pmem (times: mean, others: best median of repeats)",
+    )
+    assert view.measured > 0 and view.done == 2
+
+
+def test_the_page_marks_what_is_emulated_and_has_the_conclusions(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, placement, 1e5, emulated=EMULATED)
+            for placement in ("ssd-both", "ssd-data-pmem-wal")]  # fmt: skip
+    page = page_of(PAPER, "The paper", [table5(*runs, differs="no SQL Server")])
+    assert page.emulated == ("pmem by tmpfs",)
+    files = write_paper(page, tmp_path / "out")
+    text = files["markdown"].read_text()
+    assert text.startswith("# The paper (EMULATED)")
+    assert "100,000 1/min (EMULATED)" in text and "no SQL Server" in text
+    outcomes = {one.conclusion.number: one.why for one in page.conclusions}
+    assert outcomes["7.1 (vii)"] == "too-few-repeats" and outcomes["7.1 (i)"] == "not-measured"
+    assert "<script" in files["html"].read_text()
