@@ -51,11 +51,14 @@ OF_ENGINES = (
         "Gains of PMem over SSDs can be due to applications that do not read asynchronously.",
         "gain of PMem with synchronous I/O over its gain with asynchronous I/O",
         "above",
-        GainUnder(
-            _PMEM_OVER_SSD,
-            {"settings.io_method": "sync"},
-            {"settings.io_method": "worker|io_uring"},
-            "settings.io_method",
+        AnyOf(
+            tuple(
+                GainUnder(_PMEM_OVER_SSD, {setting: sync}, {setting: asynchronous}, setting)
+                for setting, sync, asynchronous in (
+                    ("settings.innodb_use_native_aio", "OFF", "ON"),
+                    ("settings.io_method", "sync", "worker|io_uring"),
+                )
+            )
         ),
         _profile("async-io"),
     ),
