@@ -67,7 +67,7 @@ def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
             calls += _moves(plan, job, stream, thread, rng)
     for stream in job.streams:
         if stream.operation == "sync":
-            calls += _syncs(plan, job, stream, thread, calls)
+            calls += _syncs(plan, job, stream, thread, rng, calls)
     if not calls:
         return None
     calls.sort(key=lambda call: (call.at_ns, call.order))
@@ -100,9 +100,11 @@ def _of_thread(calls: int, job: Job, thread: int) -> int:
     return calls // job.threads + (thread < calls % job.threads)
 
 
-def _times(plan: LikePlan, calls: int, job: Job, thread: int) -> list[int]:
-    """Evenly over the duration; threads take turns."""
-    phase = (thread + 0.5) / job.threads
+def _times(plan: LikePlan, calls: int, job: Job, thread: int, rng: random.Random) -> list[int]:
+    """In ns since the start; threads take turns where calls come evenly."""
+    if job.arrival == "random":
+        return sorted(rng.randrange(plan.duration_ns) for _ in range(calls))
+    phase = (thread + 0.5) / job.threads if job.arrival == "even" else 0.5
     return [int((number + phase) / calls * plan.duration_ns) for number in range(calls)]
 
 
@@ -126,19 +128,20 @@ def _moves(
         True: iter(_once(stream, _chosen(sizes, missed, True), beyond, rng)),
     }
     called = _names(job, stream)
+    times = _times(plan, count, job, thread, rng)
     order = {"read": 0, "write": 1}[stream.operation]
-    for at_ns, size, miss in zip(_times(plan, count, job, thread), sizes, missed, strict=True):
+    for at_ns, size, miss in zip(times, sizes, missed, strict=True):
         name = called[1] if miss else called[0]
         yield _Call(at_ns, order, name, stream.operation, next(offsets[miss]), size)
 
 
 def _syncs(
-    plan: LikePlan, job: Job, stream: Stream, thread: int, moves: Sequence[_Call]
+    plan: LikePlan, job: Job, stream: Stream, thread: int, rng: random.Random, moves: list[_Call]
 ) -> Iterator[_Call]:
     """Right after writes, in the ratio of the two; evenly where the thread does not write."""
     count = _of_thread(stream.calls, job, thread)
     written = sorted(call.at_ns for call in moves if call.action == "write")
-    times = _times(plan, count, job, thread)
+    times = _times(plan, count, job, thread, rng)
     if written:
         last = [-(-(number + 1) * len(written) // count) - 1 for number in range(count)]
         times = [written[index] for index in last]

@@ -3,7 +3,9 @@
 The trace counts calls by part, operation and role (harness.iotrace). Its cells become jobs, one for
 each part and role, with the cells of the job as streams::
 
-    job     threads: by Little's law, the time in calls divided by the window
+    job     threads: by Little's law, the time in calls divided by the window; but calls of
+            clients, or of a query's workers, meet by chance, or always: a thread for each.
+            A log is written by one at a time
     stream  calls: as many as the run made in the duration of the suite
             sizes: the mean of the cell, within the classes that the trace has
             missed: the share of buffered reads that the page cache did not hold
@@ -15,11 +17,11 @@ previous one has ended: on a slower tier, the calls fall behind as the engine wo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from harness import hdr
+from harness import hdr, registry
 from harness.errors import UsageError
 from harness.iotrace.page import SIZE_CLASSES
 from harness.store.runs import StoredRun
@@ -40,14 +42,17 @@ _SMALLEST_UNIT, _LARGEST_UNIT = 512, 65536
 _CALLS_OF_THREAD = 4
 #: A read from the page cache takes less, on busy and virtual machines too; a device more.
 _FROM_MEMORY_NS, _FROM_MEMORY_NS_PER_BYTE = 20_000, 0.2
-#: The most that Linux reads ahead by default.
-_READAHEAD_BYTES = 128 * KIB
+#: With what Linux reads ahead.
+_LARGEST_READ_BYTES = 512 * KIB
 #: To find the duration whose reads fit: what they need is not quite proportional to it.
 _ATTEMPTS, _CLOSER = 10, 0.99
 #: Of files that are written in turn and wrap around.
 _LOG_BYTES = 256 * MIB
 #: Parts that hold the database; the others hold what is written in the run.
 _DATABASE = ("data", "index")
+
+
+Arrival = Literal["even", "random", "together"]
 
 
 @dataclass(frozen=True)
@@ -81,13 +86,17 @@ class Stream:
 
 @dataclass(frozen=True)
 class Job:
-    """Streams of one part and role in the same way of access, shared by ``threads``."""
+    """Streams of one part and role in the same way of access, shared by ``threads``.
+
+    ``arrival`` of calls: evenly, at random times, or of all threads together.
+    """
 
     part: str
     role: str
     direct: bool
     durable: bool
     threads: int
+    arrival: Arrival
     streams: tuple[Stream, ...]
 
     @property
@@ -168,6 +177,7 @@ def suite_like(run: StoredRun) -> Document:
         "run": run.run_id,
         "window_ns": _timed_ns(run.run),
         "data_bytes": run.run["data_bytes"] or 0,
+        **_clients(run),
         "coverage": coverage,
         "operations": [
             one | {"missed_share": share}
@@ -182,6 +192,16 @@ def suite_like(run: StoredRun) -> Document:
         "params": {"trace": trace},
     }
     return Document(f"like {run.run_id}", value, {})
+
+
+def _clients(run: StoredRun) -> dict[str, int]:
+    """``clients``: that offer the load; ``workers``: of an engine whose queries share them."""
+    params = registry.parameters(run.spec.workload).from_mapping(run.spec.params)
+    settings = run.manifest.get("engine", {}).get("settings", {})
+    return {
+        "clients": params.outline().connections or 1,
+        "workers": int(settings.get("threads", 1)),
+    }
 
 
 def _timed_ns(run: Mapping[str, Any]) -> int:
@@ -200,38 +220,49 @@ def _timed_ns(run: Mapping[str, Any]) -> int:
 
 def _missed_shares(
     metrics: Sequence[Mapping[str, Any]], operations: Sequence[Mapping[str, Any]]
-) -> Iterator[float]:
-    """Of each cell, the share of calls in which Linux went to the device for a buffered read.
+) -> list[float]:
+    """Of each cell, the share of calls whose pages were not in the page cache.
 
-    Linux counts the bytes, of all parts together. They are the share of sequential reads, of which
-    readahead makes a few requests, in the suite as in the run. Of others, a request fetches the
-    neighbours of a page, too, and the calls that took longer than from memory are the share.
+    Linux counts the bytes from the device, of all parts together, with those that it read ahead.
+    Of a cell's runs of sequential calls, those that miss have a call that takes longer than from
+    memory. On a device as fast as that, the share is that of the bytes.
     """
     reads = [one for one in operations if one["operation"] == "read"]
-    buffered = sum(one["bytes"] for one in reads if not _mostly(one, "direct"))
+    buffered = [one for one in reads if not _mostly(one, "direct")]
     from_device = sum(
         one["value"]
         for one in metrics
         if one["name"] in ("window_io_read_bytes", "query_io_read_bytes")
     ) - sum(one["bytes"] for one in reads if _mostly(one, "direct"))
-    by_bytes = min(1.0, max(0.0, from_device / buffered)) if buffered else 0.0
-    slow = {
-        tuple(one["labels"][label] for label in ("part", "operation", "role")): one["hdr"]
+    moved = sum(one["bytes"] for one in buffered)
+    by_bytes = min(1.0, max(0.0, from_device / moved)) if moved else 0.0
+    durations = {
+        _place(one["labels"]): hdr.decode(one["hdr"])
         for one in metrics
         if one["name"] == "io_duration_ns"
     }
+    longer = {
+        _place(one): _longer(
+            durations[_place(one)],
+            _FROM_MEMORY_NS + _FROM_MEMORY_NS_PER_BYTE * one["bytes"] / one["calls"],
+        )
+        for one in buffered
+        if _place(one) in durations
+    }
+    slow = sum(longer.get(_place(one), 0.0) * one["calls"] for one in buffered)
+    explained = slow * _LARGEST_READ_BYTES
+    shares = []
     for one in operations:
-        if one["operation"] != "read" or _mostly(one, "direct") or by_bytes == 0:
-            yield 0.0
-            continue
-        key = (one["part"], one["operation"], one["role"])
-        if _mostly(one, "sequential") or key not in slow:
-            yield by_bytes
-            continue
-        mean = one["bytes"] / one["calls"]
-        least = by_bytes * min(1.0, mean / _READAHEAD_BYTES)
-        longer = _longer(hdr.decode(slow[key]), _FROM_MEMORY_NS + mean * _FROM_MEMORY_NS_PER_BYTE)
-        yield min(by_bytes, max(least, longer))
+        share = by_bytes if one in buffered else 0.0
+        random_share = 1 - one["sequential"] / one["calls"]
+        if explained >= from_device and _place(one) in longer and random_share:
+            share = min(share, longer[_place(one)] / random_share)
+        shares.append(share)
+    return shares
+
+
+def _place(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    return one["part"], one["operation"], one["role"]
 
 
 def _longer(histogram: hdr.Histogram, ns: float) -> float:
@@ -277,11 +308,24 @@ def _jobs(trace: Mapping[str, Any], times: float) -> tuple[Job, ...]:
     return tuple(
         Job(
             *access,
-            threads=_threads(cells, trace["window_ns"]),
+            *_concurrency(trace, access[:2], cells),
             streams=tuple(_stream(one, times) for one in cells),
         )
         for access, cells in groups.items()
     )
+
+
+def _concurrency(
+    trace: Mapping[str, Any], place: tuple[str, str], cells: Sequence[Mapping[str, Any]]
+) -> tuple[int, Arrival]:
+    """Threads of a job, and how their calls meet."""
+    part, role = place
+    threads = _threads(cells, trace["window_ns"])
+    if part == "wal" or role == "background":
+        return threads, "even"
+    if trace["clients"] > 1:
+        return min(_MOST_THREADS, max(threads, trace["clients"])), "random"
+    return min(_MOST_THREADS, max(threads, trace["workers"])), "together"
 
 
 def _access(

@@ -42,6 +42,8 @@ def trace(*cells: dict[str, Any], window_s: int = 1, missed: float = 0.0) -> dic
         "run": "R",
         "window_ns": window_s * NS_PER_S,
         "data_bytes": 64 * MIB,
+        "clients": 1,
+        "workers": 1,
         "coverage": {},
         "operations": operations,
     }
@@ -107,6 +109,16 @@ def test_concurrency_follows_from_the_time_in_calls() -> None:
     plan = derive(trace(busy, idle, untimed), NS_PER_S, GIB)
     assert {job.part: job.threads for job in plan.jobs} == {"data": 3, "wal": 1, "temp": 1}
     assert len(calls_of(plan, plan.jobs[0])) == 1000
+
+
+def test_calls_of_clients_meet_by_chance_and_those_of_workers_always() -> None:
+    one = trace(cell("data", "read", 100, 8192), cell("wal", "write", 100, 8192))
+    clients = derive(one | {"clients": 4}, NS_PER_S, GIB)
+    assert [(j.threads, j.arrival) for j in clients.jobs] == [(4, "random"), (1, "even")]
+    workers = derive(one | {"workers": 2}, NS_PER_S, GIB)
+    assert [(j.threads, j.arrival) for j in workers.jobs] == [(2, "together"), (1, "even")]
+    starts = Counter(line[0] for line in calls_of(workers, workers.jobs[0]))
+    assert set(starts.values()) == {2}
 
 
 def test_parts_roles_and_ways_of_access_are_jobs_of_their_own() -> None:
