@@ -73,16 +73,16 @@ def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
     calls.sort(key=lambda call: (call.at_ns, call.order))
     if all(call.action == "datasync" for call in calls):
         return "\n".join(_version_2(calls)) + "\n"
-    return "\n".join(_version_3(calls)) + "\n"
+    return "\n".join(_version_3(calls, job.arrival != "at once")) + "\n"
 
 
-def _version_3(calls: Sequence[_Call]) -> Iterator[str]:
+def _version_3(calls: Sequence[_Call], timed: bool) -> Iterator[str]:
     yield "fio version 3 iolog"
     used = dict.fromkeys(call.name for call in calls)
     for action in ("add", "open"):
         yield from (f"{_START_US} {name} {action}" for name in used)
     for call in calls:
-        at = _START_US + call.at_ns // 1000
+        at = _START_US + (call.at_ns // 1000 if timed else 0)
         yield f"{at} {call.name} {call.action} {call.offset} {call.size}"
 
 
@@ -104,7 +104,7 @@ def _times(plan: LikePlan, calls: int, job: Job, thread: int, rng: random.Random
     """In ns since the start; threads take turns where calls come evenly."""
     if job.arrival == "random":
         return sorted(rng.randrange(plan.duration_ns) for _ in range(calls))
-    phase = (thread + 0.5) / job.threads if job.arrival == "even" else 0.5
+    phase = (thread + 0.5) / job.threads
     return [int((number + phase) / calls * plan.duration_ns) for number in range(calls)]
 
 

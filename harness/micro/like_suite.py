@@ -3,15 +3,16 @@
 The trace counts calls by part, operation and role (harness.iotrace). Its cells become jobs, one for
 each part and role, with the cells of the job as streams::
 
-    job     threads: by Little's law, the time in calls divided by the window; but calls of
-            clients, or of a query's workers, meet by chance, or always: a thread for each.
+    job     threads: by Little's law, the time in calls divided by the window; but clients have
+            a thread each, whose calls come at random times, and workers that share a query
+            have one each, whose calls follow one another at once: queries read in bursts.
             A log is written by one at a time
     stream  calls: as many as the run made in the duration of the suite
             sizes: the mean of the cell, within the classes that the trace has
             missed: the share of buffered reads that the page cache did not hold
 
-All jobs run at the same time, each call at the time at which the run made it, or as soon as the
-previous one has ended: on a slower tier, the calls fall behind as the engine would.
+All jobs run at the same time, each call at its time, or as soon as the previous one has ended: on a
+slower tier, the calls fall behind as the engine would.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _LOG_BYTES = 256 * MIB
 _DATABASE = ("data", "index")
 
 
-Arrival = Literal["even", "random", "together"]
+Arrival = Literal["even", "random", "at once"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Stream:
 class Job:
     """Streams of one part and role in the same way of access, shared by ``threads``.
 
-    ``arrival`` of calls: evenly, at random times, or of all threads together.
+    ``arrival`` of calls: evenly over the duration, at random times, or one right after another.
     """
 
     part: str
@@ -325,7 +326,9 @@ def _concurrency(
         return threads, "even"
     if trace["clients"] > 1:
         return min(_MOST_THREADS, max(threads, trace["clients"])), "random"
-    return min(_MOST_THREADS, max(threads, trace["workers"])), "together"
+    if trace["workers"] > 1:
+        return min(_MOST_THREADS, max(threads, trace["workers"])), "at once"
+    return threads, "even"
 
 
 def _access(
