@@ -21,7 +21,7 @@ from harness.store.transfer import import_archive
 def run(tmp_path: Path) -> Path:
     """One finished run of another host's store."""
     writer = Store(tmp_path / "there").begin(SPEC)
-    writer.write_artifact("plans", {"some": "plan"})
+    writer.write_artifact("answers", {"some": "answer"})
     writer.finish(result(writer))
     writer.close()
     return writer.directory
@@ -59,7 +59,7 @@ def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> N
     archive = packed(tmp_path, run)
     first = import_archive(archive, here, "optane1")
     assert [stored.run_id for stored in first.new] == [run.name]
-    assert here.run(run.name).artifact("plans") == {"some": "plan"}
+    assert here.run(run.name).artifact("answers") == {"some": "answer"}
     again = import_archive(archive, here, "optane1")
     assert (again.new, again.known) == ((), (run.name,))
     assert [stored.run_id for stored in here.runs()] == [run.name]
