@@ -85,7 +85,7 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
             delays = f"{part}.{operation}=+{options.levels.replace(',', '/')}"
             plan = plan_of(parameters, replace(options, name=_NAME, plant=[delays]))
             device = _device(options, into, plan.runs[0], part, operation)
-            if (stored := ask(plan)) is not None:
+            if (stored := ask(plan)) is not None and not options.dry_run:
                 found += question.answers(stored, device)
     if not options.dry_run:
         _print(question.ranked(found) if every else found, options.json_)
@@ -97,9 +97,9 @@ def _finished(
     """The plan's run, stored or made now; None of a dry run. A failure ends the command."""
     with plan.blaming():
         steps = plan_steps(plan, env, into, options.again)
-    if options.dry_run and not all(step.done for step in steps):
+    if options.dry_run:
         print_run_list(steps, env, into, options.json_)
-        return None
+        return steps[0].done
     (stored,) = run_plan(plan, steps, env, into, options.again)
     if stored.run["status"] == "failed":
         show.runs([stored], options.json_)

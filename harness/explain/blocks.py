@@ -167,11 +167,12 @@ class DelayBlocks:
             return [WhatIf(plant.part, plant.operation, self.blocks(), calls, per_operation, floor)]
         except TooFewBlocks as error:
             round_s = len(plant.levels_ns) * BLOCK_NS / 1e9
+            more = "delay_rounds" if self._executed else f"--duration (a round takes {round_s:g} s)"
             raise RunFailed(
                 f"fit the latency against {plant.part}.{plant.operation}",
                 f"{error} with delayed calls and {_LEAST_OPERATIONS} operations in a block",
-                f"raise --duration (a round takes {round_s:g} s), or choose an operation that the "
-                "engine calls more often (io-operations.json)",
+                f"raise {more}, or choose an operation that the engine calls more often "
+                "(io-operations.json)",
             ) from error
 
     def blocks(self) -> list[Block]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
+from harness.explain.fit import Estimate
 from harness.explain.whatif import WhatIf
+from harness.units import format_ns
 from reports.charts.drawing import (
     ARM_COLOURS,
     FAINT,
@@ -24,7 +27,8 @@ _MOST = 8
 _CAPTION = (
     "Each point is a planted delay on top of the calls' own duration, with the 95 % interval of "
     "the mean latency; dots are blocks of half a second, or executions. The line is extended to a "
-    "device without latency, unless the points do not lie on one (dotted). The dashed line is the "
+    "device without latency: dotted if the points do not lie on one, without a mark if the "
+    "prediction is refused. The dashed line is the "
     "time of an operation that this device cannot change."
 )
 
@@ -99,14 +103,17 @@ def _draw(axes: Axes, one: WhatIf) -> None:
     if linear:
         low, high = [found.low / _US for found in at], [found.high / _US for found in at]
         axes.fill_between(xs, low, high, color=line, alpha=0.15, linewidth=0)
-        axes.plot([0.0], [at[0].value / _US], "D", color=line, label="no latency, predicted")
+        if isinstance(one.at_latency(0.0), Estimate):
+            axes.plot([0.0], [at[0].value / _US], "D", color=line, label="no latency, predicted")
         axes.plot([own_ns / _US], [one.now.value / _US], "s", color=line, label="this device")
     if one.floor_ns is not None:
         axes.axhline(one.floor_ns / _US, linestyle="--", color=INK, linewidth=1)
     query = "".join(f" of {key} {value}" for key, value in one.labels.items())
     axes.set_title(f"{one.part}.{one.operation}{query}", loc="left")
-    axes.set_xlabel("duration of a call (us)")
-    axes.set_ylabel("mean latency (us)")
+    axes.set_xlabel("duration of a call")
+    axes.set_ylabel("mean latency")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda us, _: format_ns(us * _US) if us else "0"))
     axes.set_xlim(left=0.0)
     top = max(*values, one.now.value) / _US
     axes.set_ylim(0.0, 1.25 * top)

@@ -65,9 +65,13 @@ def test_points_line_and_ceiling_are_drawn(drawn):
     assert "slope 1.50" in drawing.alt
 
 
-def test_what_is_not_linear_has_no_prediction(drawn):
-    figure, _ = drawn(fit(bend=1.0), replace(fit(), labels={"query": "6"}))
-    curved, line = [axes for axes in figure.axes if axes.get_visible()]
+def test_what_is_not_linear_or_below_zero_has_no_prediction(drawn):
+    long = replace(fit(), calls=Calls(5000, 900e3))
+    figure, _ = drawn(fit(bend=1.0), replace(fit(), labels={"query": "6"}), long)
+    curved, line, below = [axes for axes in figure.axes if axes.get_visible()]
+    shown = {one.get_label() for one in below.get_lines()}
+    assert "this device" in shown
+    assert "no latency, predicted" not in shown
     assert "this device" not in {one.get_label() for one in curved.get_lines()}
     assert "this device" in {one.get_label() for one in line.get_lines()}
     assert line.get_title("left") == "wal.sync of query 6"

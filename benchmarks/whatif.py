@@ -1,0 +1,177 @@
+"""Predictions of a faster device, scored against measurements.
+
+    .venv/bin/python benchmarks/whatif.py --results /var/tmp/whatif --duration 60s
+
+Planted: tier B is tier A with a delay of 100, 200 or 400 us that the fit does not know. Each is
+predicted from the longer delays of the same run alone, as a faster device is, and compared with
+the blocks in which it was planted: all of them share the minutes of the run.
+
+Tiers: predictions for a tmpfs from the fit on the disk, and the duration of the calls on the
+tmpfs, compared with a run there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import hdr
+from harness.explain import question
+from harness.explain.fit import Estimate, Fit, Refusal, TooFewBlocks
+from harness.explain.whatif import WhatIf
+from harness.store.runs import Store, StoredRun
+
+LEVELS = "100us,200us,400us,600us,800us,1ms"
+#: Of tiers: syncs of the disk take milliseconds.
+FAR_LEVELS = "1ms,2ms,4ms,8ms"
+HELD_OUT_NS = (100_000, 200_000, 400_000)
+TPCC = ("tpcc", "--warehouses", "1", "--engine", "postgres", "--ramp-up", "5s")
+YCSB = ("ycsb", "--workload", "a", "--records", "100000", "--threads", "1", "--engine", "rocksdb",
+        "--set", "sync=true", "--ramp-up", "5s")  # fmt: skip
+TPCH = ("tpch", "--queries", "1,6,9", "--engine", "postgres", "--no-plans")
+SYNC, READ = ("--part", "wal", "--operation", "sync"), ("--part", "data", "--operation", "read")
+#: Metrics of the latencies of a window.
+DURATIONS = ("transaction_duration_ns", "operation_duration_ns")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A prediction and the measurement next to it, in us.
+
+    ``would_be``: of a refused one, too. ``floor``: below which no device can bring the latency.
+    """
+
+    name: str
+    measured: float
+    would_be: float
+    refused: str
+    floor: float
+
+    @property
+    def error(self) -> float:
+        return self.would_be / self.measured - 1
+
+    def __str__(self) -> str:
+        error = f"{self.error:+.0%}"
+        shown = f"refused: {self.refused} ({error})" if self.refused else error
+        return f"| {self.name} | {self.measured:,.0f} | {self.would_be:,.0f} | {shown} |"
+
+
+def harness(*argv: str) -> Any:
+    """The JSON that a command prints; stops where it fails."""
+    command = [str(Path(sys.executable).with_name("harness")), *argv, "--json"]
+    print(" ".join(command), file=sys.stderr)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def held_out(name: str, one: WhatIf) -> Iterator[Case]:
+    """Each of the shortest delays, predicted from those that are longer."""
+    for level_ns in HELD_OUT_NS:
+        (level,) = (found for found in one.levels if found.planted_ns == level_ns)
+        try:
+            fit = Fit([block for block in one.blocks if block.planted_ns > level_ns])
+        except TooFewBlocks as error:
+            print(f"{name}, +{level_ns // 1000} us: {error}", file=sys.stderr)
+            continue
+        found = fit.predict(level.delay_ns, one.floor_ns)
+        title = f"{name}, +{level_ns // 1000} us"
+        yield _case(title, level.latency.value, fit, level.delay_ns, found, one.floor_ns)
+
+
+def _case(
+    name: str,
+    measured_ns: float,
+    fit: Fit,
+    delay_ns: float,
+    found: Estimate | Refusal,
+    floor_ns: float | None,
+) -> Case:
+    refused = found.code if isinstance(found, Refusal) else ""
+    would_be = fit.at(delay_ns).value
+    return Case(name, measured_ns / 1e3, would_be / 1e3, refused, (floor_ns or 0.0) / 1e3)
+
+
+def on_tier(name: str, one: WhatIf, there: StoredRun) -> Case:
+    """The latency in another tier, next to a run there."""
+    device = question.device_like_tier([there], "pmem", there.spec, one.part, one.operation)
+    found = one.at_latency(device.call_ns)
+    measured_ns = measured_latency_ns(there.run["metrics"], one.labels)
+    delay_ns = device.call_ns - one.calls.mean_ns
+    return _case(f"{name}, tmpfs", measured_ns, one.fit, delay_ns, found, one.floor_ns)
+
+
+def measured_latency_ns(metrics: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> float:
+    """Mean latency of a window, or the time of a query."""
+    if labels:
+        return float(
+            next(
+                m["value"]
+                for m in metrics
+                if m["name"] == "query_duration_ns" and m["labels"] == labels
+            )
+        )
+    times = [hdr.decode(m["hdr"]) for m in metrics if m["name"] in DURATIONS and "hdr" in m]
+    return sum(one.mean * one.total for one in times) / sum(one.total for one in times)
+
+
+def _answers(store: Store, document: Any) -> list[WhatIf]:
+    run_id = document.get("run_id") or document["answers"][0]["run_id"]
+    return [answer.whatif for answer in question.answers(store.run(run_id))]
+
+
+def main() -> None:
+    """Print the table and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--duration", default="60s")
+    parser.add_argument("--scale", default="0.05")
+    parser.add_argument("--rounds", default="6", help="of queries")
+    parser.add_argument("--only", default="", help="tpcc-1, tpcc-8, ycsb, tpch")
+    given = parser.parse_args()
+    window = ("--duration", given.duration)
+    workloads = {
+        "tpcc-1": ("TPC-C, 1 user", (*TPCC, "--users", "1", *window), SYNC),
+        "tpcc-8": ("TPC-C, 8 users", (*TPCC, "--users", "8", *window), SYNC),
+        "ycsb": ("YCSB A, RocksDB", (*YCSB, *window), SYNC),
+        "tpch": ("TPC-H", (*TPCH, "--scale", given.scale), READ),
+    }
+    store = Store(given.results)
+    results = ("--results", str(given.results))
+    cases: list[Case] = []
+    for key, (name, argv, place) in workloads.items():
+        if given.only and key not in given.only.split(","):
+            continue
+        rounds = ("-p", f"delay_rounds={given.rounds}") if key == "tpch" else ()
+        ask = ("whatif", *argv, *rounds, *place, "--placement", "ssd-both", *results)
+        near = _answers(store, harness(*ask, "--levels", LEVELS))
+        far = near if key == "tpch" else _answers(store, harness(*ask, "--levels", FAR_LEVELS))
+        # The server where it was in the other run; queries were not pinned.
+        pinned = () if key in ("tpch", "ycsb") else ("--cpus", "0")
+        emulated = ("--placement", "pmem-both", "--emulate", "pmem")
+        (there,) = harness("run", *argv, *emulated, *pinned, *results)["runs"]
+        for one, other in zip(near, far, strict=True):
+            title = f"{name} Q{one.labels['query']}" if one.labels else name
+            stored = store.run(there["run_id"])
+            cases += [*held_out(title, one), on_tier(title, other, stored)]
+    print("| case | measured, us | predicted, us | error |", "|---|---|---|---|", sep="\n")
+    print("\n".join(map(str, cases)))
+    predicted = [abs(case.error) for case in cases if not case.refused]
+    refused = [abs(case.error) for case in cases if case.refused]
+    below = sum(case.measured < case.floor for case in cases)
+    print(f"\n{len(cases)} cases: {len(predicted)} predicted, {sum(e <= 0.1 for e in predicted)} "
+          f"within 10 %, {sum(e > 0.25 for e in predicted)} off by more than 25 %; {len(refused)} "
+          f"refused, {sum(e > 0.25 for e in refused)} of which would be off by more; {below} "
+          "measured below the ceiling of any gain")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
