@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -169,14 +169,9 @@ class PcmTraffic:
                     self._begun.set()
         self._begun.set()
 
-    def _add(
-        self,
-        printed_ns: int,
-        rates: Mapping[str, float],
-        clocks: Callable[[], tuple[int, int]] = lambda: (time.monotonic_ns(), time.time_ns()),
-    ) -> None:
+    def _add(self, printed_ns: int, rates: Mapping[str, float]) -> None:
         """A line's rates are means since the previous line. It has its time in milliseconds."""
-        monotonic_ns, wall_ns = clocks()
+        monotonic_ns, wall_ns = time.monotonic_ns(), time.time_ns()
         self._late_ns = max(self._late_ns, abs(wall_ns - printed_ns) + _NS_PER_MS)
         before = self._samples[-1] if self._samples else {"monotonic_ns": monotonic_ns}
         passed_s = (monotonic_ns - before["monotonic_ns"]) / _NS_PER_S

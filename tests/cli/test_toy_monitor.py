@@ -44,7 +44,7 @@ def test_the_doctor_lists_it_with_its_cost(loaded: Any) -> None:
     assert listed["context-switches"]["available"] and not listed["context-switches"]["default"]
     assert listed["process"]["available"] and listed["process"]["default"]
     unavailable = [monitor for monitor in listed.values() if not monitor["available"]]
-    assert all(monitor["code"] and monitor["problem"] for monitor in unavailable)
+    assert all(one["code"] and one["problem"] and one["hint"] for one in unavailable)
 
 
 @pytest.mark.parametrize("key", ["monitors", "no_monitors"])
