@@ -18,7 +18,14 @@ from harness.iotrace.page import Cell, PageError, Reading, cells
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.micro import external_tools, fio, iolog, page_cache
 from harness.micro.io_jobs import WRITTEN_BYTES, Size
-from harness.micro.like_suite import Job, LikePlan, Stream, derive, without_direct
+from harness.micro.like_suite import (
+    Job,
+    LikePlan,
+    Stream,
+    derive,
+    upper_bytes,
+    without_direct,
+)
 from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
@@ -278,7 +285,9 @@ def _different(
         if abs(did["calls"] - due) > max(1.0, _TOLERANCE * due):
             off.append(f"{name}: {did['calls']:,} calls instead of {due:,.0f}")
         size = one["bytes"] / (one["calls"] - one["errors"])
-        if did["calls"] and abs(did["bytes"] / did["calls"] - size) > _TOLERANCE * size:
+        of_one_call = max(map(upper_bytes, one["sizes"]), default=0)
+        due_bytes = did["calls"] * size
+        if abs(did["bytes"] - due_bytes) > max(of_one_call, _TOLERANCE * due_bytes):
             off.append(f"{name}: {did['bytes'] / did['calls']:,.0f} bytes instead of {size:,.0f}")
     if off:
         yield RunWarning(

@@ -358,6 +358,7 @@ def _stream(one: Mapping[str, Any], times: float) -> Stream:
     if one["operation"] == "sync":
         return Stream("sync", calls, traced)
     sizes, unit = sizes_of(one["sizes"], one["bytes"])
+    calls = max(1, round(sum(count for _, count in sizes) * times))
     return Stream(
         one["operation"],
         calls,
@@ -380,7 +381,7 @@ def sizes_of(
     """
     unit = min(total_bytes & -total_bytes, _LARGEST_UNIT)
     unit = unit if unit >= _SMALLEST_UNIT else 1
-    counts = {_upper(name): count for name, count in classes.items()}
+    counts = {upper_bytes(name): count for name, count in classes.items()}
     if unit >= _PAGE_BYTES and len(counts) > 1:
         counts.pop(SIZE_CLASSES[0], None)
     unit = min(unit, *counts)
@@ -403,7 +404,7 @@ def sizes_of(
     return tuple(sorted(found.items())), unit
 
 
-def _upper(name: str) -> int:
+def upper_bytes(name: str) -> int:
     """The largest size of a class; the last class has none, and gets what the others leave."""
     return SIZE_CLASSES[-1] * 2 if name == "more" else int(name)
 
