@@ -187,10 +187,11 @@ class Fit:
             )
         width = max(found.high - found.value, found.value - found.low)
         if width > _UNCERTAIN * found.value:
+            far = -delay_ns > self.levels[-1].delay_ns - self.levels[0].delay_ns
             return Refusal(
                 "too-uncertain",
                 f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}]: "
-                "measure longer, or on an idle machine",
+                f"measure longer, {'with longer --levels' if far else 'or on an idle machine'}",
             )
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 from harness.store.runs import StoredRun
 
 #: Parameters that a what-if may set otherwise than the run that it is of.
-_MAY_DIFFER = ("duration", "ramp_up")
+_MAY_DIFFER = ("duration", "ramp_up", "delay_rounds")
 
 
 @dataclass(frozen=True)
