@@ -22,6 +22,7 @@ _MODULES = {
     "runs": "runs",
     "data": "data",
     "compare": "results",
+    "explain": "explain",
     "report": "results",
     "repro": "results",
     "engines": "engines",

@@ -339,7 +339,7 @@ def _io_ns(
 
     The trace has no durations by query: there a call counts with the mean of the run.
     """
-    cells = _traced(run)
+    cells = traced(run)
     if durations is not None:
         count = sum(
             hdr.decode(metric["hdr"]).total
@@ -358,7 +358,7 @@ def _io_ns(
     return {query: _by_devices(spent) for query, spent in found.items()}
 
 
-def _traced(run: StoredRun) -> dict[tuple[str, str], tuple[float, float]]:
+def traced(run: StoredRun) -> dict[tuple[str, str], tuple[float, float]]:
     """(part, operation) → calls with a duration, and their mean; no background threads."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
     for metric in run.run["metrics"]:

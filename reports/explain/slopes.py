@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.store.runs import StoredRun
+from reports.metric_registry import essential_parameters
 
-#: Parameters that a what-if may set otherwise than the run that it is of.
-_MAY_DIFFER = ("duration", "ramp_up", "delay_rounds")
+#: Parameters in which a what-if and the run that it is of agree, in addition to the essential ones.
+_ALIKE = ("scale", "cache", "rate_per_s", "target", "think_time")
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,26 @@ def is_what_if(run: StoredRun) -> bool:
 def slopes(what_ifs: Sequence[StoredRun], runs: Sequence[StoredRun]) -> list[Slope]:
     """Of the what-ifs with the engine, workload and placement of ``runs``; of several of the same
     operation, the newest."""
-    wanted = _setting(runs[0])
+    wanted = _context(runs[0])
     found: dict[tuple[str, str, str], Slope] = {}
     for run in sorted(what_ifs, key=lambda one: int(one.head["started_unix_ns"])):
-        if not run.head["failed"] and _setting(run) == wanted:
+        if not run.head["failed"] and _context(run) == wanted:
             found |= {(one.part, one.operation, one.query): one for one in _slopes(run)}
     return list(found.values())
 
 
-def _setting(run: StoredRun) -> tuple[Any, ...]:
+def setting(run: StoredRun) -> dict[str, Any]:
+    """The parameters in which a what-if and the run that it is of agree."""
+    spec = run.head["spec"]
+    names = (*essential_parameters(spec["workload"]), *_ALIKE)
+    return {name: spec["params"][name] for name in names if spec["params"].get(name)}
+
+
+def _context(run: StoredRun) -> tuple[Any, ...]:
     spec = run.head["spec"]
     placement = spec["placement"] or {}
-    params = {k: v for k, v in spec["params"].items() if k not in _MAY_DIFFER}
-    return (spec["workload"], spec["engine"], placement.get("name"), params,
-            spec["memory_limit_bytes"])  # fmt: skip
+    limit = spec["memory_limit_bytes"]
+    return spec["workload"], spec["engine"], placement.get("name"), limit, setting(run)
 
 
 def _slopes(run: StoredRun) -> list[Slope]:

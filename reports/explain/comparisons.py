@@ -1,0 +1,412 @@
+"""One comparison's explanation: what the device gives, what the engine makes of it, and why.
+
+Every ratio is how many times better B is than A. What is predicted is computed from A's runs and
+from the devices' figures alone: nothing here but ``measured`` has seen B's runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.store.runs import StoredRun
+from reports.compare import Group, Row
+from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings, traced
+from reports.explain.devices import (
+    Calls,
+    Cell,
+    DeviceFigures,
+    calls_of,
+    calls_of_queries,
+    device_ratio,
+    figures,
+    is_like,
+    tiers_of,
+)
+from reports.explain.slopes import Slope, is_what_if, setting, slopes
+from reports.metric_registry import load_of
+from reports.query_breakdown import anatomy
+from reports.series import Arm, Panel
+from reports.values import Quantity, natural
+
+#: Why a cell of the table has no value.
+Reason = Literal[
+    "no trace",
+    "no suite",
+    "suite incomplete",
+    "no waits",
+    "no ceiling",
+    "a rate was set",
+    "memory moved",
+    "no part moved",
+    "no what-if",
+    "not linear",
+    "below zero",
+    "not measured",
+    "not resolvable",
+]
+#: The total that stands for queries: ceilings and predictions add up over them.
+_QUERIES = Quantity("queries_duration_ns")
+#: Of the time in calls on the parts that move, what a prediction has to cover.
+_COVERED = 0.95
+#: How far the I/O of a derived suite may be off the run's: a device ratio nearer to one is none.
+_SUITE_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why there is no value, and the command that gives it where there is one."""
+
+    why: Reason
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """With its interval, where it has one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+Known = Value | Missing
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Stored runs that explain others: suites derived from runs, and what-ifs."""
+
+    suites: tuple[StoredRun, ...] = ()
+    what_ifs: tuple[StoredRun, ...] = ()
+
+    @classmethod
+    def of(cls, runs: Sequence[StoredRun]) -> Evidence:
+        """Those among all runs of a store."""
+        return cls(tuple(r for r in runs if is_like(r)), tuple(r for r in runs if is_what_if(r)))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One row of the table: a comparison, or one of its queries.
+
+    ``where``: engine and workload; ``a``, ``b``: names of the arms; ``moved``: parts that are on
+    another tier on B. ``query_class``: scan-heavy, join-heavy or other, by A's plans.
+    ``ceiling``: the largest speed-up that devices of zero latency could give to what moved.
+    ``predicted``: the speed-up by the causal model; ``by_waits``: by A's waits and the device
+    ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
+    """
+
+    where: str
+    engine: str
+    workload: str
+    a: str
+    b: str
+    moved: tuple[str, ...]
+    query: str
+    query_class: str
+    device_ratio: Known
+    ceiling: Known
+    sensitivity: tuple[Slope, ...] | Missing
+    by_waits: Known
+    predicted: Known
+    measured: Known
+    realised: Known
+
+    @property
+    def devices(self) -> Devices | None:
+        """The devices that hold what moved; None of nothing."""
+        return _devices(self.moved)
+
+    @property
+    def above_ceiling(self) -> bool:
+        """Whether even the lower end of what was measured is above the ceiling: a mistake."""
+        measured, ceiling = self.measured, self.ceiling
+        if isinstance(measured, Missing) or isinstance(ceiling, Missing):
+            return False
+        return (measured.low or 0.0) > ceiling.value
+
+
+def explained(panels: Sequence[Panel], evidence: Evidence) -> list[Explained]:
+    """Of every comparison with a baseline: the comparison, then its queries."""
+    return [
+        row
+        for panel in panels
+        for group in panel.groups
+        for row in _of_group(panel, group, evidence)
+    ]
+
+
+def _of_group(panel: Panel, group: Group, evidence: Evidence) -> Iterator[Explained]:
+    arms = {arm.name: arm for arm in panel.arms}
+    case = _Case(panel, group, arms[group.a.name], arms[group.b.name], evidence)
+    by_query = calls_of_queries(case.a.usable)
+    queries = [
+        case.row(query, by_query[query])
+        for query in sorted(by_query, key=natural)
+        if group.row(_of_query(query)) is not None
+    ]
+    yield case.with_queries(case.row("", calls_of(case.a.usable)), queries)
+    yield from queries
+
+
+class _Case:
+    """What the rows of one comparison share."""
+
+    def __init__(self, panel: Panel, group: Group, a: Arm, b: Arm, evidence: Evidence) -> None:
+        self.panel, self.group, self.a, self.b = panel, group, a, b
+        self.first = a.usable[0]
+        self.spec = self.first.head["spec"]
+        self.tiers_a, self.tiers_b = tiers_of(self.first), tiers_of(b.usable[0])
+        parts = dict.fromkeys((*self.tiers_a, *self.tiers_b))
+        self.moved = tuple(p for p in parts if self.tiers_a.get(p) != self.tiers_b.get(p))
+        self.devices = _devices(self.moved)
+        self.figures: DeviceFigures = figures(evidence.suites, {run.run_id for run in a.runs})
+        self.slopes = slopes(evidence.what_ifs, a.usable)
+        self.ceilings: Ceilings | None = ceilings(a.usable)
+        self.classes = _classes(a)
+
+    def row(self, query: str, calls: Calls) -> Explained:
+        """Of the whole, or of a query."""
+        ratio = self._device_ratio(calls)
+        measured = self._measured(query)
+        sensitivity = self._sensitivity(query, calls)
+        return Explained(
+            self.panel.title_with_workload,
+            self.panel.engine_name,
+            self.panel.workload,
+            self.group.a.marked_name,
+            self.group.b.marked_name,
+            self.moved,
+            query,
+            self.classes.get(query, ""),
+            ratio,
+            self._ceiling(query),
+            sensitivity,
+            self._by_waits(query, calls),
+            self._predicted(query, sensitivity),
+            measured,
+            _realised(measured, ratio),
+        )
+
+    def with_queries(self, whole: Explained, queries: Sequence[Explained]) -> Explained:
+        """Predicted from what is predicted of each query, where it is not of the whole."""
+        if not isinstance(whole.predicted, Missing) or not queries:
+            return whole
+        sums = [0.0, 0.0, 0.0, 0.0]
+        for one in queries:
+            latency_ns = self._latency_ns(one.query)
+            if isinstance(one.predicted, Missing) or latency_ns is None:
+                return whole
+            sums[0] += latency_ns
+            ends = (one.predicted.value, one.predicted.low, one.predicted.high)
+            for i, speed_up in enumerate(ends, 1):
+                sums[i] += latency_ns / (speed_up or one.predicted.value)
+        value, low, high = (sums[0] / after if after else math.inf for after in sums[1:])
+        known = [
+            s for q in queries if not isinstance(q.sensitivity, Missing) for s in q.sensitivity
+        ]
+        return replace(whole, predicted=Value(value, low, high), sensitivity=tuple(known))
+
+    def _why_no_ratio(self, calls: Calls) -> Missing | None:
+        if not self.moved:
+            return Missing("no part moved")
+        if "memory" in self.moved:
+            return Missing("memory moved")
+        if not calls:
+            return Missing("no trace")
+        used = {cell.part for cell in calls}
+        tiers = [t[part] for t in (self.tiers_a, self.tiers_b) for part in used if part in t]
+        if lacking := self.figures.without(tiers):
+            return Missing("no suite", self._like(lacking))
+        return None
+
+    def _like(self, tiers: Sequence[str]) -> str:
+        named = "".join(f" --tier {tier}" for tier in sorted(tiers))
+        return f"harness run micro --like {self.first.run_id}{named}"
+
+    def _device_ratio(self, calls: Calls) -> Known:
+        if (why := self._why_no_ratio(calls)) is not None:
+            return why
+        ratio = device_ratio(calls, self.figures.on(self.tiers_a), self.figures.on(self.tiers_b))
+        every = (*self.tiers_a.values(), *self.tiers_b.values())
+        if ratio is None:
+            return Missing("suite incomplete", self._like(tuple(dict.fromkeys(every))))
+        return Value(ratio)
+
+    def _ceiling(self, query: str) -> Known:
+        if "memory" in self.moved or self.devices is None:
+            return Missing("memory moved" if "memory" in self.moved else "no part moved")
+        if self.ceilings is None:
+            return Missing("no waits")
+        if self.ceilings.rate is not None:
+            return Missing("a rate was set")
+        one = self.ceilings.of(self.devices, query or None) or self.ceilings.of(
+            "all", query or None
+        )
+        if one is None or one.gain is None:
+            return Missing("no ceiling")
+        return Value(one.gain)
+
+    def _measured(self, query: str) -> Known:
+        row = self._row(query)
+        if row is None or row.estimate is None:
+            return Missing("not measured")
+        return Value(row.ratio, row.estimate.low, row.estimate.high)
+
+    def _row(self, query: str) -> Row | None:
+        if query:
+            return self.group.row(_of_query(query))
+        return self.group.row(_QUERIES) or self.group.deciding
+
+    def _sensitivity(self, query: str, calls: Calls) -> tuple[Slope, ...] | Missing:
+        """The slopes of the operations that move, which make up nearly all of their time on A."""
+        if not self.moved or "memory" in self.moved:
+            return Missing("no part moved" if not self.moved else "memory moved")
+        spent = self._spent_on_moved(calls)
+        if not spent:
+            return Missing("no trace")
+        total, covered, found = sum(spent.values()), 0.0, []
+        for (part, operation), ns in sorted(spent.items(), key=lambda item: -item[1]):
+            if covered >= _COVERED * total:
+                break
+            covered += ns
+            one = self._slope(part, operation, query)
+            if one is None:
+                return Missing("no what-if", self._what_if(part, operation))
+            found.append(one)
+        return tuple(found)
+
+    def _slope(self, part: str, operation: str, query: str) -> Slope | None:
+        wanted = (part, operation, query)
+        return next((s for s in self.slopes if (s.part, s.operation, s.query) == wanted), None)
+
+    def _what_if(self, part: str, operation: str) -> str:
+        spec = self.spec
+        wanted = [
+            f"harness whatif {spec['workload']} --engine {spec['engine']}",
+            f"--placement {spec['placement']['name']} --part {part} --operation {operation}",
+            *(f"-p {name}={value}" for name, value in setting(self.first).items()),
+        ]
+        return " ".join(wanted)
+
+    def _spent_on_moved(self, calls: Calls) -> dict[tuple[str, str], float]:
+        """Time on A of the calls of sessions on the parts that move, by part and operation."""
+        means = traced(self.first)
+        spent: dict[tuple[str, str], float] = {}
+        for cell, count in _of_sessions(calls).items():
+            if cell.part in self.moved:
+                key = (cell.part, cell.operation)
+                spent[key] = spent.get(key, 0.0) + count * means.get(key, (0.0, 1.0))[1]
+        return spent
+
+    def _predicted(self, query: str, sensitivity: tuple[Slope, ...] | Missing) -> Known:
+        """By the slopes: A's latency less slope × (mean on A − mean on B) of each operation."""
+        if isinstance(sensitivity, Missing):
+            return sensitivity
+        if not all(slope.linear for slope in sensitivity):
+            return Missing("not linear")
+        latency_ns = self._latency_ns(query)
+        if latency_ns is None:
+            rate = self.ceilings is not None and self.ceilings.rate
+            return Missing("a rate was set" if rate else "no waits")
+        on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
+        saved = [0.0, 0.0, 0.0]
+        for slope in sensitivity:
+            mean_a, mean_b = (_mean(on, slope) for on in (on_a, on_b))
+            if mean_a is None or mean_b is None:
+                tiers = [self.tiers_a[slope.part], self.tiers_b[slope.part]]
+                return Missing("no suite", self._like(tiers))
+            ends = sorted(s * (mean_a - mean_b) for s in (slope.low, slope.high))
+            for i, ns in enumerate((slope.value * (mean_a - mean_b), *ends)):
+                saved[i] += ns
+        if saved[0] >= latency_ns:
+            return Missing("below zero")
+        value, low = (latency_ns / (latency_ns - ns) for ns in saved[:2])
+        high = latency_ns / (latency_ns - saved[2]) if saved[2] < latency_ns else math.inf
+        return Value(value, low, high)
+
+    def _latency_ns(self, query: str) -> float | None:
+        """Of the mean operation on A, or of the query."""
+        if self.ceilings is None:
+            return None
+        found = self.ceilings.of("all", query or None)
+        if found is None:
+            return None
+        several = len(self.ceilings.by_query) if not query else 0
+        return found.latency_ns / several if several else found.latency_ns
+
+    def _by_waits(self, query: str, calls: Calls) -> Known:
+        """Amdahl: A's waits for log and data shrink by the device ratio of these."""
+        if (why := self._why_no_ratio(calls)) is not None:
+            return why
+        if self.ceilings is None:
+            return Missing("no waits")
+        whole = self.ceilings.of("all", query or None)
+        if whole is None:
+            return Missing("a rate was set" if self.ceilings.rate else "no waits")
+        on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
+        saved_ns = 0.0
+        for devices in ("log", "data"):
+            one = self.ceilings.of(devices, query or None)
+            own = {cell: n for cell, n in calls.items() if cell.part in PARTS[devices]}
+            ratio = device_ratio(own, on_a, on_b) if own else None
+            if one is not None and ratio is not None:
+                saved_ns += one.direct_ns * (1 - 1 / ratio)
+        saved_ns = min(saved_ns, whole.direct_ns)
+        if saved_ns >= whole.latency_ns:
+            return Missing("below zero")
+        return Value(whole.latency_ns / (whole.latency_ns - saved_ns))
+
+
+def _of_query(query: str) -> Quantity:
+    return Quantity("query_duration_ns", (("query", query),))
+
+
+def _devices(moved: Sequence[str]) -> Devices | None:
+    """The smallest set of devices that holds all that moved; None of nothing."""
+    every: tuple[Devices, ...] = ("log", "data", "all")
+    return next((one for one in every if moved and set(moved) <= PARTS[one]), None)
+
+
+def _of_sessions(calls: Calls) -> Calls:
+    """Those that no background thread makes, by part; all where sessions make none."""
+    own = {cell.part for cell in calls if not cell.background}
+    return {c: n for c, n in calls.items() if not c.background or c.part not in own}
+
+
+def _mean(on: Mapping[Cell, float], slope: Slope) -> float | None:
+    """Of the operation's calls by sessions, or by whoever makes them."""
+    wanted = (slope.part, slope.operation)
+    cells = {cell: ns for cell, ns in on.items() if (cell.part, cell.operation) == wanted}
+    own = [ns for cell, ns in cells.items() if not cell.background] or list(cells.values())
+    return sum(own) / len(own) if own else None
+
+
+def _classes(arm: Arm) -> dict[str, str]:
+    """Query → its class, where its plan is known: by the kind of operators that take most time."""
+    if load_of(str(arm.runs[0].head["spec"]["workload"])) is not None:
+        return {}
+    found = {}
+    for query, one in anatomy(arm).items():
+        if one.kinds:
+            largest = max(one.kinds, key=lambda kind: one.kinds[kind])
+            found[query] = f"{largest}-heavy" if largest in ("scan", "join") else "other"
+    return found
+
+
+def _realised(measured: Known, ratio: Known) -> Known:
+    """log(measured) / log(device ratio); not resolvable where either may be one."""
+    if isinstance(measured, Missing):
+        return measured
+    low, high = measured.low, measured.high
+    if low is None or high is None or low <= 1 <= high:
+        return Missing("not resolvable")
+    if isinstance(ratio, Missing):
+        return Missing("not resolvable") if ratio.why == "no part moved" else ratio
+    if abs(math.log(ratio.value)) < math.log1p(_SUITE_ERROR):
+        return Missing("not resolvable")
+    ends = sorted(math.log(end) / math.log(ratio.value) for end in (low, high))
+    return Value(math.log(measured.value) / math.log(ratio.value), *ends)

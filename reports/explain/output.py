@@ -1,0 +1,238 @@
+"""Explanations as text and as JSON, for the terminal and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from reports.explain.comparisons import Explained, Known, Missing, Reason
+from reports.explain.score import Correlation, ModelScore, Realised, Score
+from reports.explain.slopes import Slope
+from reports.formatting import NOTHING, percent, significant, times
+
+HEAD = (
+    "engine and workload",
+    "compared",
+    "device ratio",
+    "ceiling",
+    "sensitivity",
+    "predicted",
+    "measured",
+    "realised fraction",
+)
+_WHY: Mapping[Reason, str] = {
+    "no trace": "no I/O trace",
+    "no suite": "needs harness run micro --like",
+    "suite incomplete": "the suite lacks calls of the run",
+    "no waits": "no waits",
+    "no ceiling": "none",
+    "a rate was set": "a rate was set",
+    "memory moved": "memory is no device of files",
+    "no part moved": "no part is on another tier",
+    "no what-if": "needs harness whatif",
+    "not linear": "not linear: not extrapolated",
+    "below zero": "below zero: not extrapolated",
+    "not measured": "not measured",
+    "not resolvable": "not resolvable",
+}
+
+
+def cells(row: Explained) -> tuple[str, ...]:
+    """One for each of ``HEAD``."""
+    ceiling = row.ceiling
+    at_most = "at most " + times(ceiling.value) if not isinstance(ceiling, Missing) else ""
+    above = "; measured above it: one of the two is wrong" if row.above_ceiling else ""
+    query = f", query {row.query}" if row.query else ""
+    return (
+        row.where + query + (f" ({row.query_class})" if row.query_class else ""),
+        f"{row.b} against {row.a}",
+        known_text(row.device_ratio, "×"),
+        at_most + above or known_text(ceiling),
+        _slopes_text(row.sensitivity),
+        known_text(row.predicted, "×"),
+        known_text(row.measured, "×"),
+        known_text(row.realised),
+    )
+
+
+def commands(rows: Sequence[Explained]) -> list[str]:
+    """Those that give what is missing, each once."""
+    every = (k for row in rows for k in (row.device_ratio, row.sensitivity, row.predicted))
+    return list(dict.fromkeys(k.command for k in every if isinstance(k, Missing) and k.command))
+
+
+def known_text(known: Known, unit: str = "") -> str:
+    """``1.90× [1.60, 2.20]``; or why it is not known."""
+    if isinstance(known, Missing):
+        return _WHY[known.why]
+    text = significant(known.value) + unit
+    if known.low is None or known.high is None:
+        return text
+    return f"{text} [{significant(known.low)}, {significant(known.high)}]"
+
+
+def correlation_text(one: Correlation) -> str:
+    """Of device ratio and speed-up."""
+    if one.rho is None or one.chance_low is None or one.chance_high is None or one.p is None:
+        return f"too few points ({one.points}), or device ratios that do not differ"
+    chance = f"[{one.chance_low:.2f}, {one.chance_high:.2f}]"
+    return f"{one.rho:.2f} over {one.points} points (by chance {chance}, p = {one.p:.2g})"
+
+
+def realised_cells(one: Realised) -> tuple[str, ...]:
+    """Of which points, median, range, number, and how many are not resolvable."""
+    found = one.summary
+    return (
+        f"{one.by}: {one.name}",
+        significant(found.median) if found else NOTHING,
+        f"{significant(found.low)} – {significant(found.high)}" if found else NOTHING,
+        str(found.n if found else 0),
+        str(one.unresolved),
+    )
+
+
+REALISED_HEAD = ("realised fraction by", "median", "range", "points", "not resolvable")
+MODEL_HEAD = ("model", "points", "median error", "largest error")
+_MODELS = {
+    "device ratio": "device ratio alone",
+    "waits": "waits and device ratio (Amdahl)",
+    "causal": "causal (what-if)",
+}
+
+
+def model_cells(one: ModelScore) -> tuple[str, ...]:
+    """Errors of the predicted latency."""
+    few = "too few points" if one.median is None else ""
+    return (
+        _MODELS[one.model],
+        str(len(one.errors)),
+        few or percent(one.median or 0.0),
+        few or percent(one.largest or 0.0),
+    )
+
+
+def table(rows: Sequence[Explained], found: Score) -> RenderableType:
+    """For the terminal."""
+    return Lines(
+        _table("Device and engine", HEAD, [cells(row) for row in rows]),
+        Text(
+            f"rank correlation of device ratio and speed-up: {correlation_text(found.correlation)}"
+        ),
+        *(Text(f"missing: {command}") for command in commands(rows)),
+        *(
+            [_table("", REALISED_HEAD, [realised_cells(one) for one in found.realised])]
+            if found.realised
+            else []
+        ),
+        _table(
+            "Errors of latencies predicted without B's runs",
+            MODEL_HEAD,
+            [model_cells(one) for one in found.models],
+        ),
+    )
+
+
+def to_json(rows: Sequence[Explained], found: Score) -> dict[str, Any]:
+    """``{comparisons, correlation, realised, models}``; docs/explain.md has the fields."""
+    correlation = found.correlation
+    return {
+        "comparisons": [_row_json(row) for row in rows],
+        "correlation": {
+            "points": correlation.points,
+            "rho": correlation.rho,
+            "chance": None
+            if correlation.rho is None
+            else [correlation.chance_low, correlation.chance_high],
+            "p": correlation.p,
+            "note": None if correlation.rho is not None else "too few points",
+        },
+        "realised": [
+            {
+                "by": one.by,
+                "name": one.name,
+                "unresolved": one.unresolved,
+                **(one.summary.to_json() if one.summary else {"n": 0}),
+            }
+            for one in found.realised
+        ],
+        "models": {
+            one.model: {
+                "points": len(one.errors),
+                "median_error": one.median,
+                "largest_error": one.largest,
+                "note": None if one.median is not None else "too few points",
+                "errors": [{**_name_json(each.point), "error": each.error} for each in one.errors],
+            }
+            for one in found.models
+        },
+    }
+
+
+def _row_json(row: Explained) -> dict[str, Any]:
+    return {
+        **_name_json(row),
+        "engine": row.engine,
+        "workload": row.workload,
+        "moved": list(row.moved),
+        "query_class": row.query_class or None,
+        "device_ratio": _known_json(row.device_ratio),
+        "ceiling": _known_json(row.ceiling),
+        "above_ceiling": row.above_ceiling,
+        "sensitivity": _missing_json(row.sensitivity)
+        if isinstance(row.sensitivity, Missing)
+        else [_slope_json(one) for one in row.sensitivity],
+        "by_waits": _known_json(row.by_waits),
+        "predicted": _known_json(row.predicted),
+        "measured": _known_json(row.measured),
+        "realised_fraction": _known_json(row.realised),
+    }
+
+
+def _name_json(row: Explained) -> dict[str, Any]:
+    return {"where": row.where, "a": row.a, "b": row.b, "query": row.query or None}
+
+
+def _known_json(known: Known) -> dict[str, Any]:
+    if isinstance(known, Missing):
+        return _missing_json(known)
+    return {"value": known.value, "low": known.low, "high": known.high}
+
+
+def _missing_json(one: Missing) -> dict[str, Any]:
+    return {"value": None, "why": one.why, "command": one.command or None}
+
+
+def _slope_json(one: Slope) -> dict[str, Any]:
+    return {
+        "part": one.part,
+        "operation": one.operation,
+        "query": one.query or None,
+        "slope": {"value": one.value, "low": one.low, "high": one.high},
+        "linear": one.linear,
+        "run": one.run_id,
+    }
+
+
+def _slopes_text(found: tuple[Slope, ...] | Missing) -> str:
+    if isinstance(found, Missing):
+        return _WHY[found.why]
+    return ", ".join(
+        f"{one.part}.{one.operation}{' of query ' + one.query if one.query else ''} "
+        f"{significant(one.value)} [{significant(one.low)}, {significant(one.high)}]"
+        + ("" if one.linear else " (not linear)")
+        for one in found
+    )
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    shown = Table(title=Text(title) if title else None, title_justify="left")
+    for name in head:
+        shown.add_column(Text(name))
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    return shown
