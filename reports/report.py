@@ -36,7 +36,10 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
+from reports.explain import output
 from reports.explain.ceilings import Ceilings, ceilings
+from reports.explain.comparisons import NO_EVIDENCE, Evidence, Explained, Missing, explained
+from reports.explain.score import Score, score
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
@@ -83,6 +86,7 @@ def write_report(
     card: bool = False,
     conclusions: Sequence[Checked] = (),
     prices: Path | None = None,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
     ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
@@ -93,14 +97,14 @@ def write_report(
     first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
     is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
     devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested;
-    ``prices``: a file of prices, in place of those recorded with the runs. UsageError where there
-    is no run or ``out`` cannot be written.
+    ``prices``: a file of prices, in place of those recorded with the runs; ``evidence``: other
+    runs, which explain comparisons. UsageError where there is no run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
     listed = read_prices(prices) if prices else None
-    view = view_of(runs, title, over, baseline, series, force, listed)
+    view = view_of(runs, title, over, baseline, series, force, listed, evidence)
     tested = tuple(one for one in conclusions if one.tested)
     view = replace(view, card=card, conclusions=tested)
     queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
@@ -141,6 +145,17 @@ class CeilingRow:
     arm: str
     ceilings: Ceilings
     first: bool
+
+
+@dataclass(frozen=True)
+class ExplainedView:
+    """Device and engine of every comparison of placements; see reports.explain."""
+
+    rows: tuple[Explained, ...]
+    score: Score
+
+    #: How ``rows`` and ``score`` are written.
+    text = output
 
 
 @dataclass(frozen=True)
@@ -260,6 +275,7 @@ class View:
     published_rows: tuple[PublishedRow, ...]
     published_notes: tuple[tuple[str, str], ...]
     card: bool = False
+    explained: ExplainedView | None = None
     conclusions: tuple[Checked, ...] = ()
     alpha: float = ALPHA
     kinds: tuple[str, ...] = KINDS
@@ -292,6 +308,7 @@ def view_of(
     published: Sequence[PublishedSeries] = (),
     force: bool = False,
     prices: PriceList | None = None,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> View:
     """Everything that the report says about ``runs``; as for ``write_report``."""
     compared = over or compared_dimension(runs)
@@ -312,6 +329,7 @@ def view_of(
         answers=answers,
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
         ceilings=tuple(_ceilings(found)),
+        explained=_explained(judged, evidence),
         warnings=tuple(one for panel in judged for one in panel_warnings(panel)),
         uncontrolled=tuple(uncontrolled(runs)),
         checks=tuple(checks(runs)),
@@ -348,6 +366,16 @@ def _single(panel: Panel, arm: Arm) -> Single:
         filter(None, (metric_info(quantity, one.better).title, quantity.labels_text()))
     )
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
+
+
+def _explained(judged: Sequence[Panel], evidence: Evidence) -> ExplainedView | None:
+    """None where no comparison of placements has a trace."""
+    rows = [row for row in explained(judged, evidence) if row.moved]
+    if all(
+        isinstance(row.sensitivity, Missing) and row.sensitivity.why == "no trace" for row in rows
+    ):
+        return None
+    return ExplainedView(tuple(rows), score(rows))
 
 
 def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:

@@ -100,6 +100,7 @@ def report(
     """
     from reports.conclusions.catalogue import OF_ENGINES
     from reports.conclusions.model import check_all
+    from reports.explain.comparisons import Evidence
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
     from reports.report import write_report
@@ -131,6 +132,7 @@ def report(
         cards is not None,
         conclusions,
         prices,
+        Evidence.of(where.runs()),
     )
     if json_:
         written = {

@@ -44,6 +44,8 @@ Reason = Literal[
     "no what-if",
     "not linear",
     "below zero",
+    "too uncertain",
+    "above the ceiling",
     "not measured",
     "not resolvable",
 ]
@@ -51,6 +53,8 @@ Reason = Literal[
 _QUERIES = Quantity("queries_duration_ns")
 #: Of the time in calls on the parts that move, what a prediction has to cover.
 _COVERED = 0.95
+#: A predicted latency with an interval wider than this share of it either way is none.
+_UNCERTAIN = 0.25
 #: How far the I/O of a derived suite may be off the run's: a device ratio nearer to one is none.
 _SUITE_ERROR = 0.05
 
@@ -86,6 +90,9 @@ class Evidence:
     def of(cls, runs: Sequence[StoredRun]) -> Evidence:
         """Those among all runs of a store."""
         return cls(tuple(r for r in runs if is_like(r)), tuple(r for r in runs if is_what_if(r)))
+
+
+NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True)
@@ -204,7 +211,7 @@ class _Case:
             ends = (one.predicted.value, one.predicted.low, one.predicted.high)
             for i, speed_up in enumerate(ends, 1):
                 sums[i] += latency_ns / (speed_up or one.predicted.value)
-        value, low, high = (sums[0] / after if after else math.inf for after in sums[1:])
+        value, low, high = (sums[0] / after for after in sums[1:])
         known = [
             s for q in queries if not isinstance(q.sensitivity, Missing) for s in q.sensitivity
         ]
@@ -224,8 +231,10 @@ class _Case:
         return None
 
     def _like(self, tiers: Sequence[str]) -> str:
-        named = "".join(f" --tier {tier}" for tier in sorted(tiers))
-        return f"harness run micro --like {self.first.run_id}{named}"
+        stand_ins = {name for arm in (self.a, self.b) for name in arm.usable[0].spec.emulate}
+        named = [f"--tier {tier}" for tier in sorted(tiers)]
+        named += [f"--emulate {tier}" for tier in sorted(stand_ins & set(tiers))]
+        return " ".join(["harness run micro --like", self.first.run_id, *named])
 
     def _device_ratio(self, calls: Calls) -> Known:
         if (why := self._why_no_ratio(calls)) is not None:
@@ -304,14 +313,25 @@ class _Case:
 
     def _predicted(self, query: str, sensitivity: tuple[Slope, ...] | Missing) -> Known:
         """By the slopes: A's latency less slope × (mean on A − mean on B) of each operation."""
-        if isinstance(sensitivity, Missing):
-            return sensitivity
-        if not all(slope.linear for slope in sensitivity):
-            return Missing("not linear")
+        saved = self._saved_ns(sensitivity)
+        if isinstance(saved, Missing):
+            return saved
         latency_ns = self._latency_ns(query)
         if latency_ns is None:
             rate = self.ceilings is not None and self.ceilings.rate
             return Missing("a rate was set" if rate else "no waits")
+        found = _speed_up(latency_ns, saved)
+        ceiling = self._ceiling(query)
+        if isinstance(found, Missing) or isinstance(ceiling, Missing):
+            return found
+        return Missing("above the ceiling") if (found.low or 0.0) > ceiling.value else found
+
+    def _saved_ns(self, sensitivity: tuple[Slope, ...] | Missing) -> tuple[float, ...] | Missing:
+        """Of an operation's latency, with the ends of the slopes' intervals."""
+        if isinstance(sensitivity, Missing):
+            return sensitivity
+        if not all(slope.linear for slope in sensitivity):
+            return Missing("not linear")
         on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
         saved = [0.0, 0.0, 0.0]
         for slope in sensitivity:
@@ -322,11 +342,7 @@ class _Case:
             ends = sorted(s * (mean_a - mean_b) for s in (slope.low, slope.high))
             for i, ns in enumerate((slope.value * (mean_a - mean_b), *ends)):
                 saved[i] += ns
-        if saved[0] >= latency_ns:
-            return Missing("below zero")
-        value, low = (latency_ns / (latency_ns - ns) for ns in saved[:2])
-        high = latency_ns / (latency_ns - saved[2]) if saved[2] < latency_ns else math.inf
-        return Value(value, low, high)
+        return tuple(saved)
 
     def _latency_ns(self, query: str) -> float | None:
         """Of the mean operation on A, or of the query."""
@@ -361,6 +377,16 @@ class _Case:
         return Value(whole.latency_ns / (whole.latency_ns - saved_ns))
 
 
+def _speed_up(latency_ns: float, saved_ns: Sequence[float]) -> Known:
+    """From a latency and what it loses: at best, at least and at most."""
+    value_ns, high_ns, low_ns = (latency_ns - ns for ns in saved_ns)
+    if value_ns <= 0:
+        return Missing("below zero")
+    if max(high_ns - value_ns, value_ns - low_ns) > _UNCERTAIN * value_ns:
+        return Missing("too uncertain")
+    return Value(*(latency_ns / ns for ns in (value_ns, high_ns, low_ns)))
+
+
 def _of_query(query: str) -> Quantity:
     return Quantity("query_duration_ns", (("query", query),))
 
@@ -372,8 +398,8 @@ def _devices(moved: Sequence[str]) -> Devices | None:
 
 
 def _of_sessions(calls: Calls) -> Calls:
-    """Those that no background thread makes, by part; all where sessions make none."""
-    own = {cell.part for cell in calls if not cell.background}
+    """Those that sessions make, or wait for where a background thread alone writes the log."""
+    own = {cell.part for cell in calls if not cell.background} | PARTS["data"]
     return {c: n for c, n in calls.items() if not c.background or c.part not in own}
 
 

@@ -97,14 +97,18 @@ def calls_of(runs: Sequence[StoredRun]) -> Calls:
 
 
 def calls_of_queries(runs: Sequence[StoredRun]) -> dict[str, Calls]:
-    """As ``calls_of``, by query: of all threads, which the trace counts as one there."""
+    """As ``calls_of``, by query: with the role of the run's calls, sessions first, since the trace
+    does not tell roles there."""
     found: dict[str, dict[Cell, float]] = defaultdict(lambda: defaultdict(float))
     for run in runs:
+        ordered = sorted(calls_of([run]), key=lambda cell: not cell.background)
+        roles = {(cell.part, cell.operation): cell.role for cell in ordered}
         for metric in run.run["metrics"]:
             labels = metric["labels"]
             if metric["name"] == "query_io_calls_count" and "stream" not in labels:
-                cell = Cell(labels["part"], labels["operation"], "foreground")
-                found[labels["query"]][cell] += metric["value"]
+                cell = (labels["part"], labels["operation"])
+                if metric["value"] and cell in roles:
+                    found[labels["query"]][Cell(*cell, roles[cell])] += metric["value"]
     return {query: dict(calls) for query, calls in found.items()}
 
 

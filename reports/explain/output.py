@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.explain.comparisons import Explained, Known, Missing, Reason
-from reports.explain.score import Correlation, ModelScore, Realised, Score
+from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
 from reports.explain.slopes import Slope
 from reports.formatting import NOTHING, percent, significant, times
 
@@ -37,6 +37,8 @@ _WHY: Mapping[Reason, str] = {
     "no what-if": "needs harness whatif",
     "not linear": "not linear: not extrapolated",
     "below zero": "below zero: not extrapolated",
+    "too uncertain": "too uncertain: measure longer",
+    "above the ceiling": "above the ceiling: not extrapolated",
     "not measured": "not measured",
     "not resolvable": "not resolvable",
 }
@@ -79,9 +81,14 @@ def known_text(known: Known, unit: str = "") -> str:
 def correlation_text(one: Correlation) -> str:
     """Of device ratio and speed-up."""
     if one.rho is None or one.chance_low is None or one.chance_high is None or one.p is None:
-        return f"too few points ({one.points}), or device ratios that do not differ"
+        return "device ratios do not differ" if one.points >= LEAST_POINTS else few(one.points)
     chance = f"[{one.chance_low:.2f}, {one.chance_high:.2f}]"
     return f"{one.rho:.2f} over {one.points} points (by chance {chance}, p = {one.p:.2g})"
+
+
+def few(points: int) -> str:
+    """In place of a coefficient or an average."""
+    return f"too few points ({points} of {LEAST_POINTS})"
 
 
 def realised_cells(one: Realised) -> tuple[str, ...]:
@@ -107,13 +114,10 @@ _MODELS = {
 
 def model_cells(one: ModelScore) -> tuple[str, ...]:
     """Errors of the predicted latency."""
-    few = "too few points" if one.median is None else ""
-    return (
-        _MODELS[one.model],
-        str(len(one.errors)),
-        few or percent(one.median or 0.0),
-        few or percent(one.largest or 0.0),
-    )
+    n = len(one.errors)
+    if one.median is None or one.largest is None:
+        return _MODELS[one.model], str(n), few(n), few(n)
+    return _MODELS[one.model], str(n), percent(one.median), percent(one.largest)
 
 
 def table(rows: Sequence[Explained], found: Score) -> RenderableType:
@@ -149,7 +153,7 @@ def to_json(rows: Sequence[Explained], found: Score) -> dict[str, Any]:
             if correlation.rho is None
             else [correlation.chance_low, correlation.chance_high],
             "p": correlation.p,
-            "note": None if correlation.rho is not None else "too few points",
+            "note": _note(correlation.points),
         },
         "realised": [
             {
@@ -165,12 +169,16 @@ def to_json(rows: Sequence[Explained], found: Score) -> dict[str, Any]:
                 "points": len(one.errors),
                 "median_error": one.median,
                 "largest_error": one.largest,
-                "note": None if one.median is not None else "too few points",
+                "note": _note(len(one.errors)),
                 "errors": [{**_name_json(each.point), "error": each.error} for each in one.errors],
             }
             for one in found.models
         },
     }
+
+
+def _note(points: int) -> str | None:
+    return "too few points" if points < LEAST_POINTS else None
 
 
 def _row_json(row: Explained) -> dict[str, Any]:

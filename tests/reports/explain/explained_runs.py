@@ -1,0 +1,93 @@
+"""Stored runs that explain others, made up: suites like a run, and what-ifs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from report_runs import Case, metric, write
+
+from harness import hdr
+from harness.store.runs import StoredRun
+
+US = 1e3
+TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
+#: Of a transaction of 1,000 µs, 410 µs are in calls, all of which its sessions wait for.
+PARTS_US = {"processor": 590.0, "log write": 10.0, "log sync": 400.0, "data read": 0.0}
+#: (part, operation) → calls in the window, and µs each on the SSD and on a faster tier.
+CALLS = {
+    ("wal", "sync"): (1000, 400.0, 1.0),
+    ("wal", "write"): (1000, 10.0, 4.0),
+    ("data", "read"): (100, 90.0, 5.0),
+}
+TRANSACTIONS = 1000
+
+
+_LAYOUT = hdr.Layout(1, 3_600_000_000_000, 3)
+
+
+def calls(us: float, count: int) -> str:
+    """A histogram of ``count`` equal durations."""
+    at = int(np.searchsorted(_LAYOUT.bounds()[0], us * US, "right")) - 1
+    counts = np.zeros(_LAYOUT.counters, dtype=np.int64)
+    counts[at] = count
+    return hdr.Histogram(_LAYOUT, counts).encode()
+
+
+def tpcc(
+    root: Path, placement: str = "ssd-both", block: int = 0, rate: float = 60_000, **params: Any
+) -> StoredRun:
+    """A closed loop of ``rate`` New-Orders per minute, with trace and waits."""
+    spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen"}
+    metrics = [
+        metric("new_orders_per_minute", rate, "higher"),
+        metric("transaction_duration_ns", calls(1000, TRANSACTIONS), "lower",
+               transaction="new_order"),
+        *(metric("wait_ns", us * US, resource=name) for name, us in PARTS_US.items()),
+        metric("wait_accounted_share", 1.0),
+        metric("wait_moments_count", 1e5),
+        metric("server_cpu_per_transaction_ns", 590 * US),
+        metric("window_duration_ns", 1e9),
+        metric("window_pressure_cpu_some_ns", 0, of="host"),
+    ]  # fmt: skip
+    for (part, operation), (count, us, _) in CALLS.items():
+        labels = {"part": part, "operation": operation, "role": "foreground"}
+        metrics.append(metric("io_calls_count", count, **labels))
+        metrics.append(metric("io_duration_ns", calls(us, count), **labels))
+    return write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics))
+
+
+def suite(
+    root: Path, like: StoredRun, tier: str, means_us: Mapping[tuple[str, str], float]
+) -> None:
+    """One run of the suite derived from ``like``."""
+    spec = {"workload": "micro", "engine": "fio", "params": {"suite": "like", "like": like.run_id}}
+    metrics = [
+        metric("io_like_duration_ns", calls(us, 100), "lower",
+               part=part, operation=operation, role="foreground")
+        for (part, operation), us in means_us.items()
+    ]  # fmt: skip
+    write(root, Case(placement=f"data={tier}", spec_changes=spec, metrics=metrics))
+
+
+def suites(root: Path, like: StoredRun, slow: str = "ssd", fast: str = "pmem") -> None:
+    """On both tiers."""
+    for tier, index in ((slow, 1), (fast, 2)):
+        suite(root, like, tier, {cell: found[index] for cell, found in CALLS.items()})
+
+
+def what_if(
+    root: Path, part: str, operation: str, slope: float, linear: int = 1, **labels: str
+) -> None:
+    """Of the runs above; the interval is ± 0.1."""
+    spec = {"workload": "tpcc", "params": TPCC | {"duration": "1m"}, "driver": "loadgen",
+            "plant": (f"{part}.{operation}=+100us/200us",)}  # fmt: skip
+    own = {"part": part, "operation": operation, **labels}
+    metrics = [
+        metric(name, value, **own)
+        for name, value in (("whatif_slope", slope), ("whatif_slope_low", slope - 0.1),
+                            ("whatif_slope_high", slope + 0.1), ("whatif_linear", linear))
+    ]  # fmt: skip
+    write(root, Case(placement="ssd-both", spec_changes=spec, metrics=metrics))

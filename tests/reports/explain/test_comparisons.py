@@ -1,0 +1,200 @@
+"""Device ratio, prediction and realised fraction of comparisons, by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explained_runs import CALLS, suite, suites, tpcc, what_if
+from report_runs import Case, metric, write
+
+from harness.store.runs import Store
+from reports.explain.comparisons import Evidence, Explained, Missing, Value, explained
+from reports.select import unplanted
+from reports.series import panels
+
+
+def rows(root: Path, baseline: str | None = None) -> list[Explained]:
+    every = Store(root).runs()
+    chosen = [run for run in unplanted(every) if run.spec.workload != "micro"]
+    return explained(panels(chosen, "placement", baseline), Evidence.of(every))
+
+
+def moved(root: Path, to: str = "pmem-both", gain: float = 1.5, blocks: int = 6) -> None:
+    """Paired runs of which those on ``to`` are ``gain`` times as fast."""
+    for block in range(blocks):
+        for placement, rate in (("ssd-both", 60_000), (to, 60_000 * gain)):
+            tpcc(root, placement, block, rate * (1 + 0.01 * block))
+
+
+def first(root: Path, placement: str = "ssd-both") -> Any:
+    return next(
+        run for run in Store(root).runs() if run.head["spec"]["placement"]["name"] == placement
+    )
+
+
+def known(value: object) -> Value:
+    assert isinstance(value, Value), value
+    return value
+
+
+def why(value: object) -> str:
+    assert isinstance(value, Missing), value
+    return value.why
+
+
+def test_the_device_ratio_is_the_time_of_the_run_s_calls_on_a_over_that_on_b(
+    tmp_path: Path,
+) -> None:
+    """1000 × 400 + 1000 × 10 + 100 × 90 µs on A; 1000 × 1 + 1000 × 4 + 100 × 5 on B."""
+    moved(tmp_path)
+    suites(tmp_path, first(tmp_path))
+    (row,) = rows(tmp_path)
+    assert known(row.device_ratio).value == pytest.approx(419_000 / 5_500, rel=2e-3)
+    assert known(row.measured).value == pytest.approx(1.5)
+    assert known(row.realised).value == pytest.approx(math.log(1.5) / math.log(76.2), rel=2e-3)
+    assert row.moved == ("data", "wal", "temp", "index")
+
+
+def test_the_other_way_round_every_ratio_is_the_inverse(tmp_path: Path) -> None:
+    """From the fast tier to the slow one; the calls are then those of the fast run."""
+    moved(tmp_path)
+    suites(tmp_path, first(tmp_path, "pmem-both"))
+    (row,) = rows(tmp_path, baseline="pmem-both")
+    assert known(row.device_ratio).value == pytest.approx(5_500 / 419_000, rel=2e-3)
+    assert known(row.measured).value == pytest.approx(1 / 1.5)
+    assert known(row.realised).value == pytest.approx(math.log(1.5) / math.log(76.2), rel=2e-3)
+
+
+def test_parts_that_stay_count_with_the_tier_on_which_they_are(tmp_path: Path) -> None:
+    moved(tmp_path, "ssd-data-pmem-wal")
+    suites(tmp_path, first(tmp_path))
+    (row,) = rows(tmp_path)
+    assert row.moved == ("wal",)
+    assert known(row.device_ratio).value == pytest.approx(419_000 / 14_000, rel=2e-3)
+    assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
+    assert not row.above_ceiling
+
+
+def test_the_prediction_is_the_slope_times_the_difference_of_the_devices(tmp_path: Path) -> None:
+    """1.0 ± 0.1 × (400 − 1) µs of 1,000 µs; the log's sync is nearly all of what moves."""
+    moved(tmp_path, "ssd-data-pmem-wal")
+    suites(tmp_path, first(tmp_path))
+    what_if(tmp_path, "wal", "sync", 1.0)
+    (row,) = rows(tmp_path)
+    found = known(row.predicted)
+    assert found.value == pytest.approx(1000 / (1000 - 399), rel=2e-3)
+    assert found.low == pytest.approx(1000 / (1000 - 0.9 * 399), rel=2e-3)
+    assert found.high == pytest.approx(1000 / (1000 - 1.1 * 399), rel=2e-3)
+    (slope,) = row.sensitivity if not isinstance(row.sensitivity, Missing) else ()
+    assert (slope.part, slope.operation, slope.value, slope.linear) == ("wal", "sync", 1.0, True)
+
+
+def test_amdahl_shrinks_the_waits_for_log_and_data_by_their_own_device_ratios(
+    tmp_path: Path,
+) -> None:
+    """410 µs for the log, 82 times as fast; 9 µs for data by the trace, 18 times as fast."""
+    moved(tmp_path)
+    suites(tmp_path, first(tmp_path))
+    (row,) = rows(tmp_path)
+    saved = 410 * (1 - 1 / 82) + 9 * (1 - 1 / 18)
+    assert known(row.by_waits).value == pytest.approx(1000 / (1000 - saved), rel=2e-3)
+
+
+def test_what_is_missing_names_the_command_that_measures_it(tmp_path: Path) -> None:
+    moved(tmp_path, blocks=1)
+    (row,) = rows(tmp_path)
+    assert isinstance(row.device_ratio, Missing) and isinstance(row.predicted, Missing)
+    like = f"--like {first(tmp_path).run_id}"
+    assert row.device_ratio.why == "no suite" and like in row.device_ratio.command
+    assert {"--tier ssd", "--tier pmem"} == {
+        f"--tier {word}" for word in row.device_ratio.command.split() if word in ("ssd", "pmem")
+    }
+    assert row.predicted.why == "no what-if"
+    assert "--part wal --operation sync" in row.predicted.command
+    assert "-p warehouses=10 -p users=2" in row.predicted.command
+
+
+def test_no_line_no_prediction_and_none_that_cannot_be(tmp_path: Path) -> None:
+    moved(tmp_path, "ssd-data-pmem-wal", blocks=1)
+    suites(tmp_path, first(tmp_path))
+    for slope, linear, reason in (
+        (3.0, 1, "below zero"),
+        (2.2, 1, "too uncertain"),
+        (1.5, 1, "above the ceiling"),
+        (1.0, 0, "not linear"),
+    ):
+        what_if(tmp_path, "wal", "sync", slope, linear)
+        assert why(rows(tmp_path)[0].predicted) == reason
+
+
+def test_a_against_a_explains_nothing(tmp_path: Path) -> None:
+    """Two tiers that are alike: neither a measured speed-up near one nor such devices resolve."""
+    for block in range(6):
+        for placement in ("ssd-both", "ssd2-both"):
+            sign = 1 if (block + len(placement)) % 2 else -1
+            tpcc(tmp_path, placement, block, 60_000 * (1 + 0.01 * sign))
+    suites(tmp_path, first(tmp_path))
+    (row,) = rows(tmp_path)
+    assert why(row.realised) == "not resolvable"
+
+
+def test_alike_devices_resolve_nothing_whatever_was_measured(tmp_path: Path) -> None:
+    moved(tmp_path, "ssd2-both", gain=1.2)
+    for tier in ("ssd", "ssd2"):
+        suite(tmp_path, first(tmp_path), tier, {cell: found[1] for cell, found in CALLS.items()})
+    (row,) = rows(tmp_path)
+    assert known(row.device_ratio).value == pytest.approx(1)
+    assert known(row.measured).low == pytest.approx(1.2)
+    assert why(row.realised) == "not resolvable"
+
+
+def test_what_was_measured_above_its_ceiling_is_marked(tmp_path: Path) -> None:
+    moved(tmp_path, "ssd-data-pmem-wal", gain=5.0)
+    (row,) = rows(tmp_path)
+    assert row.above_ceiling
+
+
+@pytest.mark.parametrize("params", [{"rate_per_s": 100.0}])
+def test_a_set_rate_has_neither_ceiling_nor_prediction(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
+    for placement in ("ssd-both", "pmem-both"):
+        tpcc(tmp_path, placement, **params)
+    (row,) = rows(tmp_path)
+    assert why(row.ceiling) == "a rate was set"
+
+
+def query_run(root: Path, placement: str, block: int, factor: float) -> None:
+    """Q1 computes and reads 10 pages; Q9 joins and reads 1,000."""
+    metrics: list[dict[str, Any]] = []
+    total = 0.0
+    for query, seconds, calls, scans in (("1", 4.0, 10, 0.9), ("9", 2.0, 1000, 0.2)):
+        took = seconds * 1e9 * factor
+        total += took
+        metrics += [
+            metric("query_duration_ns", took, "lower", query=query),
+            metric("query_io_calls_count", calls, query=query, part="data", operation="read"),
+            metric("plan_operator_ns", took * scans, query=query, operator="scan"),
+            metric("plan_operator_ns", took * (1 - scans), query=query, operator="join"),
+        ]
+    metrics.append(metric("queries_duration_ns", total, "lower"))
+    metrics.append(metric("queries_geomean_ns", total / 2, "lower"))
+    labels = {"part": "data", "operation": "read", "role": "foreground"}
+    metrics.append(metric("io_calls_count", 1010, **labels))
+    write(root, Case(placement=placement, block=block, metrics=metrics, queries=(1, 9)))
+
+
+def test_queries_have_device_ratios_and_classes_of_their_own(tmp_path: Path) -> None:
+    for block in range(6):
+        for placement, factor in (("ssd-both", 1.0), ("pmem-both", 0.5)):
+            query_run(tmp_path, placement, block, factor)
+    suites(tmp_path, first(tmp_path))
+    whole, one, nine = rows(tmp_path)
+    assert [row.query for row in (whole, one, nine)] == ["", "1", "9"]
+    assert [row.query_class for row in (one, nine)] == ["scan-heavy", "join-heavy"]
+    for row in (whole, one, nine):
+        assert known(row.device_ratio).value == pytest.approx(90 / 5, rel=2e-3)
+        assert known(row.measured).value == pytest.approx(2.0)
