@@ -94,8 +94,9 @@ def few(points: int) -> str:
 def realised_cells(one: Realised) -> tuple[str, ...]:
     """Of which points, median, range, number, and how many are not resolvable."""
     found = one.summary
+    name = "log and data" if (one.by, one.name) == ("moved", "all") else one.name
     return (
-        f"{one.by}: {one.name}",
+        f"{one.by}: {name}",
         significant(found.median) if found else NOTHING,
         f"{significant(found.low)} – {significant(found.high)}" if found else NOTHING,
         str(found.n if found else 0),
