@@ -4,10 +4,14 @@ The performance schema's own waits are off in MySQL and the schema itself is in 
 them on would change what is measured. Row locks come from ``innodb_trx`` and states from the list
 of sessions. What a session's thread does meanwhile (reading a page, forcing the redo log) is its
 system call; on a user's server it is not known.
+
+InnoDB checkpoints gradually, as pages are written: the checkpoint is at work where its position in
+the redo log has advanced.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import pymysql
@@ -52,6 +56,14 @@ _SESSIONS: Mapping[Flavour, str] = {
 _LOCKED = (
     "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
 )
+#: The position up to which every page that the redo log describes is on its device. Older releases
+#: of MySQL (before 8.0.30) do not have it.
+_CHECKPOINT: Mapping[Flavour, str] = {
+    "mysql": "SHOW GLOBAL STATUS LIKE 'innodb_redo_log_checkpoint_lsn'",
+    "mariadb": "SHOW GLOBAL STATUS LIKE 'innodb_lsn_last_checkpoint'",
+}
+#: The server gathers all of its status for it.
+_CHECKPOINT_EVERY_S = 1.0
 #: An idle session whose last statement ended longer ago is in none of its client's.
 _TURNAROUND_S = 0.1
 
@@ -75,9 +87,13 @@ class SessionObserver:
         connect: Callable[[], LazyConnection],
         flavour: Flavour,
         processes: Callable[[], Sequence[ProcessId]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect, self._flavour, self._processes = connect, flavour, processes
         self._connection: LazyConnection | None = None
+        self._clock = clock
+        self._checkpoint: int | None = None
+        self._checkpoint_due_s = 0.0
 
     def resource(self, event: str) -> Resource:
         return _RESOURCES.get(event, "other")
@@ -88,11 +104,12 @@ class SessionObserver:
         try:
             sessions = self._connection.run(_SESSIONS[self._flavour]).rows
             locked = {row[0] for row in self._connection.run(_LOCKED).rows}
+            advanced = self._checkpoint_advanced(self._connection)
         except (pymysql.Error, OSError):
             self.close()
             raise
         pids = [process.pid for process in self._processes()]
-        found = []
+        found = [Observation("background", "checkpoint")] if advanced else []
         for number, tid, command, state, seconds in sessions:
             thread = Thread(pids[0], int(tid)) if pids and tid else None
             if command == "Sleep":
@@ -104,8 +121,17 @@ class SessionObserver:
                 found.append(_active(thread, _of_state(state)))
         return found
 
+    def _checkpoint_advanced(self, connection: LazyConnection) -> bool:
+        """Since the last reading, of which there is one a second."""
+        if (now := self._clock()) < self._checkpoint_due_s:
+            return False
+        self._checkpoint_due_s = now + _CHECKPOINT_EVERY_S
+        rows = connection.run(_CHECKPOINT[self._flavour]).rows
+        before, self._checkpoint = self._checkpoint, int(rows[0][1]) if rows else None
+        return None not in (before, self._checkpoint) and before != self._checkpoint
+
     def close(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._checkpoint = self._connection, None, None
         if connection is not None:
             close(connection)
 

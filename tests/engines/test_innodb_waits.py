@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from observed_waits import observed
 
+from engines._innodb.waits import SessionObserver
 from harness.errors import RunFailed
+from harness.waits import WaitTotals
 
 
 @pytest.fixture(scope="module", params=("mysql", "mariadb"))
@@ -40,6 +43,38 @@ def executing(engine: Any, sql: str) -> Iterator[None]:
     yield
     engine.connect().execute(f"kill {number}")
     thread.join()
+
+
+def test_a_checkpoint_is_at_work_while_its_position_advances(server: Any) -> None:
+    connection = server.connect()
+    connection.execute("create table c (n int primary key, text varchar(2000))")
+    connection.execute("set global innodb_max_dirty_pages_pct = 0")
+    numbers = iter(range(100_000))
+
+    def checkpointed(totals: WaitTotals) -> bool:
+        connection.execute(f"insert into c values ({next(numbers)}, repeat('x', 2000))")
+        return totals.background.get("checkpoint", 0) > 0
+
+    assert not observed(server, checkpointed).samples
+
+
+class Positions:
+    """A connection to an idle server whose checkpoint is at these positions, reading by reading."""
+
+    def __init__(self, *positions: int) -> None:
+        self._positions = iter(positions)
+
+    def run(self, sql: str) -> SimpleNamespace:
+        status = sql.startswith("SHOW")
+        return SimpleNamespace(rows=[("lsn", str(next(self._positions)))] if status else [])
+
+
+def test_the_checkpoint_is_read_once_a_second() -> None:
+    times = iter((0.0, 0.5, 1.0, 1.5, 2.0))
+    positions: Any = Positions(10, 10, 11)
+    observer = SessionObserver(lambda: positions, "mysql", tuple, lambda: next(times))
+    tasks = [[one.event for one in observer.observe()] for _ in range(5)]
+    assert tasks == [[], [], [], [], ["checkpoint"]]
 
 
 def test_a_session_behind_a_row_lock_waits_for_a_lock(server: Any) -> None:
