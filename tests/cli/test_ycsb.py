@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -42,6 +43,10 @@ def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engi
     assert values(run, "operations_per_second") == sum(counts.values()) * 1e9 / window_ns
     for name, text in values(run, "operation_duration_ns", "operation").items():
         assert abs(hdr.decode(text).total - counts[name]) <= 2 * 2
+    stored = loaded.results / "runs" / run["run_id"] / "artifacts" / "latencies.json"
+    (points,) = json.loads(stored.read_text()).values()
+    over_time = [point["operations"].get(name) for point in points for name in counts]
+    assert sum(one["count"] for one in over_time if one) == sum(counts.values())
     assert set(values(run, "operation_not_found_count", "operation").values()) == {0}
     waits_ns = values(run, "wait_ns", "resource")
     off = abs(values(run, "wait_accounted_share") - 1) > 0.1
