@@ -58,10 +58,10 @@ class Part:
         return self.done is None and not self.why
 
     def estimate_ns(self, times: Estimator) -> int | None:
-        """How long it will take; None where nothing is known."""
+        """How long it will take, at least; None where nothing is known."""
         if self.suite is not None:
             expected, planned = self.suite.expected, self.suite.planned
-            return expected.total_ns if expected else planned.measuring_ns if planned else None
+            return expected.total_ns if expected else (planned.measuring_ns or 0) if planned else None
         took = self.step.run_time(times) if self.step else None
         return took.duration_ns if took else None
 

@@ -26,7 +26,7 @@ from reports.published import (
 )
 from reports.run_configuration import emulations
 from reports.series import Panel, compared_dimension, panels
-from reports.sweeps import sweeps
+from reports.sweeps import OVER, RATIO, SWEPT, sweeps
 
 Cells = tuple[str, ...]
 
@@ -123,8 +123,16 @@ class PaperPage:
         }
 
 
-#: Columns of comparisons.
-COMPARED = ("engine and workload", "measured on", "verdict", "speed-up", "interval", "medians")
+#: Columns of comparisons; ``published``: the speed-up by the paper's numbers at the same place.
+COMPARED = (
+    "engine and workload",
+    "measured on",
+    "published",
+    "speed-up",
+    "interval",
+    "verdict",
+    "medians",
+)
 #: Columns of published numbers of engines.
 _PUBLISHED = ("figure", "engine and placement", "point", "metric", "published", "measured here")
 
@@ -163,7 +171,7 @@ def _view(
             return FigureView(one, _renamed(micro.head), found, notes=notes)
     made = _panels([run for run in one.runs if not is_micro(run)])
     rows = tuple(map(_published_cells, published_rows(made, sweeps(made), own)))
-    groups = tuple(_cells(panel, group) for panel in made for group in panel.groups)
+    groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
     return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
 
 
@@ -180,15 +188,39 @@ def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     return panels(usable, compared_dimension(usable), None) if usable else []
 
 
-def _cells(panel: Panel, group: Group) -> Cells:
+def _cells(panel: Panel, group: Group, series: Sequence[PublishedSeries]) -> Cells:
     row = group.deciding
     against = f"{group.b.marked_name} against {group.a.marked_name}"
+    printed = _published_speed_up(panel, group, series)
+    first = (panel.title_with_workload, against, times(printed) if printed else NOTHING)
     if row is None or row.estimate is None or row.a is None or row.b is None:
-        return panel.title_with_workload, against, group.verdict, NOTHING, NOTHING, NOTHING
+        return *first, NOTHING, NOTHING, group.verdict, NOTHING
     medians = " → ".join(quantity_text(side.median, row.unit) for side in (row.a, row.b))
     estimate = row.estimate
-    ratio, interval = times(estimate.ratio), interval_text(estimate)
-    return panel.title_with_workload, against, group.verdict, ratio, interval, medians
+    return *first, times(estimate.ratio), interval_text(estimate), group.verdict, medians
+
+
+def _published_speed_up(
+    panel: Panel, group: Group, series: Sequence[PublishedSeries]
+) -> float | None:
+    """By the paper's numbers for the same engine, arms and value of the parameter; None without."""
+    quantity = group.headline.quantity
+    swept = next((s for s in SWEPT if quantity and s.metric == quantity.name), None)
+    if quantity is None or swept is None or swept.place or swept.percentiles or swept.share:
+        return None
+    x = str(panel.runs[0].run["spec"]["params"].get(swept.parameter))
+    arms = {arm.name: arm.value for arm in panel.arms}
+    a, b = arms.get(group.a.name, ""), arms.get(group.b.name, "")
+    found = {
+        (one.arm, one.metric): point.y_base
+        for one in series
+        if one.engine == panel.engine_name
+        for point in one.points
+        if point.x == x
+    }
+    printed = found.get((f"{b}{OVER}{a}", swept.metric + RATIO))
+    over, under = found.get((b, swept.metric)), found.get((a, swept.metric))
+    return printed or (over / under if over and under else None)
 
 
 def _singles(made: Sequence[Panel]) -> Iterator[Cells]:
@@ -196,4 +228,4 @@ def _singles(made: Sequence[Panel]) -> Iterator[Cells]:
     for panel in made:
         if len(panel.arms) == 1:
             name = panel.arms[0].marked_name
-            yield panel.title_with_workload, name, *([NOTHING] * 4)
+            yield panel.title_with_workload, name, *([NOTHING] * (len(COMPARED) - 2))

@@ -9,7 +9,7 @@ from micro_runs import KINDS, micro_run, rate, with_suite
 from report_runs import EMULATED, Case, metric, write
 
 from harness.store.runs import StoredRun
-from reports.fidelity.page import FigureRuns, page_of, write_paper
+from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
 
 PAPER = "nvm-for-databases"
 
@@ -34,8 +34,10 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     assert rows["postgres/pmem-both", "8"][1] == "200,000 1/min"
     assert rows["sqlserver/ssd-both", "8"][1] == "–"
     assert (view.done, view.of.planned, view.measured) == (2, 40, 2)
-    ((_, arms, verdict, ratio, _, _),) = view.compared
-    assert (arms, verdict, ratio) == ("pmem-both against ssd-both", "not resolvable", "2.00×")
+    (row,) = (dict(zip(COMPARED, row, strict=True)) for row in view.compared)
+    assert row["measured on"] == "pmem-both against ssd-both"
+    assert (row["published"], row["speed-up"]) == ("2.05×", "2.00×")  # 350.6 over 170.8
+    assert row["verdict"] == "not resolvable"
     told = view.to_json()
     assert told["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
     assert told["published"][0]["measured here"] == "100,000 1/min"
