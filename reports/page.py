@@ -52,6 +52,7 @@ def _environment(form: Literal["html", "md"]) -> Environment:
         "significant": formatting.significant,
         "counted": formatting.counted,
         "bytes": format_bytes,
+        "verbatim": _verbatim,
     }
     return environment
 
@@ -74,6 +75,11 @@ def render(template: str, view: object, form: Literal["html", "md"]) -> str:
         svg=lambda drawing: Markup(drawing.inline_svg),
     )
     return text if form == "html" else re.sub(r"\n{3,}", "\n\n", text).lstrip()
+
+
+def _verbatim(text: object) -> Markup:
+    """Code in Markdown, where nothing is escaped; on one line and without what would end it."""
+    return Markup(re.sub(r"\s+", " ", str(text)).replace("`", "'"))
 
 
 def _finalize_markdown(value: object) -> object:

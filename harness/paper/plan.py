@@ -2,8 +2,8 @@
 
 The smallest thing that is run is a *cell*: runs that are compared with one another (alike in
 engine, parameters and repeat; they differ in the placement, or in what else the figure varies), or
-a suite on its tiers. Cells are taken in turn: the first of every figure before the second of any,
-and cells in which something can be compared before others.
+a suite on one of its tiers. Cells are taken in turn: the first of every figure before the second of
+any, and cells in which something can be compared before others.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class Part:
     def estimate_ns(self, times: Estimator) -> int | None:
         """How long it will take, at least; None where nothing is known."""
         if self.suite is not None:
-            expected, planned = self.suite.expected, self.suite.planned
-            return expected.total_ns if expected else (planned.measuring_ns or 0) if planned else None
+            if self.suite.expected:
+                return self.suite.expected.total_ns
+            return self.suite.planned.measuring_ns or 0 if self.suite.planned else None
         took = self.step.run_time(times) if self.step else None
         return took.duration_ns if took else None
 
@@ -85,8 +86,8 @@ class Cell:
 
     @property
     def single(self) -> bool:
-        """Whether nothing can be compared in it."""
-        return sum(not part.why for part in self.parts) < 2
+        """Whether nothing can be compared in it; a suite answers by itself."""
+        return self.plan is not None and sum(not part.why for part in self.parts) < 2
 
     def estimate_ns(self, times: Estimator) -> int | None:
         """Of the parts to do; None where one of them is not known."""
@@ -148,8 +149,9 @@ def _figure(
         documents = load_documents(find_suite(entry.suite))
         named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
         published = tuple(figure for one in named for figure in one.get("figures", ()))
-        parts = tuple(_on_tier(entry, tier, request, env, store) for tier in entry.tiers)
-        return Figure(entry, published or entry.published, (Cell(number, 0, entry.suite, parts),))
+        parts = (_on_tier(entry, tier, request, env, store) for tier in entry.tiers)
+        own = (Cell(number, i, entry.suite, (part,)) for i, part in enumerate(parts))
+        return Figure(entry, published or entry.published, tuple(own))
     return Figure(entry, entry.published, (), entry.missing)
 
 
@@ -272,20 +274,26 @@ def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
     left_out: dict[tuple[int, int], str] = {}
     seen: set[str] = set()
     spent = unknown = 0
-    for cell in sorted(cells, key=lambda one: (one.single, one.turn, one.entry)):
+    for cell in sorted(cells, key=_place):
         fresh = _without(cell, seen)
         if not fresh.to_do:
             continue
         cost = fresh.estimate_ns(times)
         if spent + (cost or 0) > budget_ns:
-            about = f"about {format_ns(cost)}" if cost else "unknown"
-            left_out[cell.entry, cell.turn] = f"over the budget of {format_ns(budget_ns)}: {about}"
+            why = f"does not fit into the budget of {format_ns(budget_ns)}"
+            left_out[cell.entry, cell.turn] = why
             continue
         spent += cost or 0
         unknown += cost is None
         seen |= {part.step.spec.hash() for part in fresh.to_do if part.step}
         chosen.append(cell)
     return Chosen(tuple(chosen), left_out, spent, unknown)
+
+
+def _place(cell: Cell) -> tuple[bool, int, int, int]:
+    """In the order of the module; all tiers of a suite belong to the first turn."""
+    turn = cell.turn if cell.plan else 0
+    return cell.single, turn, cell.entry, cell.turn
 
 
 def _without(cell: Cell, seen: set[str]) -> Cell:

@@ -17,7 +17,6 @@ from harness.experiment.run_time import Estimator
 from harness.micro.runner import run as run_suite
 from harness.paper.plan import Cell
 from harness.store.runs import Store, StoredRun
-from harness.units import format_ns
 
 #: Why a cell was not run, by its figure and turn.
 LeftOut = dict[tuple[int, int], str]
@@ -53,7 +52,7 @@ def _over(cell: Cell, left_ns: int, store: Store) -> str:
         return "the budget is spent"
     cost = cell.estimate_ns(Estimator(store.runs()))
     if cost is not None and cost > left_ns:
-        return f"about {format_ns(cost)}, and {format_ns(left_ns)} of the budget are left"
+        return "does not fit into what is left of the budget"
     return ""
 
 

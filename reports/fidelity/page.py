@@ -70,6 +70,14 @@ class FigureView:
         return emulations(self.of.runs)
 
     @property
+    def left_out(self) -> list[Cells]:
+        """What was not run by reason, and how much of it."""
+        held: dict[str, list[str]] = {}
+        for what, why in self.of.left_out:
+            held.setdefault(why, []).append(what)
+        return [(_some(what), why) for why, what in held.items()]
+
+    @property
     def measured(self) -> int:
         """How many published numbers have a number of this host next to them."""
         return sum(any(cell != NOTHING for cell in row[self._first :]) for row in self.rows)
@@ -157,6 +165,16 @@ def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
     texts = {f"paper.{form}": render("paper.j2", page, form) for form in ("html", "md")}
     write_files(out, texts, ())
     return {"html": out / "paper.html", "markdown": out / "paper.md"}
+
+
+#: More names than this are counted.
+_NAMED = 3
+
+
+def _some(names: Sequence[str]) -> str:
+    """``a; b; c; and 37 more``."""
+    more = len(names) - _NAMED
+    return "; ".join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _view(

@@ -59,6 +59,6 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     again = loaded(*command, "--dry-run")
     assert again.code == 0, again.err
     plan = again.json["plan"]
-    assert [row["to_do"] for row in plan] == [[], []]
+    assert [row["to_do"] for row in plan] == [[], [], []]
     complete = [run_id for row in plan for run_id in row["complete"]]
     assert sorted(complete) == sorted(query["runs"] + loads["runs"])
