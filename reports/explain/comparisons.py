@@ -40,6 +40,7 @@ Reason = Literal[
     "no ceiling",
     "a rate was set",
     "memory moved",
+    "delays planted",
     "no part moved",
     "no what-if",
     "not linear",
@@ -100,7 +101,8 @@ class Explained:
     """One row of the table: a comparison, or one of its queries.
 
     ``where``: engine and workload; ``a``, ``b``: names of the arms; ``moved``: parts that are on
-    another tier on B. ``query_class``: scan-heavy, join-heavy or other, by A's plans.
+    another tier on B, or in which delays were planted. ``query_class``: scan-heavy, join-heavy or
+    other, by A's plans.
     ``ceiling``: the largest speed-up that devices of zero latency could give to what moved.
     ``predicted``: the speed-up by the causal model; ``by_waits``: by A's waits and the device
     ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
@@ -167,8 +169,14 @@ class _Case:
         self.first = a.usable[0]
         self.spec = self.first.head["spec"]
         self.tiers_a, self.tiers_b = tiers_of(self.first), tiers_of(b.usable[0])
+        self.planted = {text for arm in (a, b) for text in arm.usable[0].spec.plant}
         parts = dict.fromkeys((*self.tiers_a, *self.tiers_b))
-        self.moved = tuple(p for p in parts if self.tiers_a.get(p) != self.tiers_b.get(p))
+        self.moved = tuple(
+            part
+            for part in parts
+            if self.tiers_a.get(part) != self.tiers_b.get(part)
+            or any(text.startswith(f"{part}.") for text in self.planted)
+        )
         self.devices = _devices(self.moved)
         self.figures: DeviceFigures = figures(evidence.suites, {run.run_id for run in a.runs})
         self.slopes = slopes(evidence.what_ifs, a.usable)
@@ -220,8 +228,8 @@ class _Case:
     def _why_no_ratio(self, calls: Calls) -> Missing | None:
         if not self.moved:
             return Missing("no part moved")
-        if "memory" in self.moved:
-            return Missing("memory moved")
+        if "memory" in self.moved or self.planted:
+            return Missing("delays planted" if self.planted else "memory moved")
         if not calls:
             return Missing("no trace")
         used = {cell.part for cell in calls}
@@ -272,8 +280,8 @@ class _Case:
 
     def _sensitivity(self, query: str, calls: Calls) -> tuple[Slope, ...] | Missing:
         """The slopes of the operations that move, which make up nearly all of their time on A."""
-        if not self.moved or "memory" in self.moved:
-            return Missing("no part moved" if not self.moved else "memory moved")
+        if not self.moved or "memory" in self.moved or self.planted:
+            return self._why_no_ratio(calls) or Missing("no part moved")
         spent = self._spent_on_moved(calls)
         if not spent:
             return Missing("no trace")

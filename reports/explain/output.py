@@ -33,6 +33,7 @@ _WHY: Mapping[Reason, str] = {
     "no ceiling": "none",
     "a rate was set": "a rate was set",
     "memory moved": "memory is no device of files",
+    "delays planted": "delays were planted",
     "no part moved": "no part is on another tier",
     "no what-if": "needs harness whatif",
     "not linear": "not linear: not extrapolated",

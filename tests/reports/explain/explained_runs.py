@@ -37,10 +37,15 @@ def calls(us: float, count: int) -> str:
 
 
 def tpcc(
-    root: Path, placement: str = "ssd-both", block: int = 0, rate: float = 60_000, **params: Any
+    root: Path,
+    placement: str = "ssd-both",
+    block: int = 0,
+    rate: float = 60_000,
+    plant: tuple[str, ...] = (),
+    **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits."""
-    spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen"}
+    spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen", "plant": plant}
     metrics = [
         metric("new_orders_per_minute", rate, "higher"),
         metric("transaction_duration_ns", calls(1000, TRANSACTIONS), "lower",

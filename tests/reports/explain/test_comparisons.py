@@ -157,12 +157,18 @@ def test_what_was_measured_above_its_ceiling_is_marked(tmp_path: Path) -> None:
     assert row.above_ceiling
 
 
-@pytest.mark.parametrize("params", [{"rate_per_s": 100.0}])
-def test_a_set_rate_has_neither_ceiling_nor_prediction(
-    tmp_path: Path, params: dict[str, Any]
-) -> None:
+def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path), tpcc(tmp_path, rate=30_000, plant=("wal.sync=+400us",))]
+    (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), Evidence())
+    assert (row.moved, row.devices) == (("wal",), "log")
+    assert known(row.measured).value == pytest.approx(2.0)
+    assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
+    assert why(row.device_ratio) == why(row.predicted) == "delays planted"
+
+
+def test_a_set_rate_has_neither_ceiling_nor_prediction(tmp_path: Path) -> None:
     for placement in ("ssd-both", "pmem-both"):
-        tpcc(tmp_path, placement, **params)
+        tpcc(tmp_path, placement, rate_per_s=100.0)
     (row,) = rows(tmp_path)
     assert why(row.ceiling) == "a rate was set"
 
