@@ -26,6 +26,7 @@ from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figures_of
 from harness.paper.run import run_cells
 from harness.progress import progress_on_stderr
+from harness.store.runs import StoredRun
 from harness.units import format_ns, parse_duration_ns
 from harness.yamlfile import scalar
 
@@ -85,14 +86,21 @@ def paper(
     # Reports are loaded where they are needed.
     from harness.paper.report import figure_runs
 
-    _write(found, figure_runs(done, made, {**chosen.left_out, **left_out}, request), out, json_)
+    shown = figure_runs(done, made, {**chosen.left_out, **left_out}, request)
+    _write(found, shown, into.runs(), out, json_)
     show.exit_for(made)
 
 
-def _write(found: Paper, figures: Sequence[FigureRuns], out: Path, json_: bool) -> None:
+def _write(
+    found: Paper,
+    figures: Sequence[FigureRuns],
+    stored: Sequence[StoredRun],
+    out: Path,
+    json_: bool,
+) -> None:
     from reports.fidelity.page import page_of, write_paper
 
-    page = page_of(found.name, found.title, figures, found.published)
+    page = page_of(found.name, found.title, figures, found.published, stored)
     files = write_paper(page, out)
     if json_:
         paths = {form: str(path) for form, path in files.items()}

@@ -5,7 +5,7 @@ with what is emulated, left out or missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, check_all
-from reports.formatting import NOTHING, interval_text, quantity_text, times
+from reports.explain import comparisons as explain
+from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
 from reports.page import render, write_files
@@ -110,7 +111,19 @@ class PaperPage:
     title: str
     figures: tuple[FigureView, ...]
     conclusions: tuple[Checked, ...]
-    compared_head: Cells = field(default=())
+
+    @cached_property
+    def compared_head(self) -> Cells:
+        """Columns of comparisons: without ``predicted`` where nothing is."""
+        return COMPARED if self._predicted else _without_prediction(COMPARED)
+
+    def compared(self, one: FigureView) -> list[Cells]:
+        """A figure's comparisons in these columns."""
+        return [row if self._predicted else _without_prediction(row) for row in one.compared]
+
+    @cached_property
+    def _predicted(self) -> bool:
+        return any(row[_PREDICTED] != NOTHING for one in self.figures for row in one.compared)
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:
@@ -131,33 +144,47 @@ class PaperPage:
         }
 
 
-#: Columns of comparisons; ``published``: the speed-up by the paper's numbers at the same place.
+#: Columns of comparisons. ``published``: the speed-up by the paper's numbers at the same place;
+#: ``predicted``: by planted delays and the devices' figures, a column only where one is.
 COMPARED = (
     "engine and workload",
     "measured on",
     "published",
+    "predicted",
     "speed-up",
     "interval",
     "verdict",
     "medians",
 )
+_PREDICTED = COMPARED.index("predicted")
 #: Columns of published numbers of engines.
 _PUBLISHED = ("figure", "engine and placement", "point", "metric", "published", "measured here")
 
 
+def _without_prediction(row: Cells) -> Cells:
+    return (*row[:_PREDICTED], *row[_PREDICTED + 1 :])
+
+
 def page_of(
-    name: str, title: str, figures: Sequence[FigureRuns], published: Path | None = None
+    name: str,
+    title: str,
+    figures: Sequence[FigureRuns],
+    published: Path | None = None,
+    stored: Sequence[StoredRun] = (),
 ) -> PaperPage:
-    """The page of a paper's figures. ``published``: its numbers, those that come along if None."""
+    """The page of a paper's figures. ``published``: its numbers, those that come along if None;
+    ``stored``: all runs of the store, among which predictions are found.
+    """
     path = published or published_file(name)
     series = read_published(path) if path.exists() else []
     micro = {run.run_id: run for one in figures for run in one.runs if is_micro(run)}
     usable = [run for run in micro.values() if run.run["status"] != "failed"]
     rows = paper_rows(devices(usable)) if usable else None
-    views = tuple(_view(name, one, series, rows) for one in figures)
+    evidence = explain.Evidence.of(stored)
+    views = tuple(_view(name, one, series, rows, evidence) for one in figures)
     every = {run.run_id: run for one in figures for run in one.runs}
     own = [one for one in CONCLUSIONS if one.paper == name]
-    return PaperPage(title, views, tuple(check_all(own, every.values())), COMPARED)
+    return PaperPage(title, views, tuple(check_all(own, every.values())))
 
 
 def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
@@ -178,7 +205,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _view(
-    name: str, one: FigureRuns, series: Sequence[PublishedSeries], micro: PaperRows | None
+    name: str,
+    one: FigureRuns,
+    series: Sequence[PublishedSeries],
+    micro: PaperRows | None,
+    evidence: explain.Evidence,
 ) -> FigureView:
     own = [each for each in series if each.figure in one.published]
     notes = tuple(dict.fromkeys(f"{each.figure}: {each.note}" for each in own if each.note))
@@ -189,7 +220,8 @@ def _view(
             return FigureView(one, _renamed(micro.head), found, notes=notes)
     made = _panels([run for run in one.runs if not is_micro(run)])
     rows = tuple(map(_published_cells, published_rows(made, sweeps(made), own)))
-    groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
+    predicted = _predictions(made, evidence)
+    groups = tuple(_cells(panel, group, own, predicted) for panel in made for group in panel.groups)
     return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
 
 
@@ -206,11 +238,34 @@ def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     return panels(usable, compared_dimension(usable), None) if usable else []
 
 
-def _cells(panel: Panel, group: Group, series: Sequence[PublishedSeries]) -> Cells:
+def _predictions(made: Sequence[Panel], evidence: explain.Evidence) -> dict[Cells, str]:
+    """The causal model's speed-ups by engine, workload and arms; none without what-ifs."""
+    rows = explain.explained(made, evidence) if evidence.what_ifs else []
+    return {
+        (row.where, row.a, row.b): _interval(row.predicted)
+        for row in rows
+        if not row.query and isinstance(row.predicted, explain.Value)
+    }
+
+
+def _interval(found: explain.Value) -> str:
+    if found.low is None or found.high is None:
+        return times(found.value)
+    return f"{times(found.value)} [{significant(found.low)}, {significant(found.high)}]"
+
+
+def _cells(
+    panel: Panel,
+    group: Group,
+    series: Sequence[PublishedSeries],
+    predicted: Mapping[Cells, str],
+) -> Cells:
     row = group.deciding
     against = f"{group.b.marked_name} against {group.a.marked_name}"
     printed = _published_speed_up(panel, group, series)
-    first = (panel.title_with_workload, against, times(printed) if printed else NOTHING)
+    where = panel.title_with_workload
+    expected = predicted.get((where, group.a.marked_name, group.b.marked_name), NOTHING)
+    first = (where, against, times(printed) if printed else NOTHING, expected)
     if row is None or row.estimate is None or row.a is None or row.b is None:
         return *first, NOTHING, NOTHING, group.verdict, NOTHING
     medians = " → ".join(quantity_text(side.median, row.unit) for side in (row.a, row.b))

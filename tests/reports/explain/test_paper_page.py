@@ -1,0 +1,25 @@
+"""A paper's page has predicted speed-ups next to measured ones, and no column without any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from explained_runs import suites, tpcc, what_if
+
+from harness.store.runs import Store
+from reports.fidelity.page import FigureRuns, page_of
+
+
+def test_a_prediction_stands_next_to_what_was_measured(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, placement, rate=rate)
+            for placement, rate in (("ssd-both", 6e4), ("ssd-data-pmem-wal", 9e4))]  # fmt: skip
+    figure = FigureRuns("Table 5", "", ("table5",), tuple(runs), 2)
+    without = page_of("nvm-for-databases", "The paper", [figure], stored=Store(tmp_path).runs())
+    assert "predicted" not in without.compared_head
+    suites(tmp_path, runs[0])
+    what_if(tmp_path, "wal", "sync", 1.0)
+    page = page_of("nvm-for-databases", "The paper", [figure], stored=Store(tmp_path).runs())
+    ((row,),) = (page.compared(one) for one in page.figures)
+    told = dict(zip(page.compared_head, row, strict=True))
+    assert told["speed-up"] == "1.50×"
+    assert told["predicted"].startswith("1.66× [")  # 1000 / (1000 - 399)
