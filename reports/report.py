@@ -38,12 +38,19 @@ from reports.conditions import (
 )
 from reports.explain import output
 from reports.explain.ceilings import Ceilings, ceilings
-from reports.explain.comparisons import NO_EVIDENCE, Evidence, Explained, Missing, explained
+from reports.explain.comparisons import (
+    NO_EVIDENCE,
+    Evidence,
+    Explained,
+    Missing,
+    Value,
+    explained,
+)
 from reports.explain.score import Score, score
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
-from reports.money import Money, money
+from reports.money import Money, Speedup, money
 from reports.over_time import representative
 from reports.page import render, write_files
 from reports.parameter_table import ShownFact, what_was_run
@@ -321,6 +328,7 @@ def view_of(
     answers = tuple((p.title_with_workload, group) for p in judged for group in p.groups)
     swept = sweeps(found)
     stamps = sorted(run.run["started_unix_ns"] for run in runs)
+    known = _explained(judged, evidence)
     return View(
         title=title,
         statuses=Counter(str(run.run["status"]) for run in runs),
@@ -329,7 +337,7 @@ def view_of(
         answers=answers,
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
         ceilings=tuple(_ceilings(found)),
-        explained=_explained(judged, evidence),
+        explained=known,
         warnings=tuple(one for panel in judged for one in panel_warnings(panel)),
         uncontrolled=tuple(uncontrolled(runs)),
         checks=tuple(checks(runs)),
@@ -338,7 +346,7 @@ def view_of(
             table for p in ([] if over_drivers else driven) for table in PanelTables(p).results
         ),
         durability=tuple(durability(found)),
-        money=money(judged, prices),
+        money=money(judged, prices, _predicted(known) if known else {}),
         sweeps=tuple(
             SweepView(f"sweep-{i}", tuple(group), tuple(published))
             for i, group in enumerate(side_by_side(swept), 1)
@@ -376,6 +384,15 @@ def _explained(judged: Sequence[Panel], evidence: Evidence) -> ExplainedView | N
     ):
         return None
     return ExplainedView(tuple(rows), score(rows))
+
+
+def _predicted(known: ExplainedView) -> dict[tuple[str, str, str], Speedup]:
+    """Of whole comparisons, by the causal model."""
+    return {
+        (row.where, row.a, row.b): (row.predicted.value, row.predicted.low, row.predicted.high)
+        for row in known.rows
+        if not row.query and isinstance(row.predicted, Value)
+    }
 
 
 def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:

@@ -23,6 +23,8 @@ CALLS = {
     ("data", "read"): (100, 90.0, 5.0),
 }
 TRANSACTIONS = 1000
+GB = 10**9
+PART_BYTES = {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}
 
 
 _LAYOUT = hdr.Layout(1, 3_600_000_000_000, 3)
@@ -61,7 +63,9 @@ def tpcc(
         labels = {"part": part, "operation": operation, "role": "foreground"}
         metrics.append(metric("io_calls_count", count, **labels))
         metrics.append(metric("io_duration_ns", calls(us, count), **labels))
-    return write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics))
+    used = {"part_bytes": PART_BYTES}
+    return write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics,
+                            run_changes=used))  # fmt: skip
 
 
 def suite(
