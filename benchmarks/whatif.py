@@ -156,7 +156,8 @@ def main() -> None:
         far = near if key == "tpch" else _answers(store, harness(*ask, "--levels", FAR_LEVELS))
         # The server where it was in the other run; queries were not pinned.
         pinned = () if key in ("tpch", "ycsb") else ("--cpus", "0")
-        emulated = ("--placement", "pmem-both", "--emulate", "pmem")
+        where = "data=ssd,wal=pmem" if place is SYNC else "data=pmem,wal=ssd"
+        emulated = ("--placement", where, "--emulate", "pmem")
         (there,) = harness("run", *argv, *emulated, *pinned, *results)["runs"]
         for one, other in zip(near, far, strict=True):
             title = f"{name} Q{one.labels['query']}" if one.labels else name

@@ -88,7 +88,7 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
             if (stored := ask(plan)) is not None and not options.dry_run:
                 found += question.answers(stored, device)
     if not options.dry_run:
-        _print(question.ranked(found) if every else found, options.json_)
+        _print(question.ranked(found) if every else found, every, options.json_)
 
 
 def _finished(
@@ -139,11 +139,12 @@ def _device(
     return None
 
 
-def _print(found: Sequence[Answer], json_: bool) -> None:
-    """One answer as an object of its own; several as ``{"answers": [...]}``."""
+def _print(found: Sequence[Answer], every: bool, json_: bool) -> None:
+    """The answer to one question as an object of its own; others as ``{"answers": [...]}``."""
     if json_:
         documents = [answer.to_json() for answer in found]
-        print_json(documents[0] if len(documents) == 1 else {"answers": documents})
+        one = len(documents) == 1 and not every
+        print_json(documents[0] if one else {"answers": documents})
         return
     device = next((answer.device.name for answer in found if answer.device), "")
     columns = ("delayed", "call", "calls/op", "latency", "slope", "linear", "at zero latency")
@@ -151,7 +152,7 @@ def _print(found: Sequence[Answer], json_: bool) -> None:
     for answer in found:
         if (problem := answer.whatif.fit.not_linear) is not None:
             print(f"{answer.run_id}: {problem.code}: {problem.context}")
-    if len(found) > 1 and (share := found[0].gain_share) is not None:
+    if every and found and (share := found[0].gain_share) is not None:
         first = found[0].whatif
         print(f"move first: {first.part} ({first.operation} without latency saves {share:.0%})")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.explain.fit import Block, Estimate, Fit, Level, Refusal
-from harness.iotrace.plant import Plant
+from harness.iotrace.plant import SPIN_NS, Plant
 from harness.store.result import Metric
 from harness.waits import Resource
 
@@ -22,6 +22,8 @@ _CAUSED: Mapping[str, tuple[Resource, ...]] = {"wal": _LOG}
 _HELD: tuple[Resource, ...] = ("lock", "buffer")
 #: Time that nothing accounts for may have been spent anywhere.
 _UNKNOWN: Resource = "other"
+#: In the names of metrics: of server, client, or the process that is both, per operation.
+_CPU = "_cpu_per_"
 
 
 @dataclass(frozen=True)
@@ -148,14 +150,18 @@ def floor_ns(plant: Plant, metrics: Sequence[Metric], calls: Calls, done: int) -
     """Time of a mean operation that no delay of the part's operation can cause: a lower bound.
 
     From the waits of the same window, without time that is not accounted for, and without waits for
-    what other sessions hold. A busy processor, on which a delayed thread is woken late, is in
-    them: so no more than what an operation's own calls leave.
+    what other sessions hold. Of a busy host, on which a delayed thread is woken late, only the
+    processor time that was used counts, and no more than what an operation's own calls leave.
     """
     waits = {m.labels["resource"]: float(m.value or 0) for m in metrics if m.name == "wait_ns"}
     if not waits or not done:
         return None
+    cpu = {m.name.partition(_CPU)[0]: float(m.value or 0) for m in metrics if _CPU in m.name}
+    server_ns = cpu.get("server", cpu.get("process", 0.0)) - SPIN_NS * calls.count / done
+    used = {"processor": max(0.0, server_ns), "client": cpu.get("client", 0.0)}
     own = (f"data {plant.operation}",)
     caused = {*_CAUSED.get(plant.part, own), *_HELD, _UNKNOWN}
-    elsewhere_ns = sum(ns for name, ns in waits.items() if name not in caused)
-    latency_ns = sum(waits.values())
-    return min(elsewhere_ns, max(0.0, latency_ns - calls.sum_ns / done))
+    elsewhere_ns = sum(
+        min(ns, used.get(name, ns)) for name, ns in waits.items() if name not in caused
+    )
+    return min(elsewhere_ns, max(0.0, sum(waits.values()) - calls.sum_ns / done))

@@ -20,8 +20,9 @@ from harness.units import parse_duration_ns
 _FORM = re.compile(r"(\w+)\.(\w+)=\+([^~/]+)(?:~([^/]+)|((?:/[^/~]+)+))?")
 #: As in iotrace/record.c.
 _LONGEST_NS = 10_000_000_000
-#: A thread spins for the last 50 us of a delay (iotrace/record.c), so below this it may not sleep:
-#: a thread that sleeps is scheduled differently from one that does not.
+#: At the end of a delay a thread does not sleep, but spins.
+SPIN_NS = 50_000
+#: Below this it may not sleep at all, and is scheduled differently from one that does.
 SHORTEST_SLEEP_NS = 100_000
 #: Two give a line, and the third shows whether it is one.
 LEAST_LEVELS = 3

@@ -63,11 +63,16 @@ def test_the_slope_is_that_of_the_engine():
             ("data read", 20_000), ("client", 40_000),
         )
     ]  # fmt: skip
-    (found,) = Window().run().concluded(waits, OPERATIONS)
+    cpu = [
+        Metric(f"{side}_cpu_per_transaction_ns", "ns", "lower", value=value)
+        for side, value in (("server", 280_000), ("client", 30_000))
+    ]
+    (found,) = Window().run().concluded([*waits, *cpu], OPERATIONS)
     assert found.fit.linear
     assert found.fit.slope.value == pytest.approx(1.5, rel=0.02)
     assert found.calls.mean_ns == 300_000  # of the foreground
-    assert found.floor_ns == 300_000 + 20_000 + 40_000
+    spun_ns = 50_000 * found.per_operation
+    assert found.floor_ns == pytest.approx(280_000 - spun_ns + 20_000 + 30_000)
     assert found.now.value == pytest.approx(1_000_000, rel=0.02)
     faster = found.at_latency(100_000)
     assert faster.value == pytest.approx(1_000_000 - 1.5 * 200_000, rel=0.03)
