@@ -10,7 +10,7 @@ from harness import hdr
 from harness.cli.common import print_table
 from harness.units import format_ns
 
-_WHOLE = "operation_duration_ns"
+_WHOLE = ("operation_duration_ns", "io_like_duration_ns")
 _PERCENTILES = "p50, p99.9, max"
 #: Of the calls that one operation consists of, each for itself.
 _OF_PARTS = f"of each call: {_PERCENTILES}"
@@ -74,6 +74,6 @@ def _percentiles(name: str, times: hdr.Histogram) -> tuple[str, str] | None:
     p50, p999 = times.percentiles([50.0, 99.9])
     tail = format_ns(p999) if times.total >= hdr.fewest(99.9) else "—"  # too few operations
     text = f"{format_ns(p50)}, {tail}, {format_ns(times.max)}"
-    if name == _WHOLE:
+    if name in _WHOLE:
         return _PERCENTILES, text
     return _OF_PARTS, f"{name.removesuffix('_duration_ns').replace('_', ' ')} {text}"

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 from harness.errors import RunFailed, UsageError
@@ -37,7 +38,7 @@ from harness.units import MIB, NS_PER_S, counted, format_bytes
 from harness.warnings import RunWarning
 from harness.workloads.parameters import Duration, Parameters, Time, parameter
 
-METRIC = "io_like_duration_ns"
+METRIC, MEAN = "io_like_duration_ns", "io_like_mean_duration_ns"
 #: Of the free space, and of the available memory, in which the resident part has to stay.
 _OF_FREE, _OF_MEMORY = 0.8, 0.5
 #: How far calls and sizes may be off.
@@ -137,7 +138,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     if not past_cache:
         plan = without_direct(plan)
     _make_files(work, plan, past_cache)
-    done: dict[str, Reading] = {}
+    repeats: list[dict[str, Reading]] = []
     for repeat in range(work.repeats):
         said = f"{work.tier.name}: I/O like that of {params['trace']['run']}"
         work.env.progress.say(f"{said} ({repeat + 1} of {work.repeats})")
@@ -146,15 +147,15 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             page_cache.drop(path, user)
             page_cache.warm(path, user, file.resident_bytes)
         with measuring(f"I/O like that of a run (repeat {repeat + 1} of {work.repeats})"):
-            for role, reading in _replay(work, plan, work.seed + repeat).items():
-                done[role] = done[role] + reading if role in done else reading
+            repeats.append(_replay(work, plan, work.seed + repeat))
+    done = reduce(lambda a, b: {role: a[role] + b[role] for role in a}, repeats)
     executed = list(_executed(plan, done))
     failed = sum(one["errors"] for one in executed)
     warnings = [*_incomplete(params["trace"]), *_different(params["trace"], executed)]
     if wants_direct and not past_cache:
         warnings.append(_NO_DIRECT)
     return Measured(
-        metrics=tuple(_metrics(done)),
+        metrics=tuple(_metrics(done, repeats)),
         checks=(
             Check(
                 "io_without_errors",
@@ -237,12 +238,18 @@ def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
 # What was done ---------------------------------------------------------------------
 
 
-def _metrics(done: Mapping[str, Reading]) -> Iterator[Metric]:
+def _metrics(
+    done: Mapping[str, Reading], repeats: Sequence[Mapping[str, Reading]]
+) -> Iterator[Metric]:
     for role, reading in done.items():
         for cell in _foreground():
-            if (histogram := reading.histogram(cell)) is not None:
-                labels = {"part": cell.part, "operation": cell.operation, "role": role}
-                yield Metric(METRIC, "ns", "lower", labels, hdr=histogram.encode())
+            if (histogram := reading.histogram(cell)) is None:
+                continue
+            labels = {"part": cell.part, "operation": cell.operation, "role": role}
+            each = [one[role].histogram(cell) for one in repeats]
+            means = tuple(one.mean for one in each if one is not None)
+            yield Metric(METRIC, "ns", "lower", labels, hdr=histogram.encode())
+            yield Metric(MEAN, "ns", "lower", labels, samples=means)
 
 
 def _foreground() -> Iterator[Cell]:
