@@ -216,7 +216,6 @@ def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
         "[global]",
         "ioengine=psync",
         "thread=1",
-        "fadvise_hint=0",
         "invalidate=0",
         f"runtime={longest}",
         f"randseed={seed}",
@@ -231,6 +230,7 @@ def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
             path = work.scratch / f"{number}-{thread}.log"
             write_text(path, text, work.env.credentials)
             lines += [f"[{job.part}-{number}-{thread}]", f"read_iolog={path}"]
+            lines += [f"fadvise_hint={0 if job.reads_ahead else 'random'}"]
             lines += ["direct=1"] * job.direct + ["sync=dsync"] * job.durable
     return "\n".join(lines) + "\n"
 

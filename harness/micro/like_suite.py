@@ -101,6 +101,11 @@ class Job:
     streams: tuple[Stream, ...]
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether Linux should: among reads so close together, it would after random ones, too."""
+        return any(s.sequential >= 0.5 for s in self.streams if s.operation == "read")
+
+    @property
     def least_bytes(self) -> int:
         """Of the file, without what is missed."""
         return self.threads * _CALLS_OF_THREAD * max(s.largest_bytes for s in self.streams)
