@@ -14,6 +14,8 @@ START_NS, SERIES_NS = 7_000_000_000, DelayBlocks.series_ns
 _CELL = HEADER_BYTES + 64 + 96 * 5
 #: A thread wakes up that late.
 LATE_NS = 20_000
+#: Duration of a call without the delay.
+CALL_NS = 30_000
 #: Of calls that began before a change.
 LEVEL_BEFORE_NS = 3_000_000
 
@@ -65,12 +67,19 @@ class Window:
             self.series.append(
                 {"monotonic_ns": stamp_ns, "counts": counts, "latencies_ns": sums_ns}
             )
-            self._count(done, achieved_ns)
+            self.count(done, achieved_ns)
         self.now_ns = end_ns
 
-    def _count(self, calls: int, achieved_ns: int) -> None:
+    def count(self, calls: int, achieved_ns: int) -> None:
         self._calls += calls
         self._delay_ns += calls * achieved_ns
-        for name, value in (("delayed", self._calls), ("delay_ns", self._delay_ns)):
+        counters = {
+            "calls": self._calls,
+            "timed": self._calls,
+            "ns": self._calls * CALL_NS,
+            "delayed": self._calls,
+            "delay_ns": self._delay_ns,
+        }
+        for name, value in counters.items():
             at = _CELL + 8 * CELL_FIELDS.index(name)
             os.pwrite(self.page.descriptor, value.to_bytes(8, "little"), at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from made_up import LATE_NS, Window
+from made_up import CALL_NS, LATE_NS, Window
 
 from harness.errors import RunFailed, UsageError
 from harness.explain.blocks import check_varied, orders
@@ -90,9 +90,34 @@ def test_without_enough_blocks_the_run_fails():
 
 def test_an_operation_that_is_not_called_has_no_fit():
     window = Window()
-    window._count = lambda calls, achieved_ns: None
+    window.count = lambda calls, achieved_ns: None
     with pytest.raises(RunFailed):
         window.run().concluded([], [])
+
+
+def test_each_query_has_a_fit_of_its_executions():
+    """Two sessions share the calls of query 6: half of them are on its critical path."""
+    window = Window()
+    calls = {"6": 200, "1": 300}
+    on_path = {"6": 100, "1": 300}
+    for number, level_ns in window.delays.order(8):
+        for query, count in calls.items():
+
+            def execute(count: int = count, waited_for: int = on_path[query]) -> int:
+                achieved_ns = window.planted_ns() + LATE_NS
+                window.count(count, achieved_ns)
+                return 50_000_000 + waited_for * (CALL_NS + achieved_ns)
+
+            window.delays.execute({"query": query}, number, level_ns, execute)
+    window.delays.execute({"query": "1"}, 8, 100_000, lambda: None)  # reached its limit
+    found = {one.labels["query"]: one for one in window.delays.concluded([], [])}
+    for query, one in found.items():
+        assert one.fit.slope.value == pytest.approx(on_path[query])
+        assert (one.per_operation, one.calls.mean_ns) == (calls[query], CALL_NS)
+        assert one.now.value == pytest.approx(50_000_000 + on_path[query] * CALL_NS)
+    assert found["1"].floor_ns == 50_000_000
+    assert found["6"].floor_ns < 50_000_000
+    window.page.close()
 
 
 def test_levels_are_written_as_they_are_read():
