@@ -154,6 +154,6 @@ def test_the_report_shows_prices_where_there_are_some(tmp_path: Path) -> None:
     runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 30_000)]
     files, html = report(runs, tmp_path)
     text = files.markdown.read_text(encoding="utf-8")
-    assert "| ssd-both | ssd 100 GB (data, wal) at 0.4 | 40.0 USD |" in text
-    assert "pmem: 1.20 [1.20, 1.20], costs 9.21" in html
+    assert "| ssd-both | ssd 100 GB (data, wal) at 0.400 | 40.0 USD |" in text
+    assert "pmem: 1.20 [1.20, 1.20], now 9.21" in html
     assert "as recorded with each run" in html
