@@ -128,6 +128,14 @@ def _decoded(text: str) -> hdr.Histogram:
     return hdr.decode(text)
 
 
+def histogram(metric: Mapping[str, Any]) -> hdr.Histogram | None:
+    """Of a metric of run.json; None where it has none, or a damaged one."""
+    try:
+        return _decoded(metric["hdr"]) if "hdr" in metric else None
+    except ValueError:
+        return None
+
+
 def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
     if "hdr" not in metric:
         yield _measured(metric)

@@ -18,12 +18,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from harness import hdr
 from harness.store.runs import StoredRun
 from reports.headline import headline
 from reports.metric_registry import load_of
 from reports.statistics import ALPHA
-from reports.values import Quantity, measured, natural
+from reports.values import Quantity, histogram, measured, natural
 
 Devices = Literal["log", "data", "all"]
 #: Why nothing bounds a gain: the trace saw too little of a part, sessions were observed too rarely,
@@ -341,11 +340,8 @@ def _io_ns(
     """
     cells = traced(run)
     if durations is not None:
-        count = sum(
-            hdr.decode(metric["hdr"]).total
-            for metric in run.run["metrics"]
-            if metric["name"] == durations and "hdr" in metric
-        )
+        durations_of = (histogram(m) for m in run.run["metrics"] if m["name"] == durations)
+        count = sum(one.total for one in durations_of if one is not None)
         spent = {cell: calls * mean for cell, (calls, mean) in cells.items()}
         return {"": _by_devices({c: ns / count for c, ns in spent.items()})} if count else {}
     found: dict[str, dict[tuple[str, str], float]] = {}
@@ -365,7 +361,8 @@ def traced(run: StoredRun) -> dict[tuple[str, str], tuple[float, float]]:
         labels = metric["labels"]
         if metric["name"] != "io_duration_ns" or labels["role"] == "background":
             continue
-        one = hdr.decode(metric["hdr"])
+        if (one := histogram(metric)) is None:
+            continue
         cell = (labels["part"], labels["operation"])
         calls, mean = found.get(cell, (0.0, 0.0))
         total = calls + one.total

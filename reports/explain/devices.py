@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness import hdr
 from harness.store.runs import StoredRun
+from reports.values import histogram
 
 #: The suite must have measured this share of the calls of the sessions.
 _COVERED = 0.9
@@ -73,8 +73,9 @@ def figures(suites: Sequence[StoredRun], run_ids: Collection[str]) -> DeviceFigu
             continue
         tier = tiers_of(suite).get("data", "")
         for metric in suite.run["metrics"]:
-            if metric["name"] == _SUITE_METRIC and "hdr" in metric:
-                found[tier][_cell(metric["labels"])].append(hdr.decode(metric["hdr"]).mean)
+            known = histogram(metric) if metric["name"] == _SUITE_METRIC else None
+            if known is not None and known.total:
+                found[tier][_cell(metric["labels"])].append(known.mean)
     return DeviceFigures(
         {tier: {cell: median(v) for cell, v in by.items()} for tier, by in found.items()}
     )
