@@ -86,7 +86,7 @@ class Harness:
         return Done(process.returncode, out, err)
 
     def in_time(
-        self, *argv: object, seconds: Sequence[int] = (3, 30), also: str = "", **env: str
+        self, *argv: object, seconds: Sequence[int] = (2, 30), also: str = "", **env: str
     ) -> Done:
         """With ``--duration``: a longer one where the machine stood still for all of the first,
         and where it ``also`` tells such a finding.

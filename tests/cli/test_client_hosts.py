@@ -45,7 +45,8 @@ def client(harness, ssh):
 
     def run(*more):
         # A machine may stand still for all of a shorter time.
-        small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "8s")
+        small = ("--warehouses", 1, "--users", 4, "--rate", 40, "--ramp-up", "0s",
+                 "--duration", "8s")  # fmt: skip
         where = ("--engine", "postgres", "--placement", "ssd-both", "--json", "--quiet")
         return harness("run", "tpcc", *where, *small, *more,
                        HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip

@@ -53,7 +53,8 @@ def client(harness, ssh, options):
 
     def run(engine, *more):
         # A machine may stand still for all of a shorter time.
-        small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "8s")
+        small = ("--warehouses", 1, "--users", 4, "--rate", 40, "--ramp-up", "0s",
+                 "--duration", "8s")  # fmt: skip
         where = ("--engine", engine, "--placement", "ssd-both", "--json", "--quiet",
                  *options(engine))  # fmt: skip
         return harness("run", "tpcc", *where, *small, *more,

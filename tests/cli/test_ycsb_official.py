@@ -15,6 +15,7 @@ from harness.supervise.process import ProcessId, alive, process_identity
 
 RUN = ("run", "ycsb", "--engine", "rocksdb", "--records", "2000", "--threads", "2")
 OFFICIAL = (*RUN, "--driver", "ycsb", "--placement", "ssd-both")
+LONG = ("--rate", "500", "--ramp-up", "60s", "--duration", "10m")
 
 
 def told(run, name):
@@ -27,7 +28,7 @@ def told(run, name):
 
 def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
     done = loaded.in_time(
-        *RUN, "--workload", "a", "--driver", "both", "--placement", "ssd-both",
+        *RUN, "--workload", "a", "--rate", "500", "--driver", "both", "--placement", "ssd-both",
         "--set", "row_cache=16M", "--ramp-up", "1s", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err + done.out
@@ -76,7 +77,7 @@ def java_of(harness, process) -> ProcessId:
 
 
 def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
-    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "10m")
+    process = loaded.start(*OFFICIAL, "--workload", "a", *LONG)
     java = java_of(loaded, process)
     process.kill()
     process.communicate()
@@ -86,7 +87,7 @@ def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
 
 
 def test_a_client_that_is_killed_fails_the_run(loaded):
-    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "10m")
+    process = loaded.start(*OFFICIAL, "--workload", "a", *LONG)
     os.kill(java_of(loaded, process).pid, 9)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err

@@ -104,8 +104,8 @@ class Own:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB has no option for it."""
-    monkeypatch.setattr(duckdb, "_TIMEOUT_S", TIMEOUT_S)
+    """DuckDB has no option for it, and starts at once or never."""
+    monkeypatch.setattr(duckdb, "_TIMEOUT_S", TIMEOUT_S / 2)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def measured(lab: Vm, appdirect_state: State) -> Done:
     """A run right after the playbook, small for a slow processor."""
     return harness(
         *(lab, "run", "ycsb", "--engine", "postgres", "--placement", "pmem-both", "--json"),
-        *("--records", 1000, "--threads", 2, "--ramp-up", "0s", "--operations", 2000),
+        *("--records", 200, "--threads", 2, "--ramp-up", "0s", "--operations", 400),
     )
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_rocksdb_is_driven_for_a_window_and_verified(bench):
-    asked = params(workload="a")
+    asked = params(workload="a", target=500)
     bench.load("rocksdb", asked)
     assert bench.facts["row_counts"] == {"usertable": 2000}
     moments = []
@@ -53,7 +53,7 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
 
 
 def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are_missed(bench):
-    asked = params(workload="d")
+    asked = params(workload="d", target=500)
     bench.load("rocksdb", asked)
     driven = bench.drive(asked)
     assert driven.inserted_count >= driven.operations["insert"].count > 0
@@ -96,7 +96,7 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
 
 
 def test_blind_updates_write_whole_records(bench):
-    asked = params(workload="a", update="blind")
+    asked = params(workload="a", update="blind", target=500)
     bench.load("rocksdb", asked)
     driven = bench.drive_in_time(asked)
     # Nothing but the reads reads.
@@ -110,7 +110,8 @@ def test_blind_updates_write_whole_records(bench):
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])  # MySQL by MariaDB's driver
 def test_servers_are_driven_through_their_sockets(name, bench):
-    asked = params(workload="e", operationcount=1_000_000, maxscanlength=10, recordcount=1000)
+    asked = params(workload="e", operationcount=1_000_000, maxscanlength=10, recordcount=1000,
+                   target=500)  # fmt: skip
     bench.load(name, asked)
     connection = bench.engine.connect()
     assert connection.execute("select count(*) from usertable").rows == [(1000,)]
@@ -124,7 +125,7 @@ def test_servers_are_driven_through_their_sockets(name, bench):
 
 
 def test_updates_of_one_field_leave_the_others_of_a_row(bench):
-    asked = params(workload="a", readallfields=False)
+    asked = params(workload="a", readallfields=False, target=500)
     bench.load("postgres", asked)
     driven = bench.drive_in_time(asked)
     assert driven.operations["update"].count > 0
@@ -202,7 +203,7 @@ def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(benc
 
 
 def test_values_of_dataintegrity_are_compared_one_by_one(bench):
-    asked = params(workload="a", recordcount=500, dataintegrity=True)
+    asked = params(workload="a", recordcount=500, dataintegrity=True, target=500)
     bench.load("rocksdb", asked)
     driven = bench.drive(asked)
     assert driven.notes["workload_class"] == "tierbench.ycsb.UnverifiedReads"
