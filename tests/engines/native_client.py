@@ -85,7 +85,6 @@ def loaded(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Na
     """With one warehouse, loaded by the client."""
     native = restored(lab, golden, name, settings)
     native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
-    native.holds()
     return native
 
 

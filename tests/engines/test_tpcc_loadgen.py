@@ -191,7 +191,6 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     assert native.rows(count)[0][0] == before + new_order["count"]
     if native.engine.name == "postgres":  # an expected error is not logged
         assert "is not in use" not in native.engine._server.log.read_text()
-    native.holds()
 
 
 def set_lock_timeout(native: Native, seconds: int) -> None:
