@@ -25,7 +25,7 @@ from reports.explain.devices import (
     is_like,
     tiers_of,
 )
-from reports.explain.slopes import Slope, is_what_if, setting, slopes
+from reports.explain.slopes import Slope, context, is_what_if, setting, slopes
 from reports.metric_registry import load_of
 from reports.query_breakdown import anatomy
 from reports.series import Arm, Panel
@@ -82,15 +82,28 @@ Known = Value | Missing
 
 @dataclass(frozen=True)
 class Evidence:
-    """Stored runs that explain others: suites derived from runs, and what-ifs."""
+    """Stored runs that explain others: suites derived from runs (``origins``), and what-ifs."""
 
     suites: tuple[StoredRun, ...] = ()
     what_ifs: tuple[StoredRun, ...] = ()
+    origins: tuple[StoredRun, ...] = ()
 
     @classmethod
     def of(cls, runs: Sequence[StoredRun]) -> Evidence:
         """Those among all runs of a store."""
-        return cls(tuple(r for r in runs if is_like(r)), tuple(r for r in runs if is_what_if(r)))
+        suites = tuple(run for run in runs if is_like(run))
+        like = {suite.head["spec"]["params"]["like"] for suite in suites}
+        return cls(
+            suites,
+            tuple(run for run in runs if is_what_if(run)),
+            tuple(run for run in runs if run.run_id in like),
+        )
+
+    def figures(self, runs: Sequence[StoredRun]) -> DeviceFigures:
+        """Of the suites derived from runs with the same engine, workload and placement."""
+        wanted = context(runs[0])
+        ids = {run.run_id for run in (*runs, *self.origins) if context(run) == wanted}
+        return figures(self.suites, ids)
 
 
 NO_EVIDENCE = Evidence()
@@ -178,7 +191,7 @@ class _Case:
             or any(text.startswith(f"{part}.") for text in self.planted)
         )
         self.devices = _devices(self.moved)
-        self.figures: DeviceFigures = figures(evidence.suites, {run.run_id for run in a.runs})
+        self.figures = evidence.figures(a.usable)
         self.slopes = slopes(evidence.what_ifs, a.usable)
         self.ceilings: Ceilings | None = ceilings(a.usable)
         self.classes = _classes(a)

@@ -39,10 +39,10 @@ def is_what_if(run: StoredRun) -> bool:
 def slopes(what_ifs: Sequence[StoredRun], runs: Sequence[StoredRun]) -> list[Slope]:
     """Of the what-ifs with the engine, workload and placement of ``runs``; of several of the same
     operation, the newest."""
-    wanted = _context(runs[0])
+    wanted = context(runs[0])
     found: dict[tuple[str, str, str], Slope] = {}
     for run in sorted(what_ifs, key=lambda one: int(one.head["started_unix_ns"])):
-        if not run.head["failed"] and _context(run) == wanted:
+        if not run.head["failed"] and context(run) == wanted:
             found |= {(one.part, one.operation, one.query): one for one in _slopes(run)}
     return list(found.values())
 
@@ -54,7 +54,8 @@ def setting(run: StoredRun) -> dict[str, Any]:
     return {name: spec["params"][name] for name in names if spec["params"].get(name)}
 
 
-def _context(run: StoredRun) -> tuple[Any, ...]:
+def context(run: StoredRun) -> tuple[Any, ...]:
+    """What a run and its evidence agree in."""
     spec = run.head["spec"]
     placement = spec["placement"] or {}
     limit = spec["memory_limit_bytes"]

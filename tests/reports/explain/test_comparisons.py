@@ -58,6 +58,21 @@ def test_the_device_ratio_is_the_time_of_the_run_s_calls_on_a_over_that_on_b(
     assert row.moved == ("data", "wal", "temp", "index")
 
 
+def test_a_suite_like_another_run_of_the_same_counts_and_of_other_users_does_not(
+    tmp_path: Path,
+) -> None:
+    moved(tmp_path, blocks=1)
+    suites(tmp_path, tpcc(tmp_path, users=16))
+    chosen = [run for run in Store(tmp_path).runs() if run.spec.params.get("users") == 2]
+    evidence = Evidence.of(Store(tmp_path).runs())
+    (row,) = explained(panels(chosen, "placement", None), evidence)
+    assert why(row.device_ratio) == "no suite"
+    suites(tmp_path, tpcc(tmp_path, duration="1m"))
+    evidence = Evidence.of(Store(tmp_path).runs())
+    (row,) = explained(panels(chosen, "placement", None), evidence)
+    assert known(row.device_ratio).value == pytest.approx(419_000 / 5_500, rel=2e-3)
+
+
 def test_the_other_way_round_every_ratio_is_the_inverse(tmp_path: Path) -> None:
     """From the fast tier to the slow one; the calls are then those of the fast run."""
     moved(tmp_path)
