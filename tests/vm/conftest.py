@@ -1,4 +1,4 @@
-"""Test machines: one for the tests of each file that ask for it, gone behind the last of them."""
+"""The test machine: one for the files of this folder, and one for each file of ``full``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from vm_harness import install_harness
-from vm_image import image
-from vm_machine import Vm, running_machine
-from vm_probe import copy_sources, probe
+from vm_machine import Vm
+from vm_probe import fresh_machine, probe
 
 
-@pytest.fixture(scope="module")
-def vm() -> Iterator[Vm]:
+@pytest.fixture(scope="session")
+def machine() -> Iterator[Vm]:
     """A machine with two NVDIMMs whose label areas are blank, and our sources in /opt/harness.
 
     Its image holds files of many owners, which only root can write: as another user
@@ -22,9 +21,14 @@ def vm() -> Iterator[Vm]:
     """
     if os.geteuid() != 0:
         pytest.skip("building the test machine's image needs root")
-    with running_machine(image()) as machine:
-        copy_sources(machine)
+    with fresh_machine() as machine:
         yield machine
+
+
+@pytest.fixture(scope="module")
+def vm(machine: Vm) -> Vm:
+    """The machine of all files, whose playbooks leave nothing behind."""
+    return machine
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +38,11 @@ def lab(vm: Vm) -> Vm:
     return vm
 
 
-@pytest.fixture(scope="module")
-def blank_machine(vm: Vm) -> dict[str, Any]:
+@pytest.fixture(scope="session")
+def blank_machine(machine: Vm) -> dict[str, Any]:
     """The probe's answer before anything is set up."""
-    vm.run("useradd --system engines")
-    return probe(vm)
+    machine.run("useradd --system engines")
+    return probe(machine)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ BLANK = {"namespace0.0": "raw", "namespace1.0": "raw"}
 
 
 @pytest.fixture(scope="module")
-def before(lab: Vm) -> State:
+def before(lab: Vm, blank_machine: dict[str, Any]) -> State:
     """Before anything: with something on each NVDIMM that nobody may lose unasked."""
     for device in ("/dev/pmem0", "/dev/pmem1"):
         lab.run(f"dd if=/dev/urandom of={device} bs=1M count=1 conv=fsync status=none")

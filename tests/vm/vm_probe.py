@@ -6,12 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vm_cache import REPOSITORY
-from vm_machine import Vm
+from vm_image import image
+from vm_machine import Vm, running_machine
 
 _CHUNK = 1 << 20
 #: What of the harness runs inside the machine: standard library only.
@@ -25,6 +26,14 @@ _SOURCES = (
     "tiers",
     "host",
 )
+
+
+@contextlib.contextmanager
+def fresh_machine() -> Iterator[Vm]:
+    """A machine with blank disks and our sources."""
+    with running_machine(image()) as machine:
+        copy_sources(machine)
+        yield machine
 
 
 def copy_sources(machine: Vm) -> None:
