@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, get_args
 
 from harness.counters import labelled, split
@@ -260,6 +260,7 @@ class Breakdown:
 
     ``accounted_share``: of the latency, what is not the remainder. ``why``: empty where the
     parts add up within :data:`TOLERANCE`, else the reason. ``moments``: see ``WaitTotals``.
+    ``sessions``: the mean number that worked on one statement; None of several operations.
     """
 
     parts_ns: Mapping[str, float]
@@ -267,6 +268,7 @@ class Breakdown:
     accounted_share: float
     why: str = ""
     moments: float = 0.0
+    sessions: float | None = None
 
     def metrics(self, prefix: str = "", labels: Mapping[str, str] | None = None) -> list[Metric]:
         """``wait_ns`` by resource, ``wait_accounted_share`` and ``wait_moments_count``."""
@@ -276,6 +278,8 @@ class Breakdown:
             for name, value in self.parts_ns.items()
         ]
         rest = {"accounted_share": self.accounted_share, "moments_count": self.moments}
+        if self.sessions is not None:
+            rest["sessions_count"] = self.sessions
         return [
             *metrics,
             *(Metric(f"{prefix}wait_{n}", "1", "none", own, value=v) for n, v in rest.items()),
@@ -320,7 +324,8 @@ def explain_alone(
     scale = min(1.0, latency_ns / active_ns)
     waits = {name: ns * scale for name, ns in totals.waits.items()}
     processor_ns = min(totals.running_ns * scale, on_cpu_ns * scale)
-    return _breakdown(waits, processor_ns, latency_ns, totals.moments)
+    found = _breakdown(waits, processor_ns, latency_ns, totals.moments)
+    return replace(found, sessions=1 / scale)
 
 
 def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:

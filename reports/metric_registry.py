@@ -112,6 +112,7 @@ _METRICS = {
     "query_wait_ns": MetricInfo("query time by resource", "breakdown", "query"),
     "query_wait_accounted_share": MetricInfo("of that time, accounted for", "breakdown", "query"),
     "query_wait_moments_count": MetricInfo("moments of observation", "breakdown", "query"),
+    "query_wait_sessions_count": MetricInfo("sessions at work", "breakdown", "query"),
     "observed_value": MetricInfo("summary of a second execution", "breakdown", "path"),
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),

@@ -136,6 +136,7 @@ def test_parallel_sessions_of_a_statement_are_scaled_to_its_time():
     found = explain_alone(totals, 2.0 * S)
     assert found is not None
     assert found.parts_ns == {"data read": S, "processor": S, "other": 0}
+    assert found.sessions == 3
 
 
 def test_time_in_which_no_processor_worked_is_not_the_processors():

@@ -45,7 +45,7 @@ _DIRECT: Mapping[Devices, frozenset[str]] = {
 _MAY_HIDE = ("lock", "buffer", "other")
 #: Of a part's bytes: below it, its files are mapped or called in ways that the trace does not see,
 #: and time in the device may pass for processor time.
-_SEEN = 0.95
+_SEEN, _OF_NO_ACCOUNT = 0.95, 0.01
 #: With more of the time not bounded, there is no ceiling.
 _NO_CEILING = 0.98
 
@@ -191,9 +191,28 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
         if latency_ns <= 0:
             continue
         moments = values.get(Quantity(f"{prefix}wait_moments_count", labels), 0.0)
-        contended_ns = _contended_ns(values, by_resource, latency_ns, key)
-        found[key] = Waited(latency_ns, by_resource, moments, io.get(key, {}), contended_ns)
-    return found
+        sessions = values.get(Quantity(f"{prefix}wait_sessions_count", labels), 1.0)
+        contended_ns = _contended_ns(values, by_resource, latency_ns, key, sessions)
+        spent = {devices: ns / sessions for devices, ns in io.get(key, {}).items()}
+        found[key] = Waited(latency_ns, by_resource, moments, spent, contended_ns)
+    return found if load else _with_traced_total(found)
+
+
+def _with_traced_total(found: Mapping[str, Waited]) -> dict[str, Waited]:
+    """The trace has durations of all queries together: what it saw beyond the waits is divided
+    among the queries as their waits are, and as their calls are where there are no waits."""
+    made = {}
+    for key, one in found.items():
+        io_ns = dict(one.io_ns)
+        for devices in DEVICES:
+            waited = one.of(_DIRECT[devices])
+            if not waited:
+                continue
+            every = [other for other in found.values() if other.of(_DIRECT[devices])]
+            total = sum(other.io_ns.get(devices, 0.0) for other in every)
+            io_ns[devices] = waited * total / sum(other.of(_DIRECT[devices]) for other in every)
+        made[key] = replace(one, io_ns=io_ns)
+    return made
 
 
 def upper_share(share: float, moments: float, alpha: float = ALPHA) -> float:
@@ -225,13 +244,24 @@ def _recorded(run: StoredRun) -> bool:
 
 
 def _unseen(runs: Sequence[StoredRun]) -> dict[str, float]:
-    """Parts of which the trace saw too little, with the share that it saw."""
+    """Parts of which the trace saw too little, with the share that it saw.
+
+    Bytes that it did not see are of no account where they are few among all of the run's.
+    """
     found: dict[str, float] = {}
     for run in runs:
+        moved: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for quantity, one in measured(run).items():
-            if quantity.name == "io_trace_coverage_share" and (one.value or 0.0) < _SEEN:
-                part = quantity.label("part") or ""
-                found[part] = min(found.get(part, 1.0), one.value or 0.0)
+            part = quantity.label("part") or ""
+            if quantity.name == "io_bytes":
+                moved[part] = moved.get(part, 0.0) + (one.value or 0.0)
+            elif quantity.name == "io_trace_coverage_share":
+                shares[part] = one.value or 0.0
+        for part, share in shares.items():
+            unseen = moved.get(part, 0.0) * (1 / share - 1) if share else math.inf
+            if share < _SEEN and unseen > _OF_NO_ACCOUNT * sum(moved.values()):
+                found[part] = min(found.get(part, 1.0), share)
     return found
 
 
@@ -375,29 +405,32 @@ def _by_devices(spent: Mapping[tuple[str, str], float]) -> dict[Devices, float]:
 
 
 def _contended_ns(
-    values: Mapping[Quantity, float], parts_ns: Mapping[str, float], latency_ns: float, query: str
+    values: Mapping[Quantity, float],
+    parts_ns: Mapping[str, float],
+    latency_ns: float,
+    query: str,
+    sessions: float,
 ) -> float:
-    """At most waiting for a processor: as long as some task of the host did (PSI).
-
-    Of a window's operation not more than what its processor time and its client's exceed the
-    processor time that was counted for servers and for clients.
+    """At most waiting for a processor: as long as some task of the host did (PSI), and as far as
+    processor time, and the client's, exceed the processor time that was counted.
     """
-    computing_ns = parts_ns.get("processor", 0.0)
     if query:
-        own = (("of", "host"), ("query", query))
-        pressure_ns = values.get(Quantity("query_pressure_cpu_some_ns", own), math.inf)
-        return min(computing_ns, pressure_ns)
-    pressed_ns = values.get(Quantity("window_pressure_cpu_some_ns", (("of", "host"),)), math.inf)
-    window_ns = values.get(Quantity("window_duration_ns"), 0.0)
-    share = min(1.0, pressed_ns / window_ns) if window_ns else 1.0
-    counted = {
-        q.name.partition("_cpu_per_")[0]: v for q, v in values.items() if "_cpu_per_" in q.name
-    }
-    beyond_ns = sum(
-        max(0.0, spent_ns - sum(counted.get(name, 0.0) for name in names))
-        for spent_ns, names in (
-            (computing_ns, ("server", "process")),
-            (parts_ns.get("client", 0.0), ("client",)),
-        )
-    )
-    return min(beyond_ns, share * latency_ns)
+        own = (("query", query),)
+        spent = [(parts_ns.get("processor", 0.0), values.get(Quantity("query_cpu_ns", own), 0.0))]
+        spent = [(took, counted / sessions) for took, counted in spent]
+        pressed = Quantity("query_pressure_cpu_some_ns", (("of", "host"), *own))
+        at_most_ns = values.get(pressed, latency_ns)
+    else:
+        counted = {
+            q.name.partition("_cpu_per_")[0]: v for q, v in values.items() if "_cpu_per_" in q.name
+        }
+        servers = counted.get("server", 0.0) + counted.get("process", 0.0)
+        spent = [
+            (parts_ns.get("processor", 0.0), servers),
+            (parts_ns.get("client", 0.0), counted.get("client", 0.0)),
+        ]
+        pressed_ns = values.get(Quantity("window_pressure_cpu_some_ns", (("of", "host"),)))
+        window_ns = values.get(Quantity("window_duration_ns"), 0.0)
+        share = 1.0 if pressed_ns is None or not window_ns else pressed_ns / window_ns
+        at_most_ns = min(1.0, share) * latency_ns
+    return min(sum(max(0.0, took - own_ns) for took, own_ns in spent), at_most_ns)

@@ -17,6 +17,7 @@ query_<counter>                     what the query added to a counter; only wher
 query_wait_ns                       of its time, by ``resource`` (docs/waits.md)
 query_wait_accounted_share          of its time, what waits and processor time add up to
 query_wait_moments_count            how often sessions were observed
+query_wait_sessions_count           how many worked on it, on average
 refresh_duration_ns                 of one refresh function: first statement → last commit
                                     (clause 5.3.7.3)
 refresh_<counter>                   as query_<counter>, of a refresh function run alone

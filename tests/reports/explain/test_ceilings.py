@@ -128,7 +128,11 @@ def test_repeats_are_pooled_and_none_lies_above_the_ceiling(tmp_path: Path) -> N
 
 def test_there_is_none_where_nothing_bounds_it(tmp_path: Path) -> None:
     mapped = [*window(PARTS_US), metric("io_trace_coverage_share", 0.4, part="wal")]
-    known = found(tpcc(tmp_path, mapped))
+    moved = [metric("io_bytes", size, part=part, operation="write", role="foreground")
+             for part, size in (("wal", 1e6), ("data", 9e6))]  # fmt: skip
+    few = [*moved, metric("io_bytes", 1e9, part="data", operation="read", role="foreground")]
+    assert log(found(tpcc(tmp_path, [*mapped, *few]))).why is None
+    known = found(tpcc(tmp_path, [*mapped, *moved]))
     assert (log(known).gain, log(known).why, log(known).part) == (None, "part not traced", "wal")
     data = known.of("data")
     assert data is not None and data.gain is not None
@@ -147,7 +151,9 @@ def test_a_set_rate_has_none_and_runs_without_waits_or_trace_say_nothing(tmp_pat
         assert ceilings([tpcc(tmp_path, kept)]) is None
 
 
-def query(number: str, reading_ms: float, computing_ms: float, moments: float) -> list[Any]:
+def query(
+    number: str, reading_ms: float, computing_ms: float, moments: float, **values: float
+) -> list[Any]:
     parts = {"data read": reading_ms, "processor": computing_ms}
     return [
         metric("query_duration_ns", (reading_ms + computing_ms) * MS, "lower", query=number),
@@ -155,6 +161,7 @@ def query(number: str, reading_ms: float, computing_ms: float, moments: float) -
         metric("query_wait_accounted_share", 1.0, query=number),
         metric("query_wait_moments_count", moments, query=number),
         metric("query_pressure_cpu_some_ns", 0, of="host", query=number),
+        *(metric(name, value, query=number) for name, value in values.items()),
         metric("query_io_calls_count", 10, query=number, part="data", operation="read"),
         metric("io_calls_count", 10, part="data", operation="read", role="foreground"),
     ]
@@ -173,6 +180,27 @@ def test_queries_have_their_own_and_one_of_their_sum(tmp_path: Path) -> None:
     assert total is not None and total.gain == pytest.approx(9 / 4, rel=1e-2)
     assert (total.latency_ns, total.direct_ns) == (9000 * MS, 4000 * MS)
     assert total.unbounded == 1
+
+
+def test_calls_of_parallel_sessions_overlap(tmp_path: Path) -> None:
+    """30 calls of 400 ms in three queries, by four sessions: 3 s, as the waits of the first two
+    are divided, 1 : 3, and as many calls as the others for the third; 2 of its 10 s are computed
+    by none of the processors that 4 sessions have."""
+    own = {"query_wait_sessions_count": 4.0, "query_cpu_ns": 32e9}
+    metrics = [
+        *query("1", 500, 9500, 1e5, **own),
+        *query("6", 1500, 8500, 1e5, **own),
+        *query("9", 0, 10_000, 1e5, **own),
+        metric("io_duration_ns", histogram([400 * MS] * 30),
+               part="data", operation="read", role="foreground"),
+    ]  # fmt: skip
+    known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 9))))
+    direct = [one.direct_ns if (one := known.of("data", q)) else None for q in ("1", "6", "9")]
+    assert direct == pytest.approx([500 * MS, 1500 * MS, 1000 * MS], rel=0.01)
+    busy = [m | {"value": 10_000 * MS} if "pressure" in m["name"] else m for m in metrics]
+    contended = found(write(tmp_path, Case(metrics=busy, queries=(1, 6, 9)))).of("data", "9")
+    assert contended is not None
+    assert contended.hidden["processors"] == pytest.approx(2000 * MS)
 
 
 def test_the_ceiling_is_above_what_moving_the_log_gains(tmp_path: Path) -> None:
