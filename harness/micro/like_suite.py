@@ -362,7 +362,7 @@ def _stream(one: Mapping[str, Any], times: float) -> Stream:
     calls = max(1, round(traced * times))
     if one["operation"] == "sync":
         return Stream("sync", calls, traced)
-    sizes, unit = sizes_of(one["sizes"], one["bytes"])
+    sizes, unit = sizes_of(one["sizes"], one["bytes"], one["operation"] == "read")
     calls = max(1, round(sum(count for _, count in sizes) * times))
     return Stream(
         one["operation"],
@@ -376,7 +376,7 @@ def _stream(one: Mapping[str, Any], times: float) -> Stream:
 
 
 def sizes_of(
-    classes: Mapping[str, int], total_bytes: int
+    classes: Mapping[str, int], total_bytes: int, of_reads: bool = True
 ) -> tuple[tuple[tuple[int, float], ...], int]:
     """Sizes with how many calls have each, and the unit that they are multiples of.
 
@@ -387,7 +387,7 @@ def sizes_of(
     unit = min(total_bytes & -total_bytes, _LARGEST_UNIT)
     unit = unit if unit >= _SMALLEST_UNIT else 1
     counts = {upper_bytes(name): count for name, count in classes.items()}
-    if unit >= _PAGE_BYTES and len(counts) > 1:
+    if of_reads and unit >= _PAGE_BYTES and len(counts) > 1:
         counts.pop(SIZE_CLASSES[0], None)
     unit = min(unit, *counts)
     lowest = {

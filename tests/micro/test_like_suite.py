@@ -203,6 +203,11 @@ def test_sizes_lie_in_their_classes_and_keep_the_mean(
     assert of == unit
 
 
+def test_small_writes_are_not_empty_ones() -> None:
+    sizes, unit = sizes_of({"512": 8, "4096": 1}, 8 * 512 + 4096, of_reads=False)
+    assert (dict(sizes), unit) == ({512: 8.0, 4096: 1.0}, 512)
+
+
 def test_one_seed_makes_one_log() -> None:
     plan = derive(trace(cell("data", "read", 100, 8192)), NS_PER_S, GIB)
     job = plan.jobs[0]
