@@ -2,17 +2,18 @@
 
 ::
 
-    fio version 3 iolog
-    1000 wal/foreground-write add
-    1000 wal/foreground-write open
-    1000 wal/foreground-write write 0 8192
-    1000 wal/foreground-write datasync 0 0
-    2100 wal/foreground-write write 8192 8192
+    fio version 2 iolog
+    wal/foreground-write add
+    wal/foreground-write open
+    wal/foreground-write write 0 8192
+    wal/foreground-write datasync 0 0
 
-Times are in µs; a call waits for its distance from the previous one's start. Each stream has a name
-of its own for its part's file, so that it has a descriptor of its own: that is where Linux keeps
-the state of readahead. A thread that only syncs gets a log of version 2, because fio reads no other
-log without reads and writes.
+Each stream has a name of its own for its part's file, so that it has a descriptor of its own: that
+is where Linux keeps the state of readahead.
+
+A thread rests after each burst of calls. Between single calls it could not: fio sleeps no shorter
+than its longest sleep at start, milliseconds on a busy machine, and spins instead. A thread that
+only syncs waits in its log, since fio counts no syncs for a rest.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from harness.micro.like_suite import Job, LikePlan, Stream
 FILE = "file"
 _PAGE_BYTES = 4096
 _DIRECT_BYTES = 512
-_START_US = 1000
-#: Of a log of version 2, whose times count from the start of fio.
+#: Waits in a log count from the start of fio.
 _START_MS = 300
+#: From one burst to the next, about; and what fio can express.
+_PERIOD_NS, _LEAST_REST_NS = 100_000_000, 1000
 
 
 @dataclass(frozen=True)
@@ -67,43 +69,59 @@ def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
             calls += _moves(plan, job, stream, thread, rng)
     for stream in job.streams:
         if stream.operation == "sync":
-            calls += _syncs(plan, job, stream, thread, rng, calls)
+            calls += _syncs(plan, job, stream, thread, calls)
     if not calls:
         return None
     calls.sort(key=lambda call: (call.at_ns, call.order))
-    if all(call.action == "datasync" for call in calls):
-        return "\n".join(_version_2(calls)) + "\n"
-    return "\n".join(_version_3(calls, job.arrival != "at once")) + "\n"
+    waits = all(call.action == "datasync" for call in calls)
+    return "\n".join(_lines(calls, waits)) + "\n"
 
 
-def _version_3(calls: Sequence[_Call], timed: bool) -> Iterator[str]:
-    yield "fio version 3 iolog"
+@dataclass(frozen=True)
+class Rest:
+    """Of a thread: for ``ns`` after so many reads and writes, and for ``first_ns`` at start."""
+
+    after: int
+    ns: int
+    first_ns: int
+
+
+def rest_of(plan: LikePlan, job: Job, thread: int, seed: int) -> Rest | None:
+    """The time that the engine does not spend in calls; None where the calls come at once.
+
+    Bursts of two threads have different periods, so that they meet by chance.
+    """
+    moves = sum(
+        _of_thread(one.calls, job, thread) for one in job.streams if one.operation != "sync"
+    )
+    if job.at_once or not moves:
+        return None
+    rng = random.Random(f"{seed}/{job.part}/{job.role}/{thread}/rest")
+    each_ns = plan.duration_ns / moves
+    after = max(1, round(_PERIOD_NS * rng.uniform(0.7, 1.3) / each_ns))
+    ns = after * each_ns * max(0.0, 1 - job.busy / job.threads)
+    if ns < _LEAST_REST_NS:
+        return None
+    return Rest(after, round(ns), rng.randrange(round(min(ns, _PERIOD_NS))))
+
+
+def _lines(calls: Sequence[_Call], waits: bool) -> Iterator[str]:
+    yield "fio version 2 iolog"
     used = dict.fromkeys(call.name for call in calls)
     for action in ("add", "open"):
-        yield from (f"{_START_US} {name} {action}" for name in used)
+        yield from (f"{name} {action}" for name in used)
     for call in calls:
-        at = _START_US + (call.at_ns // 1000 if timed else 0)
-        yield f"{at} {call.name} {call.action} {call.offset} {call.size}"
-
-
-def _version_2(calls: Sequence[_Call]) -> Iterator[str]:
-    yield "fio version 2 iolog"
-    name = calls[0].name
-    yield f"{name} add"
-    yield f"{name} open"
-    for call in calls:
-        yield f"{name} wait {_START_MS + call.at_ns // 1_000_000} 0"
-        yield f"{name} {call.action} 0 0"
+        if waits:
+            yield f"{call.name} wait {_START_MS + call.at_ns // 1_000_000} 0"
+        yield f"{call.name} {call.action} {call.offset} {call.size}"
 
 
 def _of_thread(calls: int, job: Job, thread: int) -> int:
     return calls // job.threads + (thread < calls % job.threads)
 
 
-def _times(plan: LikePlan, calls: int, job: Job, thread: int, rng: random.Random) -> list[int]:
-    """In ns since the start; threads take turns where calls come evenly."""
-    if job.arrival == "random":
-        return sorted(rng.randrange(plan.duration_ns) for _ in range(calls))
+def _times(plan: LikePlan, calls: int, job: Job, thread: int) -> list[int]:
+    """In ns since the start, evenly: the order of a thread's calls."""
     phase = (thread + 0.5) / job.threads
     return [int((number + phase) / calls * plan.duration_ns) for number in range(calls)]
 
@@ -128,7 +146,7 @@ def _moves(
         True: iter(_once(stream, _chosen(sizes, missed, True), beyond, rng)),
     }
     called = _names(job, stream)
-    times = _times(plan, count, job, thread, rng)
+    times = _times(plan, count, job, thread)
     order = {"read": 0, "write": 1}[stream.operation]
     for at_ns, size, miss in zip(times, sizes, missed, strict=True):
         name = called[1] if miss else called[0]
@@ -136,12 +154,12 @@ def _moves(
 
 
 def _syncs(
-    plan: LikePlan, job: Job, stream: Stream, thread: int, rng: random.Random, moves: list[_Call]
+    plan: LikePlan, job: Job, stream: Stream, thread: int, moves: list[_Call]
 ) -> Iterator[_Call]:
     """Right after writes, in the ratio of the two; evenly where the thread does not write."""
     count = _of_thread(stream.calls, job, thread)
     written = sorted(call.at_ns for call in moves if call.action == "write")
-    times = _times(plan, count, job, thread, rng)
+    times = _times(plan, count, job, thread)
     if written:
         last = [-(-(number + 1) * len(written) // count) - 1 for number in range(count)]
         times = [written[index] for index in last]

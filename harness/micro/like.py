@@ -230,6 +230,9 @@ def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
             path = work.scratch / f"{number}-{thread}.log"
             write_text(path, text, work.env.credentials)
             lines += [f"[{job.part}-{number}-{thread}]", f"read_iolog={path}"]
+            if (rest := iolog.rest_of(plan, job, thread, seed)) is not None:
+                lines += [f"thinktime={rest.ns // 1000}", f"thinktime_blocks={rest.after}"]
+                lines += [f"startdelay={rest.first_ns // 1000}us"]
             lines += [f"fadvise_hint={0 if job.reads_ahead else 'random'}"]
             lines += ["direct=1"] * job.direct + ["sync=dsync"] * job.durable
     return "\n".join(lines) + "\n"

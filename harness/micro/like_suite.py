@@ -3,16 +3,15 @@
 The trace counts calls by part, operation and role (harness.iotrace). Its cells become jobs, one for
 each part and role, with the cells of the job as streams::
 
-    job     threads: by Little's law, the time in calls divided by the window; but clients have
-            a thread each, whose calls come at random times, and workers that share a query
-            have one each, whose calls follow one another at once: queries read in bursts.
-            A log is written by one at a time
+    job     busy: by Little's law, the calls under way on average, of as many threads. But clients
+            have a thread each, as have workers that share a query; the workers' calls follow
+            one another at once: queries read in bursts. A log is written by one at a time
     stream  calls: as many as the run made in the duration of the suite
             sizes: the mean of the cell, within the classes that the trace has
             missed: the share of buffered reads that the page cache did not hold
 
-All jobs run at the same time, each call at its time, or as soon as the previous one has ended: on a
-slower tier, the calls fall behind as the engine would.
+All jobs run at the same time, and rest as long as the engine did other things: a faster tier gets
+more calls per second, as it would from the engine.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from harness import hdr, registry
 from harness.errors import UsageError
@@ -51,9 +50,6 @@ _ATTEMPTS, _CLOSER = 10, 0.99
 _LOG_BYTES = 256 * MIB
 #: Parts that hold the database; the others hold what is written in the run.
 _DATABASE = ("data", "index")
-
-
-Arrival = Literal["even", "random", "at once"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,8 @@ class Stream:
 class Job:
     """Streams of one part and role in the same way of access, shared by ``threads``.
 
-    ``arrival`` of calls: evenly over the duration, at random times, or one right after another.
+    ``busy``: calls of the run under way on average; threads rest for the other time, unless calls
+    come ``at_once``.
     """
 
     part: str
@@ -97,7 +94,8 @@ class Job:
     direct: bool
     durable: bool
     threads: int
-    arrival: Arrival
+    busy: float
+    at_once: bool
     streams: tuple[Stream, ...]
 
     @property
@@ -323,17 +321,19 @@ def _jobs(trace: Mapping[str, Any], times: float) -> tuple[Job, ...]:
 
 def _concurrency(
     trace: Mapping[str, Any], place: tuple[str, str], cells: Sequence[Mapping[str, Any]]
-) -> tuple[int, Arrival]:
-    """Threads of a job, and how their calls meet."""
+) -> tuple[int, float, bool]:
+    """Threads of a job, how many are in a call on average, and whether calls come at once.
+
+    By Little's law; calls without times as the others.
+    """
     part, role = place
-    threads = _threads(cells, trace["window_ns"])
-    if part == "wal" or role == "background":
-        return threads, "even"
-    if trace["clients"] > 1:
-        return min(_MOST_THREADS, max(threads, trace["clients"])), "random"
-    if trace["workers"] > 1:
-        return min(_MOST_THREADS, max(threads, trace["workers"])), "at once"
-    return threads, "even"
+    spent_ns: float = sum(one["ns"] * one["calls"] / one["timed"] for one in cells if one["timed"])
+    busy = spent_ns / trace["window_ns"]
+    least, at_once = 1, False
+    if part != "wal" and role != "background":
+        at_once = trace["clients"] == 1 and trace["workers"] > 1
+        least = max(trace["clients"], trace["workers"] if at_once else 1)
+    return min(_MOST_THREADS, max(least, round(busy))), busy, at_once
 
 
 def _access(
@@ -349,12 +349,6 @@ def _access(
 
 def _mostly(one: Mapping[str, Any], counter: str) -> bool:
     return bool(one[counter] * 2 > one["calls"])
-
-
-def _threads(cells: Iterable[Mapping[str, Any]], window_ns: int) -> int:
-    """Calls under way at a time on average, by Little's law; those without times as the others."""
-    busy: float = sum(one["ns"] * one["calls"] / one["timed"] for one in cells if one["timed"])
-    return min(_MOST_THREADS, max(1, round(busy / window_ns)))
 
 
 def _stream(one: Mapping[str, Any], times: float) -> Stream:

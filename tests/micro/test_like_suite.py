@@ -16,7 +16,7 @@ from example_run import SPEC, result
 from harness import hdr
 from harness.errors import UsageError
 from harness.iotrace.page import LAYOUT
-from harness.micro.iolog import log_of, names
+from harness.micro.iolog import log_of, names, rest_of
 from harness.micro.like_suite import (
     Job,
     LikePlan,
@@ -59,7 +59,7 @@ def calls_of(plan: LikePlan, job: Job, seed: int = 0) -> list[list[str]]:
     """The lines of all threads' logs that read, write or sync, as fields."""
     logs = [log_of(plan, job, thread, seed) or "" for thread in range(job.threads)]
     lines = [line.split() for log in logs for line in log.splitlines()[1:]]
-    return [line for line in lines if line[-3] in ("read", "write", "datasync")]
+    return [line for line in lines if len(line) == 4 and line[1] != "wait"]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECORDED.glob("*.json")))
@@ -111,14 +111,28 @@ def test_concurrency_follows_from_the_time_in_calls() -> None:
     assert len(calls_of(plan, plan.jobs[0])) == 1000
 
 
-def test_clients_call_at_random_times_and_the_workers_of_a_query_at_once() -> None:
-    one = trace(cell("data", "read", 100, 8192), cell("wal", "write", 100, 8192))
+def test_clients_and_the_workers_of_a_query_have_a_thread_each() -> None:
+    one = trace(cell("data", "read", 100, 8192, ns=NS_PER_S // 2), cell("wal", "write", 100, 8192))
     clients = derive(one | {"clients": 4}, NS_PER_S, GIB)
-    assert [(j.threads, j.arrival) for j in clients.jobs] == [(4, "random"), (1, "even")]
+    assert [(j.threads, j.busy, j.at_once) for j in clients.jobs] == [
+        (4, 0.5, False),
+        (1, 0, False),
+    ]
     workers = derive(one | {"workers": 2}, NS_PER_S, GIB)
-    assert [(j.threads, j.arrival) for j in workers.jobs] == [(2, "at once"), (1, "even")]
-    assert len({line[0] for line in calls_of(workers, workers.jobs[0])}) == 1
-    assert len({line[0] for line in calls_of(clients, clients.jobs[0])}) > 1
+    assert [(j.threads, j.busy, j.at_once) for j in workers.jobs] == [(2, 0.5, True), (1, 0, False)]
+
+
+def test_a_thread_rests_while_the_engine_does_other_things() -> None:
+    busy = cell("data", "read", 1000, 8192, ns=NS_PER_S // 4)
+    plan = derive(trace(busy), NS_PER_S, GIB)
+    rest = rest_of(plan, plan.jobs[0], 0, seed=0)
+    assert rest is not None
+    assert 70 <= rest.after <= 130  # calls of a tenth of a second
+    assert rest.ns == pytest.approx(rest.after * 750_000)
+    workers = derive(trace(busy) | {"workers": 2}, NS_PER_S, GIB)
+    assert rest_of(workers, workers.jobs[0], 0, seed=0) is None
+    always = derive(trace(busy | {"ns": 2 * NS_PER_S}), NS_PER_S, GIB)
+    assert rest_of(always, always.jobs[0], 0, seed=0) is None
 
 
 def test_parts_roles_and_ways_of_access_are_jobs_of_their_own() -> None:
