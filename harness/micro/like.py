@@ -60,10 +60,16 @@ class LikeParams(Parameters):
     )
 
 
+def _own(params: Mapping[str, Any]) -> LikeParams:
+    """UsageError for a wrong parameter, and for a suite that was not derived from a run."""
+    if "trace" not in params:
+        raise UsageError("a suite of like", "no trace in its params", "use --like RUN instead")
+    return LikeParams.from_mapping({k: value for k, value in params.items() if k != "trace"})
+
+
 def _plan(params: Mapping[str, Any], tier: Tier) -> LikePlan:
     """UsageError for a wrong parameter, and for a tier that cannot hold the files."""
-    own = {key: value for key, value in params.items() if key != "trace"}
-    given = LikeParams.from_mapping(own)
+    given = _own(params)
     free = int((free_now(tier) or 0) * _OF_FREE)
     memory = int((LIVE.available_memory_bytes() or 0) * _OF_MEMORY)
     room = min(given.size_bytes, free, memory) // MIB * MIB
@@ -83,8 +89,7 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
 
 def planned(params: Mapping[str, Any], repeats: int, tier: Tier | None = None) -> Planned:
     """The derived jobs; without a tier, as if it had all the room."""
-    own = {key: value for key, value in params.items() if key != "trace"}
-    given = LikeParams.from_mapping(own)
+    given = _own(params)
     plan = (
         _plan(params, tier)
         if tier

@@ -58,12 +58,11 @@ class Stream:
 
     ``sizes``: bytes and how many of the calls have them; empty for syncs. ``unit``: what all sizes
     are multiples of. ``sequential``: share that begins where the previous one ended. ``missed``:
-    share of reads that the page cache does not hold. ``traced``: calls of the run.
+    share of reads that the page cache does not hold.
     """
 
     operation: str
     calls: int
-    traced: int
     sizes: tuple[tuple[int, float], ...] = ()
     unit: int = 1
     sequential: float = 0.0
@@ -163,8 +162,8 @@ def suite_like(run: StoredRun) -> Document:
             f"{spec.planted_mark}: delays change how often and how many at a time calls are made",
             "name a run without --plant",
         )
-    operations = run.artifact(ARTIFACT)
-    if not operations:
+    operations = run.artifact(ARTIFACT) or []
+    if not any(one["calls"] > one["errors"] for one in operations):
         raise UsageError(
             problem,
             "it has no I/O trace, or made no file I/O in its timed intervals",
@@ -201,10 +200,10 @@ def suite_like(run: StoredRun) -> Document:
 def _clients(run: StoredRun) -> dict[str, int]:
     """``clients``: that offer the load; ``workers``: of an engine whose queries share them."""
     params = registry.parameters(run.spec.workload).from_mapping(run.spec.params)
-    settings = run.manifest.get("engine", {}).get("settings", {})
+    workers = str(run.manifest.get("engine", {}).get("settings", {}).get("threads", ""))
     return {
         "clients": params.outline().connections or 1,
-        "workers": int(settings.get("threads", 1)),
+        "workers": int(workers) if workers.isdecimal() else 1,
     }
 
 
@@ -352,16 +351,13 @@ def _mostly(one: Mapping[str, Any], counter: str) -> bool:
 
 
 def _stream(one: Mapping[str, Any], times: float) -> Stream:
-    traced = one["calls"] - one["errors"]
-    calls = max(1, round(traced * times))
     if one["operation"] == "sync":
-        return Stream("sync", calls, traced)
+        return Stream("sync", max(1, round((one["calls"] - one["errors"]) * times)))
     sizes, unit = sizes_of(one["sizes"], one["bytes"], one["operation"] == "read")
     calls = max(1, round(sum(count for _, count in sizes) * times))
     return Stream(
         one["operation"],
         calls,
-        traced,
         sizes,
         unit,
         one["sequential"] / one["calls"],
