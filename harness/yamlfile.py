@@ -7,9 +7,11 @@ that JSON cannot say: keys that are no scalars, aliases to themselves, infinite 
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,13 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 def parse_yaml(text: str, path: str) -> Document:
     """A Document from text; UsageError with file and line where it is not YAML."""
+    parsed = _parsed(text, path)
+    return replace(parsed, value=copy.deepcopy(parsed.value))
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str, path: str) -> Document:
+    """Parsing takes long, and a plan's runs share their tuning profile."""
     try:
         loader = _Loader(text)
         try:
