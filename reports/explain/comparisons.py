@@ -54,6 +54,8 @@ Reason = Literal[
 _QUERIES = Quantity("queries_duration_ns")
 #: Of the time in calls on the parts that move, what a prediction has to cover.
 _COVERED = 0.95
+#: Shares of joins, and of scans, from which a query is called heavy in them.
+_JOIN_HEAVY, _SCAN_HEAVY = 0.2, 0.5
 #: A predicted latency with an interval wider than this share of it either way is none.
 _UNCERTAIN = 0.25
 #: How far the I/O of a derived suite may be off the run's: a device ratio nearer to one is none.
@@ -115,7 +117,7 @@ class Explained:
 
     ``where``: engine and workload; ``a``, ``b``: names of the arms; ``moved``: parts that are on
     another tier on B, or in which delays were planted. ``query_class``: scan-heavy, join-heavy or
-    other, by A's plans.
+    other, by plans.
     ``ceiling``: the largest speed-up that devices of zero latency could give to what moved.
     ``predicted``: the speed-up by the causal model; ``by_waits``: by A's waits and the device
     ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
@@ -194,7 +196,7 @@ class _Case:
         self.figures = evidence.figures(a.usable)
         self.slopes = slopes(evidence.what_ifs, a.usable)
         self.ceilings: Ceilings | None = ceilings(a.usable)
-        self.classes = _classes(a)
+        self.classes = _classes((a, b))
 
     def row(self, query: str, calls: Calls) -> Explained:
         """Of the whole, or of a query."""
@@ -432,16 +434,27 @@ def _mean(on: Mapping[Cell, float], slope: Slope) -> float | None:
     return sum(own) / len(own) if own else None
 
 
-def _classes(arm: Arm) -> dict[str, str]:
-    """Query → its class, where its plan is known: by the kind of operators that take most time."""
-    if load_of(str(arm.runs[0].head["spec"]["workload"])) is not None:
+def _classes(arms: Sequence[Arm]) -> dict[str, str]:
+    """Query → its class, where its plan is known: by the share of joins, then of scans, in the
+    time of its operators, on the arm where that is larger. A slow tier makes scans of all plans."""
+    if load_of(str(arms[0].runs[0].head["spec"]["workload"])) is not None:
         return {}
-    found = {}
-    for query, one in anatomy(arm).items():
-        if one.kinds:
-            largest = max(one.kinds, key=lambda kind: one.kinds[kind])
-            found[query] = f"{largest}-heavy" if largest in ("scan", "join") else "other"
-    return found
+    joins: dict[str, float] = {}
+    scans: dict[str, float] = {}
+    for arm in arms:
+        for query, one in anatomy(arm).items():
+            if total_ns := sum(one.kinds.values()):
+                for found, kind in ((joins, "join"), (scans, "scan")):
+                    share = one.kinds.get(kind, 0.0) / total_ns
+                    found[query] = max(found.get(query, 0.0), share)
+    return {
+        query: "join-heavy"
+        if joins[query] >= _JOIN_HEAVY
+        else "scan-heavy"
+        if scans[query] >= _SCAN_HEAVY
+        else "other"
+        for query in joins
+    }
 
 
 def _realised(measured: Known, ratio: Known) -> Known:
