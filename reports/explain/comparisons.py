@@ -29,6 +29,7 @@ from reports.explain.slopes import Slope, context, is_what_if, setting, slopes
 from reports.metric_registry import load_of
 from reports.query_breakdown import anatomy
 from reports.series import Arm, Panel
+from reports.statistics import ALPHA
 from reports.values import Quantity, natural
 
 #: Why a cell of the table has no value.
@@ -72,11 +73,17 @@ class Missing:
 
 @dataclass(frozen=True)
 class Value:
-    """With its interval, where it has one."""
+    """With its interval, where it has one, and what that covers."""
 
     value: float
     low: float | None = None
     high: float | None = None
+    confidence: float = 1 - ALPHA
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval covers what is asked of one: few repeats have a narrower one."""
+        return self.confidence >= 1 - ALPHA - 1e-4
 
 
 Known = Value | Missing
@@ -286,7 +293,8 @@ class _Case:
         row = self._row(query)
         if row is None or row.estimate is None:
             return Missing("not measured")
-        return Value(row.ratio, row.estimate.low, row.estimate.high)
+        one = row.estimate
+        return Value(one.ratio, one.low, one.high, one.confidence)
 
     def _row(self, query: str) -> Row | None:
         if query:
@@ -462,7 +470,7 @@ def _realised(measured: Known, ratio: Known) -> Known:
     if isinstance(measured, Missing):
         return measured
     low, high = measured.low, measured.high
-    if low is None or high is None or low <= 1 <= high:
+    if low is None or high is None or low <= 1 <= high or not measured.covered:
         return Missing("not resolvable")
     if isinstance(ratio, Missing):
         return Missing("not resolvable") if ratio.why == "no part moved" else ratio

@@ -76,7 +76,8 @@ def known_text(known: Known, unit: str = "") -> str:
     text = significant(known.value) + unit
     if known.low is None or known.high is None:
         return text
-    return f"{text} [{significant(known.low)}, {significant(known.high)}]"
+    coverage = "" if known.covered else f" at {percent(known.confidence)}"
+    return f"{text} [{significant(known.low)}, {significant(known.high)}]{coverage}"
 
 
 def correlation_text(one: Correlation) -> str:
@@ -210,7 +211,8 @@ def _name_json(row: Explained) -> dict[str, Any]:
 def _known_json(known: Known) -> dict[str, Any]:
     if isinstance(known, Missing):
         return _missing_json(known)
-    return {"value": known.value, "low": known.low, "high": known.high}
+    confidence = None if known.low is None else known.confidence
+    return {"value": known.value, "low": known.low, "high": known.high, "confidence": confidence}
 
 
 def _missing_json(one: Missing) -> dict[str, Any]:

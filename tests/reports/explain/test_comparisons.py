@@ -156,6 +156,15 @@ def test_a_against_a_explains_nothing(tmp_path: Path) -> None:
     assert why(row.realised) == "not resolvable"
 
 
+def test_few_repeats_resolve_nothing(tmp_path: Path) -> None:
+    """Five pairs have an interval that covers 94 %."""
+    moved(tmp_path, blocks=5)
+    suites(tmp_path, first(tmp_path))
+    (row,) = rows(tmp_path)
+    assert known(row.measured).confidence == pytest.approx(0.9375)
+    assert why(row.realised) == "not resolvable"
+
+
 def test_alike_devices_resolve_nothing_whatever_was_measured(tmp_path: Path) -> None:
     moved(tmp_path, "ssd2-both", gain=1.2)
     for tier in ("ssd", "ssd2"):
