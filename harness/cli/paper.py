@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,11 +28,11 @@ from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figur
 from harness.paper.run import run_cells
 from harness.progress import progress_on_stderr
 from harness.store.runs import StoredRun
-from harness.units import format_ns, parse_duration_ns
+from harness.units import counted, format_ns, parse_duration_ns
 from harness.yamlfile import scalar
 
 if TYPE_CHECKING:
-    from reports.fidelity.page import FigureRuns
+    from reports.fidelity.page import FigureRuns, FigureView
 
 
 def paper(
@@ -113,12 +114,22 @@ def _write(
                 one.of.title,
                 f"{one.done} of {one.of.planned}" if one.of.planned else "–",
                 f"{one.measured} of {len(one.rows)}" if one.rows else "–",
-                one.of.missing or "; ".join(dict.fromkeys(why for _, why in one.of.left_out)),
+                one.of.missing or _reasons(one),
             )
             for one in page.figures
         ],
     )
     print(f"page: {files['html'].absolute()}")
+
+
+def _reasons(one: FigureView) -> str:
+    """The reason why most of a figure was left out, and how many others there are."""
+    counts = Counter(why for _, why in one.of.left_out).most_common()
+    if not counts:
+        return ""
+    (why, runs), others = counts[0], len(counts) - 1
+    more = f"; {counted(others, 'other reason')}: see the page" if others else ""
+    return f"{counted(runs, 'run')}: {why}{more}"
 
 
 def _print_plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -70,9 +70,18 @@ class Step:
         return times.run_time(self.spec, sum(copied))
 
 
-def plan_steps(plan: Plan, env: Environment, store: Store, again: bool = False) -> list[Step]:
-    """What would be run and what is there already; every spec is checked first."""
-    complete = {} if again else complete_runs(store, env)
+def plan_steps(
+    plan: Plan,
+    env: Environment,
+    store: Store,
+    again: bool = False,
+    enough: Collection[str] = ("complete",),
+) -> list[Step]:
+    """What would be run and what is there already; every spec is checked first.
+
+    ``enough``: the statuses of a run that is not run again.
+    """
+    complete = {} if again else complete_runs(store, env, enough)
     mode = env.host["mode"]
     here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
@@ -200,13 +209,15 @@ def _how_to_switch(spec: RunSpec) -> str:
     return _MODES[(spec.required_host_mode or "").split("|")[0]]
 
 
-def complete_runs(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
-    """Complete runs of this host by spec hash, oldest first."""
+def complete_runs(
+    store: Store, env: Environment, enough: Collection[str] = ("complete",)
+) -> dict[str, list[StoredRun]]:
+    """Runs of this host with these statuses by spec hash, oldest first."""
     found: dict[str, list[StoredRun]] = {}
     for stored in store.runs():
         head = stored.head
         same_host = head["host"] is not None and head["host"]["host_id"] == env.host["host_id"]
-        if head["status"] == "complete" and same_host:
+        if head["status"] in enough and same_host:
             found.setdefault(head["spec_hash"], []).append(stored)
     return found
 

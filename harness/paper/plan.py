@@ -29,6 +29,9 @@ from harness.store.spec import JsonObject, RunSpec, canonical_json
 from harness.units import format_ns
 from harness.yamlfile import load_yaml
 
+#: Statuses of runs that are not run again: what could not be checked is no better the next time.
+ENOUGH = ("complete", "unknown")
+
 
 @dataclass(frozen=True)
 class PaperRequest:
@@ -189,7 +192,7 @@ def _text(value: object) -> str:
 def _parts(plan: Plan, env: Environment, store: Store) -> Iterator[Part]:
     """A part for each run of a plan; what cannot be run here says why."""
     try:
-        steps: Sequence[Step | UsageError] = plan_steps(plan, env, store)
+        steps: Sequence[Step | UsageError] = plan_steps(plan, env, store, enough=ENOUGH)
     except UsageError:
         steps = [_step(plan, spec, env, store) for spec in plan.runs]
     for spec, step in zip(plan.runs, steps, strict=True):
@@ -205,7 +208,7 @@ def _parts(plan: Plan, env: Environment, store: Store) -> Iterator[Part]:
 
 def _step(plan: Plan, spec: RunSpec, env: Environment, store: Store) -> Step | UsageError:
     try:
-        (step,) = plan_steps(replace(plan, runs=(spec,)), env, store)
+        (step,) = plan_steps(replace(plan, runs=(spec,)), env, store, enough=ENOUGH)
     except UsageError as error:
         return error
     return step
@@ -248,7 +251,7 @@ def _measured(resolved: ResolvedSuite, env: Environment, store: Store) -> Stored
         "host mode": env.host["mode"],
         "harness": harness.__version__,
     }
-    for stored in reversed(complete_runs(store, env).get(resolved.spec().hash(), [])):
+    for stored in reversed(complete_runs(store, env, ENOUGH).get(resolved.spec().hash(), [])):
         then = conditions_of(stored)
         if all(then[name] == value for name, value in now.items()):
             return stored

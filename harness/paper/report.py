@@ -20,7 +20,7 @@ def figure_runs(
 
     ``made``: the runs of this command, from which a failure is read.
     """
-    failed = {run.spec.hash(): run for run in made if run.run["status"] != "complete"}
+    failed = {run.spec.hash(): run for run in made if run.run["status"] == "failed"}
     return [
         FigureRuns(
             figure.entry.figure,
@@ -43,7 +43,7 @@ def _hash(part: Part) -> str:
 
 
 def _runs(figure: Figure, failed: Mapping[str, StoredRun]) -> Iterator[StoredRun]:
-    """Complete ones, and of this command those whose answers could not be checked."""
+    """Those with a result, and the failed ones of this command."""
     for part in (part for cell in figure.cells for part in cell.parts):
         found = part.done or failed.get(_hash(part))
         if found is not None:
@@ -68,8 +68,8 @@ def _why(
     run = failed.get(_hash(part))
     if run is not None:
         error = run.run["error"]
-        return f"{run.run_id} {run.run['status']}" + (f": {error['context']}" if error else "")
-    return part.why or left_out.get((cell.entry, cell.turn), "not run")
+        return f"failed: {error['problem']}: {error['context']}" if error else "failed"
+    return part.why or left_out.get((cell.entry, cell.turn), "left to another figure")
 
 
 def _command(figure: Figure, request: PaperRequest) -> str:

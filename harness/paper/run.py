@@ -15,7 +15,7 @@ from harness.execution.environment import Environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.run_time import Estimator
 from harness.micro.runner import run as run_suite
-from harness.paper.plan import Cell
+from harness.paper.plan import ENOUGH, Cell
 from harness.store.runs import Store, StoredRun
 
 #: Why a cell was not run, by its figure and turn.
@@ -61,5 +61,5 @@ def _run(cell: Cell, env: Environment, store: Store) -> list[StoredRun]:
         return [run_suite(part.suite, env, store) for part in cell.to_do if part.suite]
     specs = tuple(part.step.spec for part in cell.to_do if part.step)
     # Checked again: another figure may have made some of them meanwhile.
-    steps = plan_steps(replace(cell.plan, runs=specs), env, store)
+    steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=ENOUGH)
     return run_plan(cell.plan, [step for step in steps if step.done is None], env, store)
