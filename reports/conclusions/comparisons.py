@@ -17,7 +17,7 @@ from reports.compare import Group, compare
 from reports.conclusions.model import Evidence, Trial
 from reports.labels import in_words
 from reports.matching import find
-from reports.metric_registry import essential_parameters, metric_info
+from reports.metric_registry import brief_parameters, metric_info
 from reports.micro.hypotheses import claim
 from reports.run_configuration import Dimension, dimension, emulations, spec_facts
 from reports.values import Quantity, measured
@@ -147,7 +147,8 @@ def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
     """``postgres, users 8``: the engine and what else the number means nothing without."""
     known = spec_facts(run)
     covered = {dim.fact for dim in dims}
-    names = [f"params.{name}" for name in essential_parameters(known["workload"])]
+    params = (*brief_parameters(known["workload"]), "queries", "q6_dates")
+    names = [f"params.{name}" for name in params]
     names += [fact for fact in known if fact.startswith("settings.")]
     names = [name for name in ("placement", "cpus", *names) if name not in covered]
     words = (in_words(name, known[name]) for name in names if name in known)

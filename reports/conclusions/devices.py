@@ -337,8 +337,10 @@ class BelowDevice:
         found: dict[str, float] = {}
         for host in dict.fromkeys(device.host for device in evidence.devices):
             slow, fast = (self._reads(host, tier, evidence) for tier in (self.slow, self.fast))
-            found |= {name: _quotient(name, fast, slow) for name in fast.keys() & slow.keys()}
-        return found
+            both = {name: _quotient(name, fast, slow) for name in fast.keys() & slow.keys()}
+            found |= {name: ratio for name, ratio in both.items() if ratio > 0}
+        # Times alone are of 64 bytes on one side and of a page on the other.
+        return found if any(name.startswith("bandwidth") for name in found) else {}
 
     def _reads(self, host: str, tier: str, evidence: Evidence) -> dict[str, float]:
         """Mean time of a random read, and bandwidths by pattern and threads."""

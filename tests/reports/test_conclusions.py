@@ -174,6 +174,7 @@ def test_an_engines_gain_is_held_against_its_devices(tmp_path: Path) -> None:
     found = insight("iii", [*engines, *devices])
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["bound"] == pytest.approx(9.0)
+    assert "warehouses 10, users 8" in found.tested[0].trial.what
     slower = [device("ssd", 1, operation="read"), device("pmem", 1.5, operation="load")]
     assert insight("iii", [*engines, *slower]).outcome == "does not hold here"
 
