@@ -167,8 +167,7 @@ def suite_like(run: StoredRun) -> Document:
         raise UsageError(
             problem,
             "it has no I/O trace, or made no file I/O in its timed intervals",
-            "harness run tpch, tpcc or ycsb with --engine postgres, mysql, mariadb, duckdb or "
-            "rocksdb, and without --no-monitor io, makes a run with one",
+            "name a run of an engine whose I/O is traced (docs/io-trace.md)",
         )
     metrics = run.run["metrics"]
     coverage = {

@@ -89,7 +89,7 @@ OF_ENGINES = (
         AnyOf(
             (
                 FewerOfMost({**_PMEM, "workload": "ycsb", "params.workload": "a|b"}, "threadcount"),
-                FewerOfMost({**_PMEM, "engine": "mysql"}, "settings.innodb_write_io_threads"),
+                FewerOfMost(_PMEM, "settings.innodb_write_io_threads"),
                 Compared(
                     {**_PMEM, "settings.innodb_doublewrite": "ON"},
                     {**_PMEM, "settings.innodb_doublewrite": "OFF"},
