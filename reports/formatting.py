@@ -61,13 +61,19 @@ def share_text(part: float, whole: float, unit: str) -> str:
 def gain_text(ratio: float) -> str:
     """What a speed-up gains, rounded up: ``4 %``, from a factor of two on ``2.05×``."""
     if ratio >= 2:
-        return times(math.ceil(ratio * 100) / 100)
+        return times_at_most(ratio)
     return f"{max(1, math.ceil(100 * (ratio - 1) - 1e-9))} %"
 
 
 def times(ratio: float) -> str:
     """``1.90×``."""
     return f"{significant(ratio)}×"
+
+
+def times_at_most(ratio: float) -> str:
+    """A bound: ``1.91×`` of 1.901, rounded up."""
+    step = 10.0 ** (math.floor(math.log10(ratio)) - 2)
+    return times(math.ceil(ratio / step - 1e-9) * step)
 
 
 def interval_text(estimate: Estimate | Difference) -> str:

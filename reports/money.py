@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from harness.errors import UsageError
@@ -100,7 +101,7 @@ class MoneyRow:
     """One arm. ``price``: None where ``note`` says what is missing.
 
     ``per_unit``: performance for each unit of money; ``ratio``: how many times better than the
-    baseline's that is; ``shares``: of its first run. ``break_even``: by the measured speed-up;
+    baseline's that is; ``shares``: medians of its runs. ``break_even``: by the measured speed-up;
     ``predicted``: by the one predicted from the baseline's runs.
     """
 
@@ -210,7 +211,6 @@ def _performance(run: StoredRun, name: str) -> float | None:
 
 def _row(arm: Arm, name: str, prices: PriceList | None) -> MoneyRow:
     held = [(run, capacity(run, prices)) for run in arm.usable]
-    first = held[0][1]
     unpriced = dict.fromkeys(tier for _, one in held for tier in one.unpriced)
     problems = dict.fromkeys(one.problem for _, one in held if one.problem)
     notes = [*problems, *(f"no price of {tier}" for tier in unpriced)]
@@ -225,12 +225,28 @@ def _row(arm: Arm, name: str, prices: PriceList | None) -> MoneyRow:
     costs = [one.price for _, one in held if complete and one.price]
     return MoneyRow(
         arm,
-        first.shares,
+        _medians([one.shares for _, one in held if not one.problem]),
         summarise(costs),
         summarise(_performances(arm, name)) if name else None,
         summarise(per_unit),
         "; ".join(notes),
     )
+
+
+def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
+    """Of the runs' shares, tier by tier, without tiers that most runs do not use."""
+    found: dict[str, list[Share]] = {}
+    for share in (one for shares in runs for one in shares):
+        found.setdefault(share.tier, []).append(share)
+    medians = (
+        replace(
+            own[0],
+            parts=tuple(dict.fromkeys(part for share in own for part in share.parts)),
+            gb=median([share.gb for share in own] + [0.0] * (len(runs) - len(own))),
+        )
+        for own in found.values()
+    )
+    return tuple(share for share in medians if share.gb)
 
 
 def capacity(run: StoredRun, prices: PriceList | None = None) -> Capacity:

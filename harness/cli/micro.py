@@ -209,16 +209,17 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
 
 def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
     """Name and files of the suite, or of the one that is derived from a run."""
-    if (options.suite is None) == (options.like is None):
-        raise UsageError(
-            "run micro",
-            "no suite is named" if options.suite is None else "--suite and --like are two suites",
-            "add --suite quick, say (`harness micro suites` lists them), a file, or --like RUN",
-        )
+    if options.suite is not None and options.like is not None:
+        raise UsageError("run micro", "--suite and --like are two suites", "leave one of them out")
     if options.like is not None:
         document = suite_like(store(options.results).run(options.like))
         return document.value["name"], [document]
-    assert options.suite is not None
+    if options.suite is None:
+        raise UsageError(
+            "run micro",
+            "no suite is named",
+            "add --suite quick, say (`harness micro suites` lists them), a file, or --like RUN",
+        )
     path = find_suite(options.suite)
     return suite_name(path), load_documents(path)
 

@@ -17,7 +17,7 @@ from harness.experiment.run_time import Estimator, least_ns
 from harness.progress import progress_on_stderr
 from harness.store.runs import Store
 from harness.store.spec import RunSpec, canonical_json
-from harness.units import format_bytes, format_ns
+from harness.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.planned import PlannedRepeats
@@ -96,7 +96,7 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
                 rows, _differences([step.spec for step in steps]), strict=True
             )
         ],
-        title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do"
+        title=f"{counted(len(rows), 'run')}, {sum(r['complete'] is None for r in rows)} to do"
         f"{_how_long(rows, estimated_ns)}; no run is started",
     )
     if repeats.text:

@@ -324,11 +324,14 @@ class _Case:
         return next((s for s in self.slopes if (s.part, s.operation, s.query) == wanted), None)
 
     def _what_if(self, part: str, operation: str) -> str:
-        spec = self.spec
+        spec, limit = self.spec, self.spec["memory_limit_bytes"]
+        stand_ins = sorted(set(self.first.spec.emulate) & set(self.tiers_a.values()))
         wanted = [
             f"harness whatif {spec['workload']} --engine {spec['engine']}",
             f"--placement {spec['placement']['name']} --part {part} --operation {operation}",
             *(f"-p {name}={value}" for name, value in setting(self.first).items()),
+            *([f"--memory-limit {limit}"] if limit else []),
+            *(f"--emulate {tier}" for tier in stand_ins),
         ]
         return " ".join(wanted)
 

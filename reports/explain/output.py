@@ -13,7 +13,7 @@ from rich.text import Text
 from reports.explain.comparisons import Explained, Known, Missing, Reason
 from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
 from reports.explain.slopes import Slope
-from reports.formatting import NOTHING, percent, significant, times
+from reports.formatting import NOTHING, percent, significant, times_at_most
 
 HEAD = (
     "engine and workload",
@@ -48,7 +48,7 @@ _WHY: Mapping[Reason, str] = {
 def cells(row: Explained) -> tuple[str, ...]:
     """One for each of ``HEAD``."""
     ceiling = row.ceiling
-    at_most = "at most " + times(ceiling.value) if not isinstance(ceiling, Missing) else ""
+    at_most = "at most " + times_at_most(ceiling.value) if not isinstance(ceiling, Missing) else ""
     above = "; measured above it: one of the two is wrong" if row.above_ceiling else ""
     query = f", query {row.query}" if row.query else ""
     return (
@@ -70,7 +70,7 @@ def commands(rows: Sequence[Explained]) -> list[str]:
 
 
 def known_text(known: Known, unit: str = "") -> str:
-    """``1.90× [1.60, 2.20]``; or why it is not known."""
+    """``1.90× [1.60, 2.20]``, with its coverage where that is below 95 %; or why not known."""
     if isinstance(known, Missing):
         return _WHY[known.why]
     text = significant(known.value) + unit

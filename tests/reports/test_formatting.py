@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.formatting import quantity_text
+from reports.formatting import gain_text, quantity_text, times_at_most
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,10 @@ from reports.formatting import quantity_text
 )
 def test_a_value_with_its_unit(value: float, unit: str, resolution: float, text: str) -> None:
     assert quantity_text(value, unit, resolution) == text
+
+
+def test_a_bound_is_never_rounded_down() -> None:
+    assert [times_at_most(x) for x in (1.901, 2.0, 22.31, 141.2)] == [
+        "1.91×", "2.00×", "22.4×", "142×",
+    ]  # fmt: skip
+    assert [gain_text(x) for x in (1.0401, 2.041, 22.31)] == ["5 %", "2.05×", "22.4×"]

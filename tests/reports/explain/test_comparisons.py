@@ -132,6 +132,15 @@ def test_what_is_missing_names_the_command_that_measures_it(tmp_path: Path) -> N
     assert "-p warehouses=10 -p users=2" in row.predicted.command
 
 
+def test_the_command_of_a_what_if_has_the_memory_limit_of_the_run(tmp_path: Path) -> None:
+    """Else its result would not be of that run."""
+    moved(tmp_path, blocks=1)
+    (row,) = rows(tmp_path)
+    assert isinstance(row.predicted, Missing)
+    limit = first(tmp_path).spec.memory_limit_bytes
+    assert f"--memory-limit {limit}" in row.predicted.command
+
+
 def test_no_line_no_prediction_and_none_that_cannot_be(tmp_path: Path) -> None:
     moved(tmp_path, "ssd-data-pmem-wal", blocks=1)
     suites(tmp_path, first(tmp_path))
