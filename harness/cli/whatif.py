@@ -116,12 +116,19 @@ def _check(options: WhatIfOptions, every: bool) -> None:
             )
     if options.over not in (None, "part"):
         raise UsageError(f"--over {options.over}", "not known", "write --over part")
-    one = options.part is not None and options.operation is not None
-    if every == one or (every and (options.part or options.operation)):
+    if every and (options.part or options.operation):
+        raise UsageError(
+            "what-if", "one operation of one part, and all of them", "leave one of them out"
+        )
+    if not every and not (options.part and options.operation):
         raise UsageError(
             "what-if",
             "neither one operation of one part, nor all of them",
             "add --part wal --operation sync, or --which-part-first",
+        )
+    if options.levels.count(",") < 2:
+        raise UsageError(
+            f"--levels {options.levels}", "a line needs three levels", f"write {_LEVELS}, say"
         )
     if options.latency is not None and options.like_tier is not None:
         raise UsageError("--latency and --like-tier", "both are given", "leave one of them out")

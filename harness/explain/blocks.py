@@ -200,8 +200,10 @@ def check_varied(plant: Plant, driver: str, params: Parameters) -> None:
         context, hint = f"{driver} does not count in short intervals", f"use --driver {native}"
     elif outline.client_hosts:
         context, hint = "clients on other hosts have clocks of their own", "leave client_hosts out"
+    elif outline.kills:
+        context, hint = "the server is killed in the window", "use --test throughput"
     elif not outline.window_ns:
-        context, hint = "no duration bounds a window", "set --duration"
+        context, hint = "no duration bounds a window", "set --duration, of TPC-H --test queries"
     elif plant.levels_ns[-1] > BLOCK_NS // 4:
         context = f"a block of {BLOCK_NS / 1e9:g} s has too few operations at its longest delay"
         hint = f"choose levels up to {BLOCK_NS // 4_000_000} ms"

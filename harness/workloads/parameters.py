@@ -63,7 +63,7 @@ class Outline:
     ``window_ns``: length of the measurement window; 0 if no duration bounds it. ``clients``:
     processes. ``stall_timeout_ns``: time without an answer; 0 for the client's default.
     ``delay_rounds``: executions of each query under each level of a varied delay; 0 for a workload
-    with a window.
+    with a window. ``kills``: whether the server is killed in the window.
     """
 
     scale: float = math.nan
@@ -75,6 +75,7 @@ class Outline:
     clients: int = 1
     stall_timeout_ns: int = 0
     delay_rounds: int = 0
+    kills: bool = False
 
 
 # Kinds of values ------------------------------------------------------------------

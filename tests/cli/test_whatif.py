@@ -37,8 +37,20 @@ def test_the_slope_of_log_syncs_is_stored_and_answers_further_questions(loaded):
         (*WHATIF, *SYNC, "--which-part-first"),
         (*WHATIF, *SYNC, "--latency", "2us", "--like-tier", "pmem"),
         (*WHATIF, "--part", "temp", "--operation", "read"),
+        (*WHATIF, *SYNC, "--levels", "200us"),
+        (
+            "whatif",
+            "tpcc",
+            "--engine",
+            "postgres",
+            "--placement",
+            "ssd-both",
+            *SYNC,
+            "--test",
+            "durability",
+        ),
         ("whatif", "tpcc", "--engine", "voltdb", "--placement", "ssd-both", *SYNC),
-    ],
+    ],  # fmt: skip
 )
 def test_what_cannot_be_asked_is_refused(harness, argv):
     done = harness(*argv, "--duration", "20s", "--dry-run")

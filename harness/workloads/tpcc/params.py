@@ -231,6 +231,7 @@ class TpccParams(Parameters):
             client_hosts=self.client_hosts,
             clients=self.clients,
             stall_timeout_ns=self.stall_timeout.ns if self.stall_timeout else 0,
+            kills=self.test == "durability",
         )
 
 
