@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import Protocol
 
 from harness.units import format_bytes, format_ns
-from reports.statistics import Difference, Estimate
 
 EMULATED = "EMULATED"
 #: Between parts of a table's cell: a page shows one a line, Markdown all in one.
 LINE = ";\n"
 #: An empty cell: not measured.
 NOTHING = "–"
+
+
+class Interval(Protocol):
+    """An interval, where there is one, and the share that it covers."""
+
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def confidence(self) -> float: ...
 
 
 def significant(value: float) -> str:
@@ -76,7 +87,7 @@ def times_at_most(ratio: float) -> str:
     return times(math.ceil(ratio / step - 1e-9) * step)
 
 
-def interval_text(estimate: Estimate | Difference) -> str:
+def interval_text(estimate: Interval) -> str:
     """``[1.60, 2.20]``, with its coverage where that is below 95 %; a dash without one."""
     if estimate.low is None or estimate.high is None:
         return NOTHING

@@ -25,7 +25,7 @@ from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
 from reports.series import Arm, Panel
-from reports.statistics import Estimate
+from reports.statistics import ALPHA, Estimate
 from reports.values import Quantity, Summary, measured, summarise
 
 _GB = 1e9
@@ -86,7 +86,8 @@ class Capacity:
 class BreakEven:
     """The price of a GB of ``tier`` up to which the compared arm pays; at 0 it never does.
 
-    ``low``, ``high``: by the interval of the speed-up. ``now``: the price that it has.
+    ``low``, ``high``: by the interval of the speed-up, which covers ``confidence``. ``now``: the
+    price that it has.
     """
 
     tier: str
@@ -94,6 +95,7 @@ class BreakEven:
     low: float | None
     high: float | None
     now: float | None
+    confidence: float = 1 - ALPHA
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,7 @@ def _compared(
     found = row.estimate
     ratio = _scaled(found, a.price.median / b.price.median) if b.price else None
     even = _break_even(a, b, (found.ratio, found.low, found.high))
+    even = even and replace(even, confidence=found.confidence)
     return replace(b, ratio=ratio, break_even=even)
 
 

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import product
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,6 +36,11 @@ PARTS: Mapping[Devices, frozenset[str]] = {
     "log": frozenset(("wal",)),
     "data": frozenset(("data", "index", "temp")),
     "all": frozenset(("wal", "data", "index", "temp")),
+}
+_EACH: Mapping[Devices, tuple[Devices, ...]] = {
+    "log": ("log",),
+    "data": ("data",),
+    "all": ("log", "data"),
 }
 _DIRECT: Mapping[Devices, frozenset[str]] = {
     "log": frozenset(("log write", "log sync")),
@@ -70,8 +76,9 @@ class Waited:
         return sum(self.parts_ns.get(name, 0.0) for name in resources)
 
     def direct_ns(self, devices: Devices) -> float:
-        """Waiting for the devices: by observation or by the trace, whichever is more."""
-        return min(self.latency_ns, max(self.of(_DIRECT[devices]), self.io_ns.get(devices, 0.0)))
+        """Waiting for the devices: of each by observation or by the trace, whichever is more."""
+        each = (max(self.of(_DIRECT[d]), self.io_ns.get(d, 0.0)) for d in _EACH[devices])
+        return min(self.latency_ns, sum(each))
 
     @property
     def hidden(self) -> dict[str, float]:
@@ -85,13 +92,16 @@ class Waited:
 
     def at_most(self, devices: Devices) -> float:
         """The same at the upper end of the sampling error."""
-        hidden = self.of(_MAY_HIDE) / self.latency_ns
-        waits = hidden + self.of(_DIRECT[devices]) / self.latency_ns
-        traced = self.io_ns.get(devices, 0.0) / self.latency_ns
-        bound = max(
-            upper_share(waits, self.moments), traced + upper_share(hidden, self.moments)
-        )  # the trace's times are not sampled
-        return min(1.0, bound + self.contended_ns / self.latency_ns)
+        bounds = []
+        for by_trace in product((False, True), repeat=len(_EACH[devices])):
+            seen_ns, traced_ns = self.of(_MAY_HIDE), 0.0
+            for device, traced in zip(_EACH[devices], by_trace, strict=True):
+                seen_ns += 0.0 if traced else self.of(_DIRECT[device])
+                traced_ns += self.io_ns.get(device, 0.0) if traced else 0.0  # not sampled
+            bounds.append(
+                traced_ns + upper_share(seen_ns / self.latency_ns, self.moments) * self.latency_ns
+            )
+        return min(1.0, (max(bounds) + self.contended_ns) / self.latency_ns)
 
 
 @dataclass(frozen=True)

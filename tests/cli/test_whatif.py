@@ -7,6 +7,7 @@ import pytest
 WHATIF = ("whatif", "ycsb", "--records", "2000", "--workload", "a", "--ramp-up", "1s",
           "--engine", "rocksdb", "--placement", "ssd-both", "--set", "sync=true")  # fmt: skip
 SYNC = ("--part", "wal", "--operation", "sync")
+TPCC = ("whatif", "tpcc", "--placement", "ssd-both", *SYNC, "--engine")
 
 
 def test_the_slope_of_log_syncs_is_stored_and_answers_further_questions(loaded):
@@ -38,19 +39,9 @@ def test_the_slope_of_log_syncs_is_stored_and_answers_further_questions(loaded):
         (*WHATIF, *SYNC, "--latency", "2us", "--like-tier", "pmem"),
         (*WHATIF, "--part", "temp", "--operation", "read"),
         (*WHATIF, *SYNC, "--levels", "200us"),
-        (
-            "whatif",
-            "tpcc",
-            "--engine",
-            "postgres",
-            "--placement",
-            "ssd-both",
-            *SYNC,
-            "--test",
-            "durability",
-        ),
-        ("whatif", "tpcc", "--engine", "voltdb", "--placement", "ssd-both", *SYNC),
-    ],  # fmt: skip
+        (*TPCC, "postgres", "--test", "durability"),
+        (*TPCC, "voltdb"),
+    ],
 )
 def test_what_cannot_be_asked_is_refused(harness, argv):
     done = harness(*argv, "--duration", "20s", "--dry-run")

@@ -94,7 +94,7 @@ def test_of_a_fast_log_only_the_log_is_bought(tmp_path: Path) -> None:
 
 def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: Path) -> None:
     """The log of the fast arm grows from run to run; the middle one has the capacity shown."""
-    runs = tpcc(tmp_path, "ssd-both", 10_000, 3)
+    runs = tpcc(tmp_path, "ssd-both", 10_000, 3)  # repeats, which cover 75 %
     for block, gb in enumerate((100, 10, 40)):
         used = {"part_bytes": SIZES | {"wal": gb * GB}}
         spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS}
@@ -106,6 +106,7 @@ def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: P
     assert [share.gb for share in fast.shares] == [90 + 40]
     assert fast.price.median == pytest.approx(130 * 9.21)
     assert fast.break_even.value / fast.break_even.now == pytest.approx(fast.ratio.ratio)
+    assert fast.break_even.confidence == fast.ratio.confidence == pytest.approx(0.75)
 
 
 def test_a_predicted_speed_up_has_a_break_even_price_next_to_the_measured_one(

@@ -87,6 +87,19 @@ def test_the_log_s_ceiling_is_its_waits_and_what_may_hide_more(tmp_path: Path) -
     assert [one.devices for one in known.total] == ["log", "data", "all"]
 
 
+def test_of_all_devices_each_counts_by_what_saw_more_of_it(tmp_path: Path) -> None:
+    """Of 410 µs, 16 wait for the log, where the trace timed 9; 30 are in calls on the data."""
+    calls = {("wal", "sync", "foreground"): (COUNT, 9.0),
+             ("data", "read", "foreground"): (COUNT // 10, 300.0)}  # fmt: skip
+    known = found(tpcc(tmp_path, window(PARTS_US, calls=calls)))
+    waits = {one.devices: one.direct_ns for one in known.total}
+    assert waits["data"] == pytest.approx(30 * US, rel=0.01)
+    assert waits["all"] == pytest.approx(waits["log"] + waits["data"])
+    every = known.of("all")
+    assert every is not None and every.gain is not None
+    assert every.gain > 410 / (410 - 16 - 0.99 * 30 - 12)
+
+
 def test_fewer_observations_raise_the_ceiling_and_none_leave_none(tmp_path: Path) -> None:
     gains = [log(found(tpcc(tmp_path, window(PARTS_US, n)))).gain for n in (1e5, 450, 50, 0)]
     assert gains[3] is None
