@@ -44,7 +44,7 @@ _OF_FREE, _OF_MEMORY = 0.8, 0.5
 #: How far calls and sizes may be off.
 _TOLERANCE = 0.05
 #: A tier may take this many times the duration before fio stops.
-_SLOWER, _AT_LEAST_S = 6, 10
+_SLOWER, _AT_LEAST_S = 6, 60
 
 
 @dataclass(frozen=True)
