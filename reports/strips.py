@@ -263,10 +263,17 @@ def _processor(process: MonitorSeries) -> Strip:
 def _pressure(pressure: MonitorSeries) -> Strip:
     """Of the run's control group where it has one, else of the host."""
     of = "run" if any(key.endswith("[of=run]") for key in pressure.names()) else "host"
-    lines = [
-        pressure.line(resource, rate([f"pressure_{resource}_some_ns[of={of}]"]))
-        for resource in ("cpu", "memory", "io")
-    ]
+
+    def share(resource: str) -> _Mean:
+        whole = rate([f"pressure_{resource}_some_ns[of={of}]"])
+
+        def mean(a: Sample, b: Sample, length: float) -> tuple[float, float | None] | None:
+            found = whole(a, b, length)
+            return found and (min(1.0, found[0]), found[1])  # Linux counts after the time stamp
+
+        return mean
+
+    lines = [pressure.line(resource, share(resource)) for resource in ("cpu", "memory", "io")]
     whom = "the run's control group" if of == "run" else "the host"
     return Strip(f"Time in which a task waited (pressure), of {whom}", "share", tuple(lines))
 

@@ -325,11 +325,13 @@ class _Case:
 
     def _what_if(self, part: str, operation: str) -> str:
         spec, limit = self.spec, self.spec["memory_limit_bytes"]
+        queries = spec["params"].get("queries")
         stand_ins = sorted(set(self.first.spec.emulate) & set(self.tiers_a.values()))
         wanted = [
             f"harness whatif {spec['workload']} --engine {spec['engine']}",
             f"--placement {spec['placement']['name']} --part {part} --operation {operation}",
             *(f"-p {name}={value}" for name, value in setting(self.first).items()),
+            *([f"-p queries={','.join(map(str, queries))}"] if queries else []),
             *([f"--memory-limit {limit}"] if limit else []),
             *(f"--emulate {tier}" for tier in stand_ins),
         ]

@@ -218,13 +218,16 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
 
 def test_series_of_nothing_but_zeros_are_not_shown(tmp_path: Path) -> None:
     pressure = samples([
-        {"pressure_io_some_ns[of=host]": n * S / 4, "pressure_memory_some_ns[of=host]": 0.0}
+        {"pressure_cpu_some_ns[of=host]": n * S * 1.02,
+         "pressure_io_some_ns[of=host]": n * S / 4, "pressure_memory_some_ns[of=host]": 0.0}
         for n in range(3)
     ])  # fmt: skip
     run = Stored(artifacts={"monitor-pressure": pressure}).write(tmp_path)
     found = strips(run)
     assert set(found) == {"Throughput,", "Time"}
-    assert [(line.name, line.intervals[0].value) for line in found["Time"].lines] == [("io", 0.25)]
+    assert [(line.name, line.intervals[0].value) for line in found["Time"].lines] == [
+        ("cpu", 1.0), ("io", 0.25),  # of the time: a share is at most 1
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

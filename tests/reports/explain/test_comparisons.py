@@ -234,6 +234,7 @@ def test_queries_have_device_ratios_and_classes_of_their_own(tmp_path: Path) -> 
     whole, one, nine = rows(tmp_path)
     assert [row.query for row in (whole, one, nine)] == ["", "1", "9"]
     assert [row.query_class for row in (one, nine)] == ["scan-heavy", "join-heavy"]
+    assert isinstance(one.predicted, Missing) and "-p queries=1,9" in one.predicted.command
     for row in (whole, one, nine):
         assert known(row.device_ratio).value == pytest.approx(90 / 5, rel=2e-3)
         assert known(row.measured).value == pytest.approx(2.0)
