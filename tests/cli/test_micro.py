@@ -15,7 +15,7 @@ from patience import PATIENCE_S
 from harness.micro.metrics import NOTHING_DONE
 
 #: Small and short: what is right must not depend on it.
-BRIEF = ("-p", "range=16MiB", "-p", "duration=200ms", "-p", "warm_up=5ms")
+BRIEF = ("-p", "range=16MiB", "-p", "duration=100ms", "-p", "warm_up=5ms")
 
 PERMA = """
 writes:
@@ -166,7 +166,7 @@ def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(har
     assert thread["bandwidth"] * thread["execution_time"] * 2**30 == pytest.approx(
         thread["accessed_bytes"]
     )
-    assert (config["run_time"], config["memory_range"]) == (0.2, 16 << 20)
+    assert (config["run_time"], config["memory_range"]) == (0.1, 16 << 20)
     assert "number_operations" not in config
     assert config["memory_type"] == "dram"
     assert config["emulated"].startswith("EMULATED: pmem by tmpfs at /dev/shm/")
