@@ -60,6 +60,12 @@ class ResultTable:
     work: str = ""
 
     @property
+    def ratio(self) -> str:
+        """What the column of ratios is called: of counters, neither direction is better."""
+        found = [row.compared.better for row in self.rows if row.compared is not None]
+        return "times as much" if {*found} == {"none"} else "times better"
+
+    @property
     def marked(self) -> str:
         """The marks that rows carry."""
         return "".join(

@@ -81,7 +81,8 @@ class FigureView:
     @property
     def measured(self) -> int:
         """How many published numbers have a number of this host next to them."""
-        return sum(any(cell != NOTHING for cell in row[self._first :]) for row in self.rows)
+        # A cell without a number has a dash, or what it needs.
+        return sum(any(cell[:1].isdigit() for cell in row[self._first :]) for row in self.rows)
 
     @property
     def _first(self) -> int:

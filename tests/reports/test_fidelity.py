@@ -74,6 +74,16 @@ def test_devices_have_a_column_each(tmp_path: Path) -> None:
     assert view.measured > 0 and view.done == 2
 
 
+def test_a_cell_that_says_what_it_needs_is_no_number(tmp_path: Path) -> None:
+    labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": 1}
+    chase = micro_run(tmp_path, [rate("bandwidth", 1.0, **KINDS["load"], **labels)], tier="pmem")
+    figure = FigureRuns(
+        "Fig 3", "", ("fig3",), (with_suite(chase, "pmem-io-primitives", ["fig3"]),), 1
+    )
+    (view,) = page_of("pmem-io-primitives", "DaMoN", [figure]).figures
+    assert any("needs " in row[-1] for row in view.rows) and view.measured == 0
+
+
 def test_the_page_marks_what_is_emulated_and_has_the_conclusions(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path, placement, 1e5, emulated=EMULATED)
             for placement in ("ssd-both", "ssd-data-pmem-wal")]  # fmt: skip
