@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed, UsageError
@@ -30,7 +31,13 @@ from harness.micro.like_suite import (
 from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
-from harness.supervise.user_files import acting_as, make_directory, write_text
+from harness.supervise.user_files import (
+    User,
+    acting_as,
+    make_directory,
+    open_regular,
+    write_text,
+)
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.tiers.resolve import free_now
@@ -149,8 +156,11 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
         work.env.progress.say(f"{said} ({repeat + 1} of {work.repeats})")
         for part, file in plan.files.items():
             path = work.files / part / iolog.FILE
-            page_cache.drop(path, user)
-            page_cache.warm(path, user, file.resident_bytes)
+            if plan.grows(part):
+                _empty(path, user)
+            else:
+                page_cache.drop(path, user)
+                page_cache.warm(path, user, file.resident_bytes)
         with measuring(f"I/O like that of a run (repeat {repeat + 1} of {work.repeats})"):
             repeats.append(_replay(work, plan, work.seed + repeat))
     done = reduce(lambda a, b: {role: a[role] + b[role] for role in a}, repeats)
@@ -180,14 +190,22 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
 
 
 def _make_files(work: Workplace, plan: LikePlan, past_cache: bool) -> None:
-    """A whole file for each part, with a name for each stream."""
+    """A file for each part, with a name for each stream."""
     user = work.env.credentials
     for part, file in plan.files.items():
         make_directory(work.files / part, user)
-        fio.fill(work, f"{part}/{iolog.FILE}", file.size_bytes, past_cache)
+        if plan.grows(part):
+            _empty(work.files / part / iolog.FILE, user)
+        else:
+            fio.fill(work, f"{part}/{iolog.FILE}", file.size_bytes, past_cache)
     with acting_as(user):
         for name in dict.fromkeys(name for job in plan.jobs for name in iolog.names(job)):
             os.link(work.files / name.partition("/")[0] / iolog.FILE, work.files / name)
+
+
+def _empty(path: Path, user: User | None) -> None:
+    with acting_as(user):
+        os.close(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
 
 
 def _replay(work: Workplace, plan: LikePlan, seed: int) -> dict[str, Reading]:

@@ -141,6 +141,11 @@ class LikePlan:
         """Of all files."""
         return sum(file.size_bytes for file in self.files.values())
 
+    def grows(self, part: str) -> bool:
+        """Whether the part's file is empty at first: a log, whose syncs write its size, too."""
+        of_part = [stream for job in self.jobs if job.part == part for stream in job.streams]
+        return part == "wal" and not any(stream.operation == "read" for stream in of_part)
+
     @property
     def roles(self) -> list[str]:
         """Each is traced by itself."""

@@ -87,6 +87,7 @@ def test_a_transaction_log_is_synced_after_its_writes() -> None:
     plan = derive(trace(cell("wal", "write", 100, 8192), cell("wal", "sync", 100)), NS_PER_S, GIB)
     (job,) = plan.jobs
     assert [call[-3] for call in calls_of(plan, job)] == ["write", "datasync"] * 100
+    assert plan.grows("wal")
     two = derive(trace(cell("wal", "write", 100, 8192), cell("wal", "sync", 50)), NS_PER_S, GIB)
     actions = [call[-3] for call in calls_of(two, two.jobs[0])]
     assert actions == ["write", "write", "datasync"] * 50
