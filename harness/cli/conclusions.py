@@ -39,6 +39,12 @@ def conclusions(
         )
     where = store(results)
     chosen = chosen_runs(where, runs) if runs else where.runs()
+    if not chosen:
+        raise UsageError(
+            "conclusions on all runs",
+            f"no finished run in {where.root}",
+            "`harness runs list` shows what is there",
+        )
     found = check_all([one for one in CONCLUSIONS if paper in (None, one.paper)], chosen)
     if json_:
         print_json({"conclusions": [one.to_json() for one in found]})

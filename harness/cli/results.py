@@ -113,28 +113,32 @@ def report(
     conclusions = check_all(OF_ENGINES, chosen)
     micro = [stored for stored in chosen if is_micro(stored)]
     chosen = [stored for stored in chosen if not is_micro(stored)]
+    # The report first: it checks all options before it writes anything.
+    files = (
+        write_report(
+            chosen,
+            out,
+            title,
+            over,
+            baseline,
+            published,
+            anyway,
+            figures,
+            bool(micro),
+            conclusions,
+            prices,
+            Evidence.of(where.runs()),
+        )
+        if chosen
+        else None
+    )
     cards = write_cards(micro, out, prices=prices) if micro else None
     if cards and not json_:
         print(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")
-    if not chosen:
+    if files is None:
         if cards and json_:
             print_json({"report": None, "card": cards.to_json()})
-        return
-    files = write_report(
-        chosen,
-        out,
-        title,
-        over,
-        baseline,
-        published,
-        anyway,
-        figures,
-        cards is not None,
-        conclusions,
-        prices,
-        Evidence.of(where.runs()),
-    )
-    if json_:
+    elif json_:
         written = {
             "html": str(files.html),
             "markdown": str(files.markdown),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import harness
 from harness import registry
-from harness.errors import UsageError
+from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
 from harness.execution.run_list import Step, complete_runs, conditions_of, place_of, plan_steps
 from harness.experiment.preflight import placement_label
@@ -110,8 +110,12 @@ class Figure:
 
 
 def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Store) -> list[Figure]:
-    """Every figure with all of its cells; UsageError where no profile has a parameter."""
+    """Every figure with all of its cells.
+
+    UsageError where no profile has a parameter, or no figure uses an emulated tier.
+    """
     _check_params(paper, request.params)
+    check_emulated(paper, request.emulate)
     made = (
         _figure(number, entry, request, env, store) for number, entry in enumerate(paper.entries)
     )
@@ -131,6 +135,22 @@ def _check_params(paper: Paper, params: JsonObject) -> None:
                 f"--param {name}",
                 f"no profile of {paper.name} has such a parameter",
                 f"one of {', '.join(sorted(declared))}" if declared else "leave it out",
+            )
+
+
+def check_emulated(paper: Paper, requests: Sequence[str]) -> None:
+    """UsageError where a tier to be emulated is that of no figure."""
+    tiers = {tier for entry in paper.entries for tier in entry.tiers}
+    for entry in paper.entries:
+        for spec in load_profile(find_profile(entry.profile)).runs if entry.profile else ():
+            tiers |= set(spec.placement.tiers() if spec.placement else ())
+    for request in requests:
+        name = request.partition("=")[0]
+        if name not in tiers:
+            raise UsageError(
+                f"--emulate {request}",
+                f"no figure of {paper.name} uses such a tier{nearest(name, sorted(tiers))}",
+                f"one of {', '.join(sorted(tiers))}" if tiers else "leave it out",
             )
 
 

@@ -13,7 +13,7 @@ from harness.experiment.profile import find_profile, known_profiles, load_profil
 from harness.experiment.run_time import Estimator
 from harness.micro.suite import find_suite, known_suites, load_documents
 from harness.paper.catalogue import find_paper, known_papers
-from harness.paper.plan import Cell, Part, choose
+from harness.paper.plan import Cell, Part, check_emulated, choose
 from harness.store.spec import RunSpec
 
 S = 10**9
@@ -48,6 +48,14 @@ def test_an_unknown_paper_is_refused_with_the_list_of_those_that_there_are() -> 
     assert refused.value.exit_code == 2
     assert "perma-bench" in refused.value.context
     assert all(name in refused.value.hint for name in known_papers())
+
+
+def test_a_tier_that_no_figure_uses_is_not_emulated() -> None:
+    paper = find_paper("nvm-for-databases")
+    check_emulated(paper, ["pmem", "ssd=/dev/shm/x"])
+    with pytest.raises(UsageError) as refused:
+        check_emulated(paper, ["pmem", "pmen"])
+    assert "pmem" in refused.value.context and "pmem" in refused.value.hint
 
 
 def part(placement: str = "ssd-both", duration: str = "50s", why: str = "", users: int = 8) -> Part:

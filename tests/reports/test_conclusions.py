@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from micro_runs import DRAM, KINDS, card_run, micro_run, numa_tier, operations, rate
 from report_runs import Case, metric, write
+from typer.testing import CliRunner
 
+from harness.cli.app import app
+from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, Evidence, check
@@ -243,3 +246,8 @@ def test_a_report_has_the_conclusions_that_were_tested(tmp_path: Path) -> None:
     assert "## Conclusions of the papers" in page and "7.1 (vii)" in page
     assert "7.1 (i)" not in page
     assert len(trial_rows(found)) == 1
+
+
+def test_without_a_run_there_is_nothing_to_conclude(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["conclusions", "--results", str(tmp_path / "nosuch")])
+    assert isinstance(done.exception, UsageError)

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from micro_runs import micro_run, rate
 from repeatable import repeatable
 from report_runs import GIB, Case, csv_rows, demo, metric, report, write
+from typer.testing import CliRunner
 
+from harness.cli.app import app
 from harness.errors import UsageError
 from reports.formatting import quantity_text, significant
 from reports.page import escape_markdown
@@ -167,6 +170,16 @@ def test_three_placements_against_a_chosen_baseline(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(UsageError, match="there is ssd-both"):
         report(runs, tmp_path, baseline="cxl-both")
+
+
+def test_a_refused_report_writes_nothing(tmp_path: Path) -> None:
+    """Not even the card of the devices."""
+    demo(tmp_path, ("postgres",), blocks=1, queries=FEW, plans=False)
+    micro_run(tmp_path, [rate("load", 8)])
+    command = ["report", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*command, "--baseline", "nosuch"])
+    assert isinstance(done.exception, UsageError)
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None:
