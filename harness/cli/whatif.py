@@ -73,6 +73,8 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
         progress_on_stderr(options.quiet) as progress,
         open_environment(options.host, tuple(options.emulate or ()), progress) as env,
     ):
+        if options.like_tier is not None:
+            question.check_tier(into.runs(), options.like_tier, list(env.tiers))
         ask = partial(_finished, options, env, into)
         places = [(str(options.part), str(options.operation))]
         if every:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import hdr
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, nearest
 from harness.explain.fit import Estimate, Refusal
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
@@ -114,6 +114,18 @@ def _window_ns(metrics: Sequence[Mapping[str, Any]]) -> float:
 def device_of_latency(text: str) -> Device:
     """``2us`` → a device of that latency."""
     return Device(text, float(parse_duration_ns(text)))
+
+
+def check_tier(runs: Sequence[StoredRun], tier: str, here: Sequence[str]) -> None:
+    """UsageError for a tier that is neither on this host nor that of a stored run."""
+    measured = (run.spec.placement.tiers() for run in runs if run.spec.placement is not None)
+    known = sorted({*here, *(name for tiers in measured for name in tiers)})
+    if tier not in known:
+        raise UsageError(
+            f"--like-tier {tier}",
+            f"there is no such tier{nearest(tier, known)}",
+            f"one of {', '.join(known)} (harness doctor)",
+        )
 
 
 def device_like_tier(

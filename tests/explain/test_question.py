@@ -108,3 +108,13 @@ def test_a_tier_is_as_fast_as_a_run_has_measured_it(tmp_path):
     suite = RunSpec("micro", "fio", parse_placement("data=pmem"), {"like": run.run_id})
     run = stored(tmp_path, suite, [durations(10_000, name="io_like_duration_ns")])
     assert found() == Device("pmem", pytest.approx(10_000, rel=0.01), run.run_id)
+
+
+def test_a_tier_that_is_nowhere_is_refused_with_the_list_of_tiers(tmp_path):
+    stored(tmp_path, replace(SPEC, placement=parse_placement("cxl-both"), plant=()))
+    runs = Store(tmp_path).runs()
+    question.check_tier(runs, "cxl", ["ssd"])
+    question.check_tier(runs, "ssd", ["ssd"])
+    with pytest.raises(UsageError) as refused:
+        question.check_tier(runs, "pmem", ["ssd"])
+    assert refused.value.hint.startswith("one of cxl, ssd")
