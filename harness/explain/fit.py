@@ -104,6 +104,27 @@ class Refusal:
         return {"code": self.code, "context": self.context}
 
 
+@dataclass(frozen=True)
+class Change:
+    """Each call of an operation takes longer by ``delay_ns``; if negative, it is faster.
+
+    ``fit``: of that operation; ``floor_ns``: the time of an operation outside of what it slows.
+    """
+
+    fit: Fit
+    delay_ns: float
+    floor_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The latency now, without an added delay; after a change; and how many times lower it gets."""
+
+    now: Estimate
+    latency: Estimate
+    speed_up: Estimate
+
+
 class TooFewBlocks(Exception):
     """There are not enough rounds with enough levels for an interval; ``str()`` has the numbers."""
 
@@ -179,23 +200,15 @@ class Fit:
         if (problem := self.not_linear) is not None:
             return problem
         found = self.at(delay_ns)
-        if found.value <= 0:
-            return Refusal("below-zero", f"the line ends at {found.value / 1e3:.1f} us")
-        if floor_ns is not None and found.high < floor_ns:
-            return Refusal(
-                "below-floor",
-                f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}] "
-                f"predicted, but an operation spends {floor_ns / 1e3:.1f} us elsewhere",
-            )
-        width = max(found.high - found.value, found.value - found.low)
-        if width > _UNCERTAIN * found.value:
-            far = -delay_ns > self.levels[-1].delay_ns - self.levels[0].delay_ns
-            return Refusal(
-                "too-uncertain",
-                f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}]: "
-                f"measure longer, {'with longer --levels' if far else 'or on an idle machine'}",
-            )
-        return found
+        if (problem := _impossible(found, floor_ns)) is not None:
+            return problem
+        far = -delay_ns > self.levels[-1].delay_ns - self.levels[0].delay_ns
+        return _too_uncertain(found, far) or found
+
+    def sampled(self, delay_ns: float, seed: int) -> Floats:
+        """As :meth:`at`, all rounds first, then the resamples, in an order of their own."""
+        found = self._heights + self._slopes_sampled * delay_ns
+        return np.concatenate([found[:1], np.random.default_rng(seed).permutation(found[1:])])
 
     def _slopes(self, levels: Sequence[int]) -> Floats:
         """Of all rounds, then of each resample."""
@@ -234,6 +247,60 @@ class Fit:
             if change.high < 0 and -change.value > _MATTERS * lower.latency.value:
                 return lower, upper, change
         return None
+
+
+def predict_all(changes: Sequence[Change]) -> Prediction | Refusal:
+    """Of several operations at once, each with a fit of its own run; or why none is predicted.
+
+    The latency now is the mean of the fits'. Whatever is refused of one is refused of all.
+    """
+    for one in changes:
+        alone = one.fit.predict(one.delay_ns, one.floor_ns)
+        if isinstance(alone, Refusal):
+            return alone
+    bases = [one.fit.sampled(0.0, seed) for seed, one in enumerate(changes)]
+    now = np.mean(bases, axis=0)
+    saved = [
+        base - one.fit.sampled(one.delay_ns, seed)
+        for seed, (one, base) in enumerate(zip(changes, bases, strict=True))
+    ]
+    after = now - np.sum(saved, axis=0)
+    latency = _estimate(after)
+    apart = [float(base[0]) for base in bases]
+    if max(apart) - min(apart) > 2 * _UNCERTAIN * float(now[0]):
+        between = " and ".join(f"{ns / 1e3:.1f}" for ns in (min(apart), max(apart)))
+        return Refusal(
+            "too-uncertain", f"without an added delay, the latency is between {between} us"
+        )
+    if (problem := _impossible(latency) or _too_uncertain(latency)) is not None:
+        return problem
+    faster = np.divide(now, after, out=np.full_like(now, np.inf), where=after > 0)
+    return Prediction(_estimate(now), latency, _estimate(faster))
+
+
+def _impossible(found: Estimate, floor_ns: float | None = None) -> Refusal | None:
+    if found.value <= 0:
+        return Refusal("below-zero", f"the line ends at {found.value / 1e3:.1f} us")
+    if floor_ns is not None and found.high < floor_ns:
+        return Refusal(
+            "below-floor",
+            f"{_interval(found)} predicted, but an operation spends {floor_ns / 1e3:.1f} us "
+            "elsewhere",
+        )
+    return None
+
+
+def _too_uncertain(found: Estimate, far: bool = False) -> Refusal | None:
+    """``far``: whether it is farther from the levels than these are from one another."""
+    width = max(found.high - found.value, found.value - found.low)
+    if width <= _UNCERTAIN * found.value:
+        return None
+    better = "with longer --levels" if far else "or on an idle machine"
+    return Refusal("too-uncertain", f"{_interval(found)}: measure longer, {better}")
+
+
+def _interval(found: Estimate) -> str:
+    return f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}]"
 
 
 def _by_round(blocks: Sequence[Block]) -> tuple[Floats, Floats]:

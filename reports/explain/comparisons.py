@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import astuple, dataclass, replace
+from typing import Literal, cast
 
+from harness.explain.fit import Change, Estimate, Refusal, predict_all
 from harness.store.runs import StoredRun
 from reports.compare import Group, Row
 from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings, traced
@@ -25,7 +26,7 @@ from reports.explain.devices import (
     is_like,
     tiers_of,
 )
-from reports.explain.slopes import Slope, context, is_what_if, setting, slopes
+from reports.explain.slopes import Slope, Slopes, command_for, conditions, is_what_if
 from reports.metric_registry import load_of
 from reports.query_breakdown import anatomy
 from reports.series import Arm, Panel
@@ -45,7 +46,9 @@ Reason = Literal[
     "no part moved",
     "no what-if",
     "not linear",
+    "not monotonic",
     "below zero",
+    "below floor",
     "too uncertain",
     "above the ceiling",
     "not measured",
@@ -57,18 +60,20 @@ _QUERIES = Quantity("queries_duration_ns")
 _COVERED = 0.95
 #: Shares of joins, and of scans, from which a query is called heavy in them.
 _JOIN_HEAVY, _SCAN_HEAVY = 0.2, 0.5
-#: A predicted latency with an interval wider than this share of it either way is none.
-_UNCERTAIN = 0.25
 #: How far the I/O of a derived suite may be off the run's: a device ratio nearer to one is none.
 _SUITE_ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is no value, and the command that gives it where there is one."""
+    """Why there is no value, and the command that gives it where there is one.
+
+    ``detail``: the numbers behind it, or the evidence that does not count.
+    """
 
     why: Reason
     command: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,13 +114,24 @@ class Evidence:
         )
 
     def figures(self, runs: Sequence[StoredRun]) -> DeviceFigures:
-        """Of the suites derived from runs with the same engine, workload and placement."""
-        wanted = context(runs[0])
-        ids = {run.run_id for run in (*runs, *self.origins) if context(run) == wanted}
+        """Of the suites derived from runs of the same conditions."""
+        wanted = conditions(runs[0])
+        ids = {run.run_id for run in (*runs, *self.origins) if conditions(run) == wanted}
         return figures(self.suites, ids)
 
 
 NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True)
+class Base:
+    """From which a speed-up is predicted: the latency without an added delay, of the what-ifs.
+
+    ``measured_ns``: that of A's runs.
+    """
+
+    latency: Estimate
+    measured_ns: float
 
 
 @dataclass(frozen=True)
@@ -126,8 +142,8 @@ class Explained:
     another tier on B, or in which delays were planted. ``query_class``: scan-heavy, join-heavy or
     other, by plans.
     ``ceiling``: the largest speed-up that devices of zero latency could give to what moved.
-    ``predicted``: the speed-up by the causal model; ``by_waits``: by A's waits and the device
-    ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
+    ``predicted``: the speed-up by the causal model, from ``base``; ``by_waits``: by A's waits and
+    the device ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
     """
 
     where: str
@@ -145,6 +161,7 @@ class Explained:
     predicted: Known
     measured: Known
     realised: Known
+    base: Base | None = None
 
     @property
     def devices(self) -> Devices | None:
@@ -153,11 +170,14 @@ class Explained:
 
     @property
     def above_ceiling(self) -> bool:
-        """Whether even the lower end of what was measured is above the ceiling: a mistake."""
+        """Whether even the lower end of what was measured is above the ceiling: a mistake.
+
+        Few repeats, whose interval covers less than 95 %, do not show one.
+        """
         measured, ceiling = self.measured, self.ceiling
         if isinstance(measured, Missing) or isinstance(ceiling, Missing):
             return False
-        return (measured.low or 0.0) > ceiling.value
+        return measured.covered and (measured.low or 0.0) > ceiling.value
 
 
 def explained(panels: Sequence[Panel], evidence: Evidence) -> list[Explained]:
@@ -201,7 +221,7 @@ class _Case:
         )
         self.devices = _devices(self.moved)
         self.figures = evidence.figures(a.usable)
-        self.slopes = slopes(evidence.what_ifs, a.usable)
+        self.slopes = Slopes(evidence.what_ifs, self.first)
         self.ceilings: Ceilings | None = ceilings(a.usable)
         self.classes = _classes((a, b))
 
@@ -210,6 +230,7 @@ class _Case:
         ratio = self._device_ratio(calls)
         measured = self._measured(query)
         sensitivity = self._sensitivity(query, calls)
+        predicted, base = self._predicted(query, sensitivity)
         return Explained(
             self.panel.title_with_workload,
             self.panel.engine_name,
@@ -223,29 +244,33 @@ class _Case:
             self._ceiling(query),
             sensitivity,
             self._by_waits(query, calls),
-            self._predicted(query, sensitivity),
+            predicted,
             measured,
             _realised(measured, ratio),
+            base,
         )
 
     def with_queries(self, whole: Explained, queries: Sequence[Explained]) -> Explained:
         """Predicted from what is predicted of each query, where it is not of the whole."""
         if not isinstance(whole.predicted, Missing) or not queries:
             return whole
-        sums = [0.0, 0.0, 0.0, 0.0]
+        known = [q.sensitivity for q in queries if not isinstance(q.sensitivity, Missing)]
+        if len(known) < len(queries):
+            return whole
+        whole = replace(whole, sensitivity=tuple(slope for own in known for slope in own))
+        bases, after = [], [0.0, 0.0, 0.0]
         for one in queries:
-            latency_ns = self._latency_ns(one.query)
-            if isinstance(one.predicted, Missing) or latency_ns is None:
-                return whole
-            sums[0] += latency_ns
-            ends = (one.predicted.value, one.predicted.low, one.predicted.high)
-            for i, speed_up in enumerate(ends, 1):
-                sums[i] += latency_ns / (speed_up or one.predicted.value)
-        value, low, high = (sums[0] / after for after in sums[1:])
-        known = [
-            s for q in queries if not isinstance(q.sensitivity, Missing) for s in q.sensitivity
-        ]
-        return replace(whole, predicted=Value(value, low, high), sensitivity=tuple(known))
+            if isinstance(one.predicted, Missing) or one.base is None:
+                return replace(whole, predicted=one.predicted)
+            bases.append(one.base)
+            value = one.predicted.value
+            for i, end in enumerate((value, one.predicted.low, one.predicted.high)):
+                after[i] += one.base.latency.value / (end or value)
+        now = [base.latency for base in bases]
+        latency = Estimate(*(sum(ends) for ends in zip(*map(astuple, now), strict=True)))
+        predicted = Value(*(latency.value / ns for ns in after))
+        base = Base(latency, sum(one.measured_ns for one in bases))
+        return replace(whole, predicted=predicted, base=base)
 
     def _why_no_ratio(self, calls: Calls) -> Missing | None:
         if not self.moved:
@@ -313,29 +338,14 @@ class _Case:
             if covered >= _COVERED * total:
                 break
             covered += ns
-            one = self._slope(part, operation, query)
+            one = self.slopes.of(part, operation, query)
             if one is None:
-                return Missing("no what-if", self._what_if(part, operation))
+                other = self.slopes.not_used(part, operation, query)
+                stand_ins = set(self.first.spec.emulate) & set(self.tiers_a.values())
+                command = command_for(self.first, part, operation, sorted(stand_ins))
+                return Missing("no what-if", command, other)
             found.append(one)
         return tuple(found)
-
-    def _slope(self, part: str, operation: str, query: str) -> Slope | None:
-        wanted = (part, operation, query)
-        return next((s for s in self.slopes if (s.part, s.operation, s.query) == wanted), None)
-
-    def _what_if(self, part: str, operation: str) -> str:
-        spec, limit = self.spec, self.spec["memory_limit_bytes"]
-        queries = spec["params"].get("queries")
-        stand_ins = sorted(set(self.first.spec.emulate) & set(self.tiers_a.values()))
-        wanted = [
-            f"harness whatif {spec['workload']} --engine {spec['engine']}",
-            f"--placement {spec['placement']['name']} --part {part} --operation {operation}",
-            *(f"-p {name}={value}" for name, value in setting(self.first).items()),
-            *([f"-p queries={','.join(map(str, queries))}"] if queries else []),
-            *([f"--memory-limit {limit}"] if limit else []),
-            *(f"--emulate {tier}" for tier in stand_ins),
-        ]
-        return " ".join(wanted)
 
     def _spent_on_moved(self, calls: Calls) -> dict[tuple[str, str], float]:
         """Time on A of the calls of sessions on the parts that move, by part and operation."""
@@ -347,38 +357,39 @@ class _Case:
                 spent[key] = spent.get(key, 0.0) + count * means.get(key, (0.0, 1.0))[1]
         return spent
 
-    def _predicted(self, query: str, sensitivity: tuple[Slope, ...] | Missing) -> Known:
-        """By the slopes: A's latency less slope × (mean on A − mean on B) of each operation."""
-        saved = self._saved_ns(sensitivity)
-        if isinstance(saved, Missing):
-            return saved
+    def _predicted(
+        self, query: str, sensitivity: tuple[Slope, ...] | Missing
+    ) -> tuple[Known, Base | None]:
+        """By the what-ifs' lines, with the mean duration of each operation on B."""
+        changes = self._changes(sensitivity)
+        if isinstance(changes, Missing):
+            return changes, None
         latency_ns = self._latency_ns(query)
         if latency_ns is None:
             rate = self.ceilings is not None and self.ceilings.rate
-            return Missing("a rate was set" if rate else "no waits")
-        found = _speed_up(latency_ns, saved)
-        ceiling = self._ceiling(query)
-        if isinstance(found, Missing) or isinstance(ceiling, Missing):
-            return found
-        return Missing("above the ceiling") if (found.low or 0.0) > ceiling.value else found
+            return Missing("a rate was set" if rate else "no waits"), None
+        found = predict_all(changes)
+        if isinstance(found, Refusal):
+            return _refused(found), None
+        one, ceiling = found.speed_up, self._ceiling(query)
+        if not isinstance(ceiling, Missing) and one.low > ceiling.value:
+            return Missing("above the ceiling"), None
+        return Value(one.value, one.low, one.high), Base(found.now, latency_ns)
 
-    def _saved_ns(self, sensitivity: tuple[Slope, ...] | Missing) -> tuple[float, ...] | Missing:
-        """Of an operation's latency, with the ends of the slopes' intervals."""
+    def _changes(self, sensitivity: tuple[Slope, ...] | Missing) -> list[Change] | Missing:
+        """Of each operation's calls, to their mean duration on B."""
         if isinstance(sensitivity, Missing):
             return sensitivity
-        if not all(slope.linear for slope in sensitivity):
-            return Missing("not linear")
-        on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
-        saved = [0.0, 0.0, 0.0]
+        if bent := next((one.line.fit.not_linear for one in sensitivity if not one.linear), None):
+            return _refused(bent)
+        on_b = self.figures.on(self.tiers_b)
+        found = []
         for slope in sensitivity:
-            mean_a, mean_b = (_mean(on, slope) for on in (on_a, on_b))
-            if mean_a is None or mean_b is None:
+            if (mean_b := _mean(on_b, slope)) is None:
                 tiers = [self.tiers_a[slope.part], self.tiers_b[slope.part]]
                 return Missing("no suite", self._like(tiers))
-            ends = sorted(s * (mean_a - mean_b) for s in (slope.low, slope.high))
-            for i, ns in enumerate((slope.value * (mean_a - mean_b), *ends)):
-                saved[i] += ns
-        return tuple(saved)
+            found.append(slope.on(mean_b))
+        return found
 
     def _latency_ns(self, query: str) -> float | None:
         """Of the mean operation on A, or of the query."""
@@ -413,14 +424,9 @@ class _Case:
         return Value(whole.latency_ns / (whole.latency_ns - saved_ns))
 
 
-def _speed_up(latency_ns: float, saved_ns: Sequence[float]) -> Known:
-    """From a latency and what it loses: at best, at least and at most."""
-    value_ns, high_ns, low_ns = (latency_ns - ns for ns in saved_ns)
-    if value_ns <= 0:
-        return Missing("below zero")
-    if max(high_ns - value_ns, value_ns - low_ns) > _UNCERTAIN * value_ns:
-        return Missing("too uncertain")
-    return Value(*(latency_ns / ns for ns in (value_ns, high_ns, low_ns)))
+def _refused(why: Refusal) -> Missing:
+    """As ``harness whatif`` refuses."""
+    return Missing(cast(Reason, why.code.replace("-", " ")), detail=why.context)
 
 
 def _of_query(query: str) -> Quantity:

@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from reports.explain.comparisons import Explained, Known, Missing, Reason
+from harness.units import format_ns
+from reports.explain.comparisons import Base, Explained, Known, Missing, Reason
 from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
 from reports.explain.slopes import Slope
 from reports.formatting import NOTHING, percent, significant, times_at_most
@@ -37,7 +38,9 @@ _WHY: Mapping[Reason, str] = {
     "no part moved": "no part is on another tier",
     "no what-if": "needs harness whatif",
     "not linear": "not linear: not extrapolated",
+    "not monotonic": "not monotonic: not extrapolated",
     "below zero": "below zero: not extrapolated",
+    "below floor": "below the time spent elsewhere: not extrapolated",
     "too uncertain": "too uncertain: measure longer",
     "above the ceiling": "above the ceiling: not extrapolated",
     "not measured": "not measured",
@@ -57,7 +60,7 @@ def cells(row: Explained) -> tuple[str, ...]:
         known_text(row.device_ratio, "×"),
         at_most + above or known_text(ceiling),
         _slopes_text(row.sensitivity),
-        known_text(row.predicted, "×"),
+        known_text(row.predicted, "×") + _base_text(row.base),
         known_text(row.measured, "×"),
         known_text(row.realised),
     )
@@ -67,6 +70,12 @@ def commands(rows: Sequence[Explained]) -> list[str]:
     """Those that give what is missing, each once."""
     every = (k for row in rows for k in (row.device_ratio, row.sensitivity, row.predicted))
     return list(dict.fromkeys(k.command for k in every if isinstance(k, Missing) and k.command))
+
+
+def not_used(rows: Sequence[Explained]) -> list[str]:
+    """What-ifs of other conditions, and what they differ in."""
+    every = (row.sensitivity for row in rows)
+    return list(dict.fromkeys(k.detail for k in every if isinstance(k, Missing) and k.detail))
 
 
 def known_text(known: Known, unit: str = "") -> str:
@@ -131,6 +140,7 @@ def table(rows: Sequence[Explained], found: Score) -> RenderableType:
             f"rank correlation of device ratio and speed-up: {correlation_text(found.correlation)}"
         ),
         *(Text(f"missing: {command}") for command in commands(rows)),
+        *(Text(f"not used: {why}") for why in not_used(rows)),
         *(
             [_table("", REALISED_HEAD, [realised_cells(one) for one in found.realised])]
             if found.realised
@@ -199,6 +209,7 @@ def _row_json(row: Explained) -> dict[str, Any]:
         else [_slope_json(one) for one in row.sensitivity],
         "by_waits": _known_json(row.by_waits),
         "predicted": _known_json(row.predicted),
+        "base": _base_json(row.base),
         "measured": _known_json(row.measured),
         "realised_fraction": _known_json(row.realised),
     }
@@ -216,7 +227,18 @@ def _known_json(known: Known) -> dict[str, Any]:
 
 
 def _missing_json(one: Missing) -> dict[str, Any]:
-    return {"value": None, "why": one.why, "command": one.command or None}
+    return {
+        "value": None,
+        "why": one.why,
+        "command": one.command or None,
+        "detail": one.detail or None,
+    }
+
+
+def _base_json(base: Base | None) -> dict[str, Any] | None:
+    if base is None:
+        return None
+    return {"latency_ns": base.latency.to_json(), "measured_ns": base.measured_ns}
 
 
 def _slope_json(one: Slope) -> dict[str, Any]:
@@ -224,21 +246,29 @@ def _slope_json(one: Slope) -> dict[str, Any]:
         "part": one.part,
         "operation": one.operation,
         "query": one.query or None,
-        "slope": {"value": one.value, "low": one.low, "high": one.high},
+        "slope": one.line.fit.slope.to_json(),
         "linear": one.linear,
         "run": one.run_id,
     }
 
 
+def _base_text(base: Base | None) -> str:
+    if base is None:
+        return ""
+    return f", of {format_ns(base.latency.value)} (measured: {format_ns(base.measured_ns)})"
+
+
 def _slopes_text(found: tuple[Slope, ...] | Missing) -> str:
     if isinstance(found, Missing):
         return _WHY[found.why]
-    return ", ".join(
-        f"{one.part}.{one.operation}{' of query ' + one.query if one.query else ''} "
-        f"{significant(one.value)} [{significant(one.low)}, {significant(one.high)}]"
-        + ("" if one.linear else " (not linear)")
-        for one in found
-    )
+    return ", ".join(map(_slope_text, found))
+
+
+def _slope_text(one: Slope) -> str:
+    of_query = f" of query {one.query}" if one.query else ""
+    slope = one.line.fit.slope
+    interval = f"{significant(slope.value)} [{significant(slope.low)}, {significant(slope.high)}]"
+    return f"{one.part}.{one.operation}{of_query} {interval}{'' if one.linear else ' (not linear)'}"
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -5,30 +5,99 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from shlex import quote
 from typing import Any
 
+from harness.explain.fit import Change
+from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
 from reports.metric_registry import essential_parameters
+from reports.run_configuration import facts
 
-#: Parameters in which a what-if and the run that it is of agree, in addition to the essential ones.
-_ALIKE = ("scale", "cache", "rate_per_s", "target", "think_time")
+#: What a run and its evidence agree in: these facts, settings and options of the engine, and, of
+#: the parameters, the essential ones and some more.
+_FACTS = (
+    "workload",
+    "engine",
+    "engine.version",
+    "host.host_id",
+    "memory_limit_bytes",
+    "tuning",
+    "threads",
+    "emulate",
+)
+_GIVEN = ("settings.", "engine_options.")
+_PARAMETERS = ("scale", "cache", "rate_per_s", "target", "think_time")
+#: Evidence that differs in these is of something else altogether.
+_SAME = ("workload", "engine")
+#: Of what evidence differs in, no more is said.
+_MOST_SAID = 3
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Of delays in one operation on one part; ``query``: empty unless it is of one.
+    """Of delays in one operation on one part. ``line``: the latency over the delay."""
 
-    ``linear``: whether latency was a straight line over the delay.
-    """
-
-    part: str
-    operation: str
-    query: str
-    value: float
-    low: float
-    high: float
-    linear: bool
+    line: WhatIf
     run_id: str
+
+    @property
+    def part(self) -> str:
+        """Whose operation was delayed."""
+        return self.line.part
+
+    @property
+    def operation(self) -> str:
+        """That was delayed."""
+        return self.line.operation
+
+    @property
+    def query(self) -> str:
+        """Empty unless it is of one."""
+        return self.line.labels.get("query", "")
+
+    @property
+    def linear(self) -> bool:
+        """Whether latency was a straight line over the delay."""
+        return self.line.fit.linear
+
+    def on(self, call_ns: float) -> Change:
+        """To a device on which a call takes so long."""
+        delay_ns = call_ns - self.line.calls.mean_ns
+        return Change(self.line.fit, delay_ns, self.line.floor_ns)
+
+
+class Slopes:
+    """Those of what-ifs that are alike a run, the newest first."""
+
+    def __init__(self, what_ifs: Sequence[StoredRun], run: StoredRun) -> None:
+        wanted = conditions(run)
+        self._known: list[tuple[StoredRun, list[str]]] = []
+        for one in sorted(what_ifs, key=lambda one: int(one.head["started_unix_ns"])):
+            spec = one.head["spec"]
+            if not one.head["failed"] and all(spec[name] == wanted[name] for name in _SAME):
+                self._known.append((one, differences(conditions(one), wanted)))
+        self._known.reverse()
+
+    def of(self, part: str, operation: str, query: str) -> Slope | None:
+        """That of an operation, or of an operation in a query."""
+        for run, differing in self._known:
+            line = None if differing else _line(run, part, operation, query)
+            if line is not None:
+                return Slope(line, run.run_id)
+        return None
+
+    def not_used(self, part: str, operation: str, query: str) -> str:
+        """The most similar what-if of other conditions, and why it does not count."""
+        wanted = {"part": part, "operation": operation} | ({"query": query} if query else {})
+        for run, differing in sorted(self._known, key=lambda one: len(one[1])):
+            labels = [m["labels"] for m in run.run["metrics"] if m["name"] == "whatif_slope"]
+            if differing and wanted in labels:
+                more = len(differing) - _MOST_SAID
+                said = [*differing[:_MOST_SAID], *([f"{more} more"] if more > 0 else [])]
+                return f"{run.run_id} has {', '.join(said)}"
+        return ""
 
 
 def is_what_if(run: StoredRun) -> bool:
@@ -36,43 +105,57 @@ def is_what_if(run: StoredRun) -> bool:
     return bool(run.head["spec"].get("plant"))
 
 
-def slopes(what_ifs: Sequence[StoredRun], runs: Sequence[StoredRun]) -> list[Slope]:
-    """Of the what-ifs with the engine, workload and placement of ``runs``; of several of the same
-    operation, the newest."""
-    wanted = context(runs[0])
-    found: dict[tuple[str, str, str], Slope] = {}
-    for run in sorted(what_ifs, key=lambda one: int(one.head["started_unix_ns"])):
-        if not run.head["failed"] and context(run) == wanted:
-            found |= {(one.part, one.operation, one.query): one for one in _slopes(run)}
-    return list(found.values())
-
-
 def setting(run: StoredRun) -> dict[str, Any]:
     """The parameters in which a what-if and the run that it is of agree."""
     spec = run.head["spec"]
-    names = (*essential_parameters(spec["workload"]), *_ALIKE)
+    names = (*essential_parameters(spec["workload"]), *_PARAMETERS)
     return {name: spec["params"][name] for name in names if spec["params"].get(name)}
 
 
-def context(run: StoredRun) -> tuple[Any, ...]:
-    """What a run and its evidence agree in."""
+def command_for(run: StoredRun, part: str, operation: str, stand_ins: Sequence[str]) -> str:
+    """``harness whatif`` with the run's conditions; ``stand_ins``: tiers that are emulated."""
     spec = run.head["spec"]
-    placement = spec["placement"] or {}
-    limit = spec["memory_limit_bytes"]
-    return spec["workload"], spec["engine"], placement.get("name"), limit, setting(run)
+    limit, queries = spec["memory_limit_bytes"], spec["params"].get("queries")
+    wanted = [
+        f"harness whatif {spec['workload']} --engine {spec['engine']}",
+        f"--placement {spec['placement']['name']} --part {part} --operation {operation}",
+        *(f"-p {name}={value}" for name, value in setting(run).items()),
+        *([f"-p queries={','.join(map(str, queries))}"] if queries else []),
+        *([f"--memory-limit {limit}"] if limit else []),
+        *([f"--tuning {quote(spec['tuning'])}"] if spec["tuning"] != "computed" else []),
+        *([f"--threads {spec['threads']}"] if spec["threads"] else []),
+        *(f"--set {quote(f'{name}={value}')}" for name, value in spec["settings"].items()),
+        *(f"--option {quote(f'{k}={value}')}" for k, value in spec["engine_options"].items()),
+        *(f"--emulate {tier}" for tier in stand_ins),
+    ]
+    return " ".join(wanted)
 
 
-def _slopes(run: StoredRun) -> list[Slope]:
-    values: dict[tuple[str, str, str], dict[str, float]] = {}
-    for metric in run.run["metrics"]:
-        name, labels = metric["name"], metric["labels"]
-        if name.startswith("whatif_") and {"part", "operation"} <= labels.keys():
-            key = (labels["part"], labels["operation"], labels.get("query", ""))
-            values.setdefault(key, {})[name.removeprefix("whatif_")] = metric["value"]
-    return [_slope(key, known, run) for key, known in values.items() if "slope" in known]
+@lru_cache(maxsize=1024)
+def conditions(run: StoredRun) -> Mapping[str, str]:
+    """What a run and its evidence agree in."""
+    found = {
+        name: value
+        for name, value in facts(run).items()
+        if name in _FACTS or name.startswith(_GIVEN)
+    }
+    placement = run.head["spec"]["placement"] or {}
+    found |= {f"params.{name}": str(value) for name, value in setting(run).items()}
+    return found | {"placement": str(placement.get("name"))}
 
 
-def _slope(key: tuple[str, str, str], known: Mapping[str, float], run: StoredRun) -> Slope:
-    value = known["slope"]
-    low, high = known.get("slope_low", value), known.get("slope_high", value)
-    return Slope(*key, value, low, high, bool(known.get("linear", 0)), run.run_id)
+def differences(one: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """``settings.wal_sync_method fdatasync instead of open_datasync``."""
+    names = dict.fromkeys((*wanted, *one))
+    values = [(name, one.get(name, "not set"), wanted.get(name, "not set")) for name in names]
+    return [f"{name} {found} instead of {own}" for name, found, own in values if found != own]
+
+
+@lru_cache(maxsize=256)
+def _line(run: StoredRun, part: str, operation: str, query: str) -> WhatIf | None:
+    """As stored; the fit takes a while."""
+    labels = {"query": query} if query else {}
+    for fit in (run.artifact("whatif") or {}).get("fits", ()):
+        if (fit["part"], fit["operation"], fit["labels"]) == (part, operation, labels):
+            return WhatIf.from_json(fit)
+    return None

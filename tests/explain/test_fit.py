@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from harness.explain.fit import Block, Estimate, Fit, Refusal, TooFewBlocks
+from harness.explain.fit import (
+    Block,
+    Change,
+    Estimate,
+    Fit,
+    Prediction,
+    Refusal,
+    TooFewBlocks,
+    predict_all,
+)
 
 US = 1000.0
 LEVELS_US = (100, 200, 400, 800)
@@ -120,6 +129,33 @@ def test_a_prediction_that_cannot_be_is_refused(delay_us, floor_us, code):
 def test_a_prediction_from_noise_is_refused():
     refused = Fit(blocks(line(1.0, base_us=500), rounds=8, noise_us=600)).predict(-200 * US)
     assert isinstance(refused, Refusal)
+
+
+def test_what_two_operations_save_adds_up():
+    """1,000 us without an added delay, of which they save 300 and 200."""
+    one, other = (
+        Fit(blocks(line(slope), noise_us=5, seed=seed)) for slope, seed in ((1.5, 1), (1, 2))
+    )
+    found = predict_all([Change(one, -200 * US), Change(other, -200 * US)])
+    assert isinstance(found, Prediction)
+    assert found.now.value == pytest.approx(1000 * US, rel=0.01)
+    assert found.latency.value == pytest.approx(500 * US, rel=0.02)
+    assert found.speed_up.low < found.speed_up.value == pytest.approx(2.0, rel=0.02)
+    assert found.speed_up.value < found.speed_up.high
+    assert predict_all([Change(one, -200 * US)]).latency == one.predict(-200 * US)
+
+
+def test_what_is_refused_of_one_is_refused_of_all():
+    sure, steep = Fit(blocks(line(1.0))), Fit(blocks(line(5.0)))
+    for changes, code in (
+        ([Change(sure, -200 * US), Change(steep, -900 * US)], "below-zero"),
+        ([Change(sure, -600 * US), Change(steep, -100 * US)], "below-zero"),  # only together
+        ([Change(sure, 0, 1500 * US)], "below-floor"),
+        ([Change(sure, 0), Change(Fit(blocks(line(1.0, base_us=2000))), 0)], "too-uncertain"),
+    ):
+        refused = predict_all(changes)
+        assert isinstance(refused, Refusal)
+        assert refused.code == code
 
 
 def test_too_few_rounds_are_no_fit():

@@ -10,9 +10,12 @@ import numpy as np
 from report_runs import Case, metric, write
 
 from harness import hdr
-from harness.store.runs import StoredRun
+from harness.explain.fit import Block
+from harness.explain.whatif import Calls, WhatIf
+from harness.store.runs import StoredRun, write_json_atomically
 
 US = 1e3
+NOTHING: Mapping[str, str] = {}
 TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
 #: Of a transaction of 1,000 µs, 410 µs are in calls, all of which its sessions wait for.
 PARTS_US = {"processor": 590.0, "log write": 10.0, "log sync": 400.0, "data read": 0.0}
@@ -44,10 +47,13 @@ def tpcc(
     block: int = 0,
     rate: float = 60_000,
     plant: tuple[str, ...] = (),
+    given: Mapping[str, Any] = NOTHING,
     **params: Any,
 ) -> StoredRun:
-    """A closed loop of ``rate`` New-Orders per minute, with trace and waits."""
+    """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``given``: of the
+    spec."""
     spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen", "plant": plant}
+    spec |= given
     metrics = [
         metric("new_orders_per_minute", rate, "higher"),
         metric("transaction_duration_ns", calls(1000, TRANSACTIONS), "lower",
@@ -88,15 +94,32 @@ def suites(root: Path, like: StoredRun, slow: str = "ssd", fast: str = "pmem") -
 
 
 def what_if(
-    root: Path, part: str, operation: str, slope: float, linear: int = 1, **labels: str
-) -> None:
-    """Of the runs above; the interval is ± 0.1."""
+    root: Path,
+    part: str,
+    operation: str,
+    slope: float,
+    bend: float = 0.0,
+    base_us: float = 1000.0,
+    noise_us: float = 1.0,
+    floor_us: float | None = None,
+    labels: Mapping[str, str] = NOTHING,
+    **changes: Any,
+) -> StoredRun:
+    """Of the runs above; ``bend``: added to the slope per millisecond. ``changes``: to its spec."""
+    random = np.random.default_rng(1)
+    blocks = [
+        Block(number, round(us * US), us * US, (latency_us + random.normal(0, noise_us)) * US)
+        for number in range(12)
+        for us in (100, 200, 400, 800)
+        for latency_us in [base_us + slope * us + bend * us**2 / 1e3]
+    ]
+    own = Calls(1000, CALLS[part, operation][1] * US)
+    floor_ns = None if floor_us is None else floor_us * US
+    fit = WhatIf(part, operation, blocks, own, 1.0, floor_ns, labels)
     spec = {"workload": "tpcc", "params": TPCC | {"duration": "1m"}, "driver": "loadgen",
-            "plant": (f"{part}.{operation}=+100us/200us",)}  # fmt: skip
-    own = {"part": part, "operation": operation, **labels}
-    metrics = [
-        metric(name, value, **own)
-        for name, value in (("whatif_slope", slope), ("whatif_slope_low", slope - 0.1),
-                            ("whatif_slope_high", slope + 0.1), ("whatif_linear", linear))
-    ]  # fmt: skip
-    write(root, Case(placement="ssd-both", spec_changes=spec, metrics=metrics))
+            "plant": (f"{part}.{operation}=+100us/200us/400us/800us",)}  # fmt: skip
+    metrics = [metric(one.name, one.value or 0, **one.labels) for one in fit.metrics()]
+    run = write(root, Case(placement="ssd-both", spec_changes=spec | changes, metrics=metrics))
+    (run.directory / "artifacts").mkdir()
+    write_json_atomically(run.directory / "artifacts" / "whatif.json", {"fits": [fit.to_json()]})
+    return run

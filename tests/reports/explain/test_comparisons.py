@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from explained_runs import CALLS, suite, suites, tpcc, what_if
+from explained_runs import calls as calls_of
 from report_runs import Case, metric, write
 
+from harness.explain.fit import Estimate, Refusal
+from harness.explain.question import Device, answers
 from harness.store.runs import Store
 from reports.explain.comparisons import Evidence, Explained, Missing, Value, explained
 from reports.select import unplanted
@@ -93,18 +97,62 @@ def test_parts_that_stay_count_with_the_tier_on_which_they_are(tmp_path: Path) -
     assert not row.above_ceiling
 
 
-def test_the_prediction_is_the_slope_times_the_difference_of_the_devices(tmp_path: Path) -> None:
-    """1.0 ± 0.1 × (400 − 1) µs of 1,000 µs; the log's sync is nearly all of what moves."""
+def test_the_prediction_is_that_of_the_what_if_s_line(tmp_path: Path) -> None:
+    """The latency falls by slope × (400 − 1) µs; the log's sync is nearly all of what moves."""
     moved(tmp_path, "ssd-data-pmem-wal")
     suites(tmp_path, first(tmp_path))
-    what_if(tmp_path, "wal", "sync", 1.0)
+    made = what_if(tmp_path, "wal", "sync", 1.0, base_us=1100)
     (row,) = rows(tmp_path)
-    found = known(row.predicted)
-    assert found.value == pytest.approx(1000 / (1000 - 399), rel=2e-3)
-    assert found.low == pytest.approx(1000 / (1000 - 0.9 * 399), rel=2e-3)
-    assert found.high == pytest.approx(1000 / (1000 - 1.1 * 399), rel=2e-3)
+    (asked,) = answers(made, Device("pmem", 1_000))
+    line = asked.whatif.at_latency(1_000)
+    assert isinstance(line, Estimate)
+    found, base = known(row.predicted), row.base
+    assert found.value == pytest.approx(asked.whatif.now.value / line.value, rel=2e-3)
+    assert found.value == pytest.approx(1100 / (1100 - 399), rel=2e-3)
+    assert found.low is not None and found.high is not None
+    assert found.low < found.value < found.high
+    assert base is not None and base.latency == asked.whatif.now
+    assert base.measured_ns == pytest.approx(1_000_000)
     (slope,) = row.sensitivity if not isinstance(row.sensitivity, Missing) else ()
-    assert (slope.part, slope.operation, slope.value, slope.linear) == ("wal", "sync", 1.0, True)
+    assert (slope.part, slope.operation, slope.linear) == ("wal", "sync", True)
+
+
+def test_what_a_what_if_refuses_is_not_predicted(tmp_path: Path) -> None:
+    moved(tmp_path, "ssd-data-pmem-wal", blocks=1)
+    suites(tmp_path, first(tmp_path))
+    for reason, options in (
+        ("too uncertain", {"noise_us": 300.0}),
+        ("below floor", {"floor_us": 800.0}),
+        ("not linear", {"bend": 1.0}),
+    ):
+        made = what_if(tmp_path, "wal", "sync", 1.0, **options)
+        (asked,) = answers(made, Device("pmem", 1_000))
+        line = asked.whatif.at_latency(1_000)
+        assert isinstance(line, Refusal) and line.code.replace("-", " ") == reason
+        (row,) = rows(tmp_path)
+        assert isinstance(row.predicted, Missing)
+        assert (row.predicted.why, row.predicted.detail) == (reason, line.context)
+
+
+def test_a_what_if_of_other_settings_is_not_used_and_named(tmp_path: Path) -> None:
+    method = {"wal_sync_method": "open_datasync"}
+    for placement in ("ssd-both", "ssd-data-pmem-wal"):
+        tpcc(tmp_path, placement, given={"settings": method})
+    suites(tmp_path, first(tmp_path))
+    for changes, fact in (
+        ({"settings": {"wal_sync_method": "fdatasync"}}, "settings.wal_sync_method fdatasync"),
+        ({"settings": method, "tuning": "paper"}, "tuning paper"),
+        ({"settings": method, "threads": 7}, "threads 7"),
+        ({"settings": method, "engine_options": {"a": "1"}}, "engine_options.a 1"),
+    ):
+        made = what_if(tmp_path, "wal", "sync", 1.0, **changes)
+        (row,) = rows(tmp_path)
+        assert isinstance(row.sensitivity, Missing) and row.sensitivity.why == "no what-if"
+        assert row.sensitivity.detail.startswith(f"{made.run_id} has {fact} instead of")
+        assert "--set wal_sync_method=open_datasync" in row.sensitivity.command
+        shutil.rmtree(made.directory)
+    what_if(tmp_path, "wal", "sync", 1.0, settings=method)
+    assert isinstance(rows(tmp_path)[0].predicted, Value)
 
 
 def test_amdahl_shrinks_the_waits_for_log_and_data_by_their_own_device_ratios(
@@ -144,13 +192,8 @@ def test_the_command_of_a_what_if_has_the_memory_limit_of_the_run(tmp_path: Path
 def test_no_line_no_prediction_and_none_that_cannot_be(tmp_path: Path) -> None:
     moved(tmp_path, "ssd-data-pmem-wal", blocks=1)
     suites(tmp_path, first(tmp_path))
-    for slope, linear, reason in (
-        (3.0, 1, "below zero"),
-        (2.2, 1, "too uncertain"),
-        (1.5, 1, "above the ceiling"),
-        (1.0, 0, "not linear"),
-    ):
-        what_if(tmp_path, "wal", "sync", slope, linear)
+    for slope, reason in ((3.0, "below zero"), (1.5, "above the ceiling")):
+        what_if(tmp_path, "wal", "sync", slope)
         assert why(rows(tmp_path)[0].predicted) == reason
 
 
@@ -190,6 +233,15 @@ def test_what_was_measured_above_its_ceiling_is_marked(tmp_path: Path) -> None:
     assert row.above_ceiling
 
 
+def test_two_repeats_show_nothing_above_a_ceiling(tmp_path: Path) -> None:
+    """Their interval covers 50 %."""
+    moved(tmp_path, "ssd-data-pmem-wal", gain=5.0, blocks=2)
+    (row,) = rows(tmp_path)
+    low = known(row.measured).low
+    assert low is not None and low > known(row.ceiling).value
+    assert not row.above_ceiling
+
+
 def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path), tpcc(tmp_path, rate=30_000, plant=("wal.sync=+400us",))]
     (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), Evidence())
@@ -219,10 +271,15 @@ def query_run(root: Path, placement: str, block: int, factor: float) -> None:
             metric("plan_operator_ns", took * scans, query=query, operator="scan"),
             metric("plan_operator_ns", took * (1 - scans), query=query, operator="join"),
         ]
+        waits = {"data read": calls * 90e3, "processor": took - calls * 90e3}
+        metrics += [metric("query_wait_ns", ns, query=query, resource=r) for r, ns in waits.items()]
+        metrics.append(metric("query_wait_moments_count", 1e5, query=query))
+        metrics.append(metric("query_pressure_cpu_some_ns", 0, of="host", query=query))
     metrics.append(metric("queries_duration_ns", total, "lower"))
     metrics.append(metric("queries_geomean_ns", total / 2, "lower"))
     labels = {"part": "data", "operation": "read", "role": "foreground"}
     metrics.append(metric("io_calls_count", 1010, **labels))
+    metrics.append(metric("io_duration_ns", calls_of(90, 1010), **labels))
     write(root, Case(placement=placement, block=block, metrics=metrics, queries=(1, 9)))
 
 
@@ -238,3 +295,25 @@ def test_queries_have_device_ratios_and_classes_of_their_own(tmp_path: Path) -> 
     for row in (whole, one, nine):
         assert known(row.device_ratio).value == pytest.approx(90 / 5, rel=2e-3)
         assert known(row.measured).value == pytest.approx(2.0)
+
+
+def test_the_queries_sum_is_predicted_from_each_query_s_line(tmp_path: Path) -> None:
+    """Q1's 10 calls of 90 µs take 5; Q9's 1,000 as well, until that is refused."""
+    for placement, factor in (("ssd-both", 1.0), ("pmem-both", 0.9)):
+        query_run(tmp_path, placement, 0, factor)
+    spec = first(tmp_path).spec
+    own: dict[str, Any] = {"workload": "tpch", "params": spec.params, "driver": spec.driver}
+    suites(tmp_path, first(tmp_path))
+    for query, calls, base_us in (("1", 10, 4e6), ("9", 1000, 2e6)):
+        labels = {"query": query}
+        what_if(tmp_path, "data", "read", calls, base_us=base_us, labels=labels, **own)
+    whole, one, nine = rows(tmp_path)
+    assert known(one.predicted).value == pytest.approx(4000 / (4000 - 0.85), rel=1e-4)
+    assert known(nine.predicted).value == pytest.approx(2000 / (2000 - 85), rel=1e-4)
+    assert known(whole.predicted).value == pytest.approx(6000 / (6000 - 85.85), rel=1e-4)
+    assert whole.base is not None
+    assert whole.base.latency.value == pytest.approx(6e9, rel=1e-4)
+    assert whole.base.measured_ns == pytest.approx(6e9)
+    what_if(tmp_path, "data", "read", 1000, base_us=2e6, floor_us=1.99e6, labels=labels, **own)
+    whole, _, nine = rows(tmp_path)
+    assert why(whole.predicted) == why(nine.predicted) == "below floor"
