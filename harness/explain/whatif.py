@@ -151,7 +151,8 @@ def floor_ns(plant: Plant, metrics: Sequence[Metric], calls: Calls, done: int) -
 
     From the waits of the same window, without time that is not accounted for, and without waits for
     what other sessions hold. Of a busy host, on which a delayed thread is woken late, only the
-    processor time that was used counts, and no more than what an operation's own calls leave.
+    processor time that was used counts, and no more than what an operation's own calls leave:
+    their processor time is part of them.
     """
     waits = {m.labels["resource"]: float(m.value or 0) for m in metrics if m.name == "wait_ns"}
     if not waits or not done:
@@ -164,4 +165,5 @@ def floor_ns(plant: Plant, metrics: Sequence[Metric], calls: Calls, done: int) -
     elsewhere_ns = sum(
         min(ns, used.get(name, ns)) for name, ns in waits.items() if name not in caused
     )
-    return min(elsewhere_ns, max(0.0, sum(waits.values()) - calls.sum_ns / done))
+    held_ns = sum(waits.get(name, 0.0) for name in (*_HELD, _UNKNOWN))
+    return min(elsewhere_ns, max(0.0, sum(waits.values()) - held_ns - calls.sum_ns / done))

@@ -9,7 +9,7 @@ from made_up import CALL_NS, LATE_NS, Window
 
 from harness.errors import RunFailed, UsageError
 from harness.explain.blocks import check_varied, orders
-from harness.explain.whatif import WhatIf
+from harness.explain.whatif import Calls, WhatIf, floor_ns
 from harness.iotrace.plant import parse_plant, varied
 from harness.store.result import Metric
 from harness.workloads.tpcc.params import TpccParams
@@ -53,6 +53,14 @@ def test_a_block_has_its_achieved_delay_and_its_mean_latency():
 def test_the_last_incomplete_block_is_dropped():
     delays = Window(rounds=2).run()
     assert [one.round for one in delays.stretches] == [0] * 4 + [1] * 4
+
+
+def test_a_calls_own_processor_time_is_no_floor():
+    waits = {"processor": 100_000, "log sync": 100_000, "lock": 10_000}
+    metrics = [Metric("wait_ns", "ns", "none", {"resource": r}, value=v) for r, v in waits.items()]
+    computed = Metric("server_cpu_per_transaction_ns", "ns", "lower", value=100_000)
+    sync = Calls(10, 180_000, sum_ns=1_800_000)
+    assert floor_ns(parse_plant("wal.sync=+1us"), [*metrics, computed], sync, done=10) == 20_000
 
 
 def test_the_slope_is_that_of_the_engine():
