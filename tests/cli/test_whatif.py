@@ -12,7 +12,7 @@ TPCC = ("whatif", "tpcc", "--placement", "ssd-both", *SYNC, "--engine")
 
 def test_the_slope_of_log_syncs_is_stored_and_answers_further_questions(loaded):
     """Half of the operations are updates, each of which waits for one sync."""
-    question = (*WHATIF, *SYNC, "--threads", "2", "--duration", "15s",
+    question = (*WHATIF, *SYNC, "--threads", "2", "--duration", "20s",
                 "--levels", "10ms,20ms,40ms", "--json")  # fmt: skip
     done = loaded(*question, "--latency", "1ms")
     assert done.code == 0, done.err
