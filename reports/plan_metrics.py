@@ -51,8 +51,8 @@ def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
 def plan_metrics(query: str, document: Mapping[str, Any]) -> dict[Quantity, float]:
     """Of a stored plan (``ExecutedPlan.to_json``), in ns."""
     operators = list(_walk(document["operators"]))
-    behind = sum(one["time_ns"] for one in operators if one["kind"] != "scan")
-    found = {Quantity(BEHIND_SCAN, (("query", query),)): float(behind)}
+    later_ns = sum(one["time_ns"] for one in operators if one["kind"] != "scan")
+    found = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
     reads: dict[str, float] = {}
     lookups: dict[str, tuple[float, int]] = {}
     for one in operators:

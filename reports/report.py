@@ -323,12 +323,12 @@ def view_of(
     # what else they differ in.
     over_drivers = compared == DRIVER
     found = panels(runs, compared, baseline, force or over_drivers)
-    judged = [] if over_drivers else found
+    comparable = [] if over_drivers else found
     driven = found if over_drivers else driven_by_several(runs)
-    answers = tuple((p.title_with_workload, group) for p in judged for group in p.groups)
+    answers = tuple((p.title_with_workload, group) for p in comparable for group in p.groups)
     swept = sweeps(found)
     stamps = sorted(run.run["started_unix_ns"] for run in runs)
-    known = _explained(judged, evidence)
+    known = _explained(comparable, evidence)
     return View(
         title=title,
         statuses=Counter(str(run.run["status"]) for run in runs),
@@ -338,7 +338,7 @@ def view_of(
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
         ceilings=tuple(_ceilings(found)),
         explained=known,
-        warnings=tuple(one for panel in judged for one in panel_warnings(panel)),
+        warnings=tuple(one for panel in comparable for one in panel_warnings(panel)),
         uncontrolled=tuple(uncontrolled(runs)),
         checks=tuple(checks(runs)),
         agreements=tuple(agreements(driven)),
@@ -346,7 +346,7 @@ def view_of(
             table for p in ([] if over_drivers else driven) for table in PanelTables(p).results
         ),
         durability=tuple(durability(found)),
-        money=money(judged, prices, _predicted(known) if known else {}),
+        money=money(comparable, prices, _predicted(known) if known else {}),
         sweeps=tuple(
             SweepView(f"sweep-{i}", tuple(group), tuple(published))
             for i, group in enumerate(side_by_side(swept), 1)
@@ -376,9 +376,9 @@ def _single(panel: Panel, arm: Arm) -> Single:
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
 
 
-def _explained(judged: Sequence[Panel], evidence: Evidence) -> ExplainedView | None:
+def _explained(comparable: Sequence[Panel], evidence: Evidence) -> ExplainedView | None:
     """None where no comparison of placements has a trace."""
-    rows = [row for row in explained(judged, evidence) if row.moved]
+    rows = [row for row in explained(comparable, evidence) if row.moved]
     if all(
         isinstance(row.sensitivity, Missing) and row.sensitivity.why == "no trace" for row in rows
     ):

@@ -22,7 +22,7 @@ from harness import paths
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
 
-# Hundreds of commands would compile every module anew where this environment forbids them to keep
+# Hundreds of commands would compile every module again where this environment forbids them to keep
 # what they have compiled: a third of the time that they start in.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

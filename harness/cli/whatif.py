@@ -1,6 +1,6 @@
 """``harness whatif WORKLOAD``: what would a faster or slower device for one part give?
 
-A run whose planted delay is drawn anew in short blocks (docs/what-if.md), and predictions from it.
+A run whose planted delay changes in short random blocks (docs/what-if.md), and predictions from it.
 """
 
 from __future__ import annotations

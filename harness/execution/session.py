@@ -71,7 +71,7 @@ class RunSession:
     timed_io: TimedIo | None = None
     #: The observer of this second execution.
     observed: Spans | None = None
-    #: Delays that are drawn anew while a window lasts.
+    #: Delays that change during a window.
     delays: DelayBlocks | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()

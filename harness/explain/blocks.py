@@ -1,4 +1,4 @@
-"""Delays drawn anew within a run, and the mean latency under each of them.
+"""Delays that change at random within a run, and the mean latency under each of them.
 
 A window is divided into short blocks; of queries, each execution is a block. A round has each level
 once, in an order of its own, and the next round begins where it ends. Comparing whole runs instead

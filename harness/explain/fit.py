@@ -94,7 +94,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no prediction: a stable code, and the numbers behind it."""
+    """Why there is no prediction: a stable code, and its numbers."""
 
     code: str
     context: str

@@ -22,7 +22,7 @@ _MICRO, _LIKE = "micro", "io_like_duration_ns"
 
 @dataclass(frozen=True)
 class Device:
-    """What is asked about: the mean duration of an operation there. ``source``: a run, or none."""
+    """The other device: the mean duration of an operation on it. ``source``: a run, or none."""
 
     name: str
     call_ns: float

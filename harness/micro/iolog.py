@@ -79,7 +79,7 @@ def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
 
 @dataclass(frozen=True)
 class Rest:
-    """Of a thread: for ``ns`` after so many reads and writes, and for ``first_ns`` at start."""
+    """Of a thread: for ``ns`` after ``after`` reads and writes, and for ``first_ns`` at start."""
 
     after: int
     ns: int

@@ -122,14 +122,14 @@ def planned(params: Mapping[str, Any], repeats: int, tier: Tier | None = None) -
 def _described(job: Job, stream: Stream, plan: LikePlan) -> str:
     """``wal/sync/foreground: 1,017/s``, and how its calls are."""
     per_second = stream.calls * NS_PER_S / plan.duration_ns
-    told = [f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"]
+    words = [f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"]
     if stream.operation != "sync":
-        told.append(f"{stream.mean_bytes:,.0f} bytes")
-        told.append(f"{stream.sequential:.0%} sequential")
+        words.append(f"{stream.mean_bytes:,.0f} bytes")
+        words.append(f"{stream.sequential:.0%} sequential")
     if stream.missed:
-        told.append(f"{stream.missed:.0%} not in the page cache")
-    told += ["direct"] * job.direct + ["O_DSYNC"] * job.durable
-    return f"{job.part}/{stream.operation}/{job.role}: {', '.join(told)}"
+        words.append(f"{stream.missed:.0%} not in the page cache")
+    words += ["direct"] * job.direct + ["O_DSYNC"] * job.durable
+    return f"{job.part}/{stream.operation}/{job.role}: {', '.join(words)}"
 
 
 def _document(plan: LikePlan) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _metrics(
 
 
 def _foreground() -> Iterator[Cell]:
-    """fio's threads have no names by which the library would tell their roles."""
+    """fio's threads have no names from which the library could know their roles."""
     return (cell for cell in cells() if cell.role == "foreground")
 
 

@@ -12,7 +12,6 @@ import csv
 import math
 import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.counters import labelled
+from harness.monitors._program import interrupt
 
 VARIABLE = "PCM_HOME"
 _PLACES = ("pcm-memory", "bin/pcm-memory", "sbin/pcm-memory", "build/bin/pcm-memory")
@@ -126,13 +126,7 @@ class PcmTraffic:
         """End it; it may have been killed."""
         if self._process is None:
             return
-        self.ended = self._process.poll()
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self.ended = interrupt(self._process, _PATIENCE_S)
         self._process = None
         self._reader.join()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from harness.counters import labelled
 from harness.monitors import MonitorContext
+from harness.monitors._program import interrupt
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
@@ -134,13 +134,7 @@ class PerfMonitor:
     def stop(self) -> None:
         """End perf; it may have been killed."""
         if self._process is not None:
-            self._ended = self._process.poll()
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._ended = interrupt(self._process, _PATIENCE_S)
             self._process = None
             self._reader.join()
             os.close(self._control)

@@ -52,8 +52,8 @@ def find_paper(name: str) -> Paper:
     given = Path(name)
     if name not in known and given.suffix in (".yml", ".yaml"):
         document = load_yaml(given, "paper").value
-        beside = given.with_name("published.csv")
-        published = beside if beside.exists() else None
+        values = given.with_name("published.csv")
+        published = values if values.exists() else None
         entries = tuple(map(_entry, document["figures"]))
         return Paper(given.stem, document["title"], entries, published)
     if name not in known:

@@ -135,8 +135,8 @@ class PersistInstruction:
 
 def _kind(point: Point) -> str:
     """``store+clwb``: instructions without their fence."""
-    told = sequence_of(point)
-    return told.operation + (f"+{told.flush}" if told.flush != "none" else "")
+    sequence = sequence_of(point)
+    return sequence.operation + (f"+{sequence.flush}" if sequence.flush != "none" else "")
 
 
 def _trial(what: str, a: Point, b: Point, bound: float, device: Device) -> Trial:

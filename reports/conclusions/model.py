@@ -239,9 +239,9 @@ def check(conclusion: Conclusion, evidence: Evidence) -> Checked:
         return Checked(conclusion, (), (Missing(conclusion.untested, conclusion.command),))
     trials = list(conclusion.test.trials(evidence, conclusion.bound))
     own = {str(i): one.claim for i, one in enumerate(trials) if one.claim and not one.verdict}
-    judged = verdicts_of({key: claim for key, claim in own.items() if claim})
+    verdicts = verdicts_of({key: claim for key, claim in own.items() if claim})
     tested = tuple(
-        Tested(one, one.verdict or judged.get(str(i)), conclusion.expected)
+        Tested(one, one.verdict or verdicts.get(str(i)), conclusion.expected)
         for i, one in enumerate(trials)
     )
     unlike = ("runs of both sides that are alike in all but what is compared",)

@@ -36,7 +36,7 @@ def reason(code: str, repeats_needed: int = 0) -> str:
 
 
 def row(one: Checked) -> tuple[str, ...]:
-    """A conclusion with its outcome and the number of trials behind it."""
+    """A conclusion with its outcome and its number of trials."""
     of = one.conclusion
     mark = f" ({EMULATED})" if one.emulated else ""
     return of.paper, of.number, of.statement, one.outcome + mark, _by(one)

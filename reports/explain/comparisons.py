@@ -68,7 +68,7 @@ _SUITE_ERROR = 0.05
 class Missing:
     """Why there is no value, and the command that gives it where there is one.
 
-    ``detail``: the numbers behind it, or the evidence that does not count.
+    ``detail``: its numbers, or the evidence that does not count.
     """
 
     why: Reason
@@ -87,7 +87,7 @@ class Value:
 
     @property
     def covered(self) -> bool:
-        """Whether the interval covers what is asked of one: few repeats have a narrower one."""
+        """Whether the interval has the required confidence: with few repeats it has less."""
         return self.confidence >= 1 - ALPHA - 1e-4
 
 

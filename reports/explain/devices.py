@@ -99,7 +99,7 @@ def calls_of(runs: Sequence[StoredRun]) -> Calls:
 
 def calls_of_queries(runs: Sequence[StoredRun]) -> dict[str, Calls]:
     """As ``calls_of``, by query: with the role of the run's calls, sessions first, since the trace
-    does not tell roles there."""
+    does not know roles there."""
     found: dict[str, dict[Cell, float]] = defaultdict(lambda: defaultdict(float))
     for run in runs:
         ordered = sorted(calls_of([run]), key=lambda cell: not cell.background)

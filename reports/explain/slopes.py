@@ -63,7 +63,7 @@ class Slope:
         return self.line.fit.linear
 
     def on(self, call_ns: float) -> Change:
-        """To a device on which a call takes so long."""
+        """For a device with this duration of a call."""
         delay_ns = call_ns - self.line.calls.mean_ns
         return Change(self.line.fit, delay_ns, self.line.floor_ns)
 

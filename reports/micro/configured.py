@@ -41,7 +41,7 @@ class Settings:
 
 
 def settings_of(run: StoredRun, measurement: str) -> Settings:
-    """Those of a measurement, with what ``-p`` asked for that no label tells: durations, counts.
+    """Those of a measurement, with what ``-p`` set that no label shows: durations, counts.
 
     Of a run as a whole, which has no measurement, all of its suite.
     """

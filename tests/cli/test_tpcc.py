@@ -314,8 +314,8 @@ def test_a_lost_connection_fails_the_run_at_once(loaded):
             os.kill(backend, signal.SIGTERM)
     run = failed_run(loaded, process)
     # The server's farewell, or that there was none where it came between two transactions.
-    told = ("terminating connection", "server closed")
-    assert any(words in run["error"]["context"] for words in told), run["error"]
+    lost = ("terminating connection", "server closed")
+    assert any(words in run["error"]["context"] for words in lost), run["error"]
 
 
 def _backends(server: int) -> list[int]:

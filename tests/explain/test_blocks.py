@@ -1,4 +1,4 @@
-"""Delays drawn anew within a window: which, when, and the latency under each."""
+"""Delays that change at random within a window: which, when, and the latency under each."""
 
 from __future__ import annotations
 

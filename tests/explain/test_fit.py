@@ -93,7 +93,7 @@ def test_a_busy_machine_that_lengthens_delays_and_latencies_does_not_make_the_sl
     [
         lambda us: 1000 + us**2 / 400,  # steeper and steeper
         lambda us: 1000 + 20 * us**0.5,  # group commit: it flattens
-        lambda us: 1000 + 2 * max(0, us - 300),  # hidden behind something else at first
+        lambda us: 1000 + 2 * max(0, us - 300),  # hidden by other work at first
     ],
 )
 def test_a_curve_is_not_extrapolated(curve):

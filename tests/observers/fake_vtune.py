@@ -51,9 +51,9 @@ def command(name: str, result: Path) -> None:
     """Return when it has been obeyed."""
     if name == "pause" and (HERE / "no-pause").exists():
         fail("vtune: Error: Cannot pause this collection")
-    asked = result / name
-    asked.touch()
-    while name != "stop" and asked.exists():
+    request = result / name
+    request.touch()
+    while name != "stop" and request.exists():
         time.sleep(0.01)
 
 

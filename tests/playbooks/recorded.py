@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tierbench.changes import Changes
 from tierbench.namespace_users import Content, MountedAt, NamespaceUsers
 from tierbench.ndctl import parse_ndctl
-from tierbench.state import State
+from tierbench.record import Record
+from tierbench.state import Place, State
 
 _FOLDER = Path(__file__).parent / "recordings"
 EMPTY = NamespaceUsers(Content(True))
@@ -56,3 +58,44 @@ def mounted(
     return NamespaceUsers(
         Content(True, kind, label, "0f-theirs"), (MountedAt(point, kind, options),)
     )
+
+
+def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) -> State:
+    """The recording of two fsdax namespaces, the first ours, with our ext4, mounted with DAX."""
+    uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
+    users = NamespaceUsers(
+        Content(True, "ext4", "tierbench", "aa-1"),
+        (MountedAt(point, "ext4", ("rw", "noatime", "dax=always")),),
+    )
+    state = state_of(
+        "two-fsdax",
+        {name: users},
+        record=Record(
+            namespaces={uuid: {"mode": "fsdax", "requested_bytes": None}},
+            filesystems={"aa-1": {"point": "/mnt/pmem0", "block_size": 4096}},
+        ),
+        places={"/mnt/pmem0": Place("full", "/dev/pmem0", (0, 0))},
+        statx_dax={"/mnt/pmem0": True},
+        fstab="UUID=aa-1 /mnt/pmem0 ext4 noatime,dax,nofail,x-tierbench 0 2\n",
+        host_file=(
+            "schema: 1\ntiers:\n"
+            "  # BEGIN tierbench playbooks: they replace these lines\n"
+            "  pmem: {kind: fsdax, path: /mnt/pmem0}\n"
+            "  # END tierbench playbooks\n"
+        ),
+    )
+    full = state_of("fresh-labels").inventory
+    regions = tuple(replace(region, available_bytes=0, extent_bytes=0) for region in full.regions)
+    inventory = replace(state.inventory, regions=regions, dimms=full.dimms)
+    return replace(state, inventory=inventory, **more)
+
+
+def planned_steps(changes: Changes) -> list[tuple[str, str]]:
+    return [(step.do, step.object) for step in changes.steps]
+
+
+def refused(changes: Changes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in changes.refusals:
+        found[each.object] = "; ".join(filter(None, [found.get(each.object), each.why]))
+    return found

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from recorded import EMPTY, filesystem, mounted, optane, recording, state_of, with_labels
+from recorded import (
+    EMPTY,
+    filesystem,
+    mounted,
+    ours,
+    planned_steps,
+    recording,
+    refused,
+    state_of,
+    with_labels,
+)
 from tierbench.changes import Changes, plan_changes
-from tierbench.desired_state import DesiredState, parse_desired_state
-from tierbench.ipmctl import Goals
-from tierbench.linux import resource_table
-from tierbench.namespace_users import Content, MountedAt, NamespaceUsers
+from tierbench.desired_state import DesiredState
+from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
 from tierbench.record import Record
 from tierbench.run import Consent, confirmation
@@ -21,23 +29,12 @@ REGION0 = DesiredState("appdirect", regions=("region0",))
 SECTOR1 = DesiredState("sector", regions=("region1",))
 
 
-def dos(changes: Changes) -> list[tuple[str, str]]:
-    return [(step.do, step.object) for step in changes.steps]
-
-
-def refused(changes: Changes) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in changes.refusals:
-        found[each.object] = "; ".join(filter(None, [found.get(each.object), each.why]))
-    return found
-
-
 # What is done ----------------------------------------------------------------------
 
 
 def test_a_labelled_region_with_room_gets_a_namespace_and_nothing_is_destroyed() -> None:
     changes = plan_changes(state_of("fresh-labels"), REGION0)
-    assert dos(changes) == [
+    assert planned_steps(changes) == [
         ("create-namespace", "region0"),
         ("make-filesystem", "the new namespace of region0"),
         ("mount", "/mnt/pmem0"),
@@ -94,36 +91,6 @@ def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> No
 # What is there already -------------------------------------------------------------
 
 
-def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) -> State:
-    """The recording of two fsdax namespaces, the first ours, with our ext4, mounted with DAX."""
-    uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
-    users = NamespaceUsers(
-        Content(True, "ext4", "tierbench", "aa-1"),
-        (MountedAt(point, "ext4", ("rw", "noatime", "dax=always")),),
-    )
-    state = state_of(
-        "two-fsdax",
-        {name: users},
-        record=Record(
-            namespaces={uuid: {"mode": "fsdax", "requested_bytes": None}},
-            filesystems={"aa-1": {"point": "/mnt/pmem0", "block_size": 4096}},
-        ),
-        places={"/mnt/pmem0": Place("full", "/dev/pmem0", (0, 0))},
-        statx_dax={"/mnt/pmem0": True},
-        fstab="UUID=aa-1 /mnt/pmem0 ext4 noatime,dax,nofail,x-tierbench 0 2\n",
-        host_file=(
-            "schema: 1\ntiers:\n"
-            "  # BEGIN tierbench playbooks: they replace these lines\n"
-            "  pmem: {kind: fsdax, path: /mnt/pmem0}\n"
-            "  # END tierbench playbooks\n"
-        ),
-    )
-    full = state_of("fresh-labels").inventory
-    regions = tuple(replace(region, available_bytes=0, extent_bytes=0) for region in full.regions)
-    inventory = replace(state.inventory, regions=regions, dimms=full.dimms)
-    return replace(state, inventory=inventory, **more)
-
-
 def test_what_is_as_wanted_needs_no_step() -> None:
     assert plan_changes(ours(), REGION0) == Changes((), (), (), False)
 
@@ -140,13 +107,13 @@ def test_what_is_missing_of_it_is_all_that_is_done(
     change: dict[str, object], first: tuple[str, str]
 ) -> None:
     changes = plan_changes(ours(**change), REGION0)
-    assert dos(changes)[0] == first
+    assert planned_steps(changes)[0] == first
     assert changes.destroys == ()
 
 
 def test_dax_is_what_statx_says_and_a_wish_without_it_mounts_anew() -> None:
     changes = plan_changes(ours(), replace(REGION0, dax=False))
-    assert dos(changes)[:2] == [("unmount", "/mnt/pmem0"), ("mount", "/mnt/pmem0")]
+    assert planned_steps(changes)[:2] == [("unmount", "/mnt/pmem0"), ("mount", "/mnt/pmem0")]
     assert changes.destroys == ()
 
 
@@ -157,10 +124,10 @@ def test_a_file_system_is_made_without_consent_only_where_this_run_made_the_name
     uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
     for record in (blank.record, replace(blank.record, making=uuid, filesystems={})):
         changes = plan_changes(replace(blank, record=record), REGION0)
-        assert dos(changes)[0] == ("make-filesystem", "/dev/pmem0")
+        assert planned_steps(changes)[0] == ("make-filesystem", "/dev/pmem0")
         assert changes.destroys == ("namespace0.0",)
     changes = plan_changes(replace(blank, made=frozenset({uuid})), REGION0)
-    assert (dos(changes)[0], changes.destroys) == (("make-filesystem", "/dev/pmem0"), ())
+    assert (planned_steps(changes)[0], changes.destroys) == (("make-filesystem", "/dev/pmem0"), ())
 
 
 def test_a_finished_file_system_is_kept_though_its_making_is_on_record() -> None:
@@ -197,12 +164,15 @@ def test_other_block_sizes_are_a_file_system_made_again_by_consent() -> None:
 def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
     device = DaxDevice("dax0.0", "system-ram", 1979711488, 2, 14, 14, True)
     changes = plan_changes(state_of("everything", dax=(device,)), REGION0)
-    assert dos(changes)[:2] == [("release-memory", "dax0.0"), ("destroy-namespace", "namespace0.0")]
+    assert planned_steps(changes)[:2] == [
+        ("release-memory", "dax0.0"),
+        ("destroy-namespace", "namespace0.0"),
+    ]
     assert changes.steps[0].command.startswith("daxctl offline-memory dax0.0; ")
     record = Record(namespaces={"6bac18e0-e214-4adb-a050-f25743c3018e": {"requested_bytes": None}})
     state = state_of("everything", dax=(device,), record=record)
     to_device = plan_changes(state, DesiredState("devdax", ("region0",)))
-    assert dos(to_device)[0] == ("release-memory", "dax0.0")
+    assert planned_steps(to_device)[0] == ("release-memory", "dax0.0")
     assert to_device.destroys == ()
 
 
@@ -212,7 +182,7 @@ def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
 def test_a_region_without_labels_is_named_with_what_labels_would_cost() -> None:
     changes = plan_changes(state_of("blank-labels"), APPDIRECT)
     assert changes.destroys == ("namespace0.0", "namespace1.0")
-    assert dos(changes)[0] == ("write-labels", "region0")
+    assert planned_steps(changes)[0] == ("write-labels", "region0")
     assert changes.steps[0].command == (
         "ndctl disable-region region0; ndctl init-labels -f nmem0; ndctl enable-region region0"
     )
@@ -400,202 +370,3 @@ def test_a_run_that_was_cut_off_goes_on_with_the_same_names() -> None:
     state = state_of("everything", record=Record(approved={"namespace9.0": "destroyed"}))
     changes = plan_changes(state, REGION0)
     assert confirmation(changes, state, Consent(True, ("namespace0.0", "namespace9.0"))) is None
-
-
-# Goals -----------------------------------------------------------------------------
-
-GIB = 1 << 30
-IN_APP_DIRECT = Goals(None, 0, 3024 * GIB, 384 * GIB, ("AppDirect", "AppDirect"))
-GOAL = DesiredState("appdirect", goal="AppDirectNotInterleaved")
-
-
-def test_a_goal_that_is_met_needs_nothing() -> None:
-    changes = plan_changes(
-        state_of("fresh-labels", goals=IN_APP_DIRECT), replace(GOAL, goal="AppDirect")
-    )
-    assert "create-goal" not in [step.do for step in changes.steps]
-    assert not changes.reboot_needed
-
-
-def test_another_goal_destroys_every_namespace_and_needs_a_restart() -> None:
-    state = with_labels(
-        state_of("everything", goals=IN_APP_DIRECT), namespace1_0="", namespace1_3=""
-    )
-    changes = plan_changes(state, GOAL)
-    assert changes.destroys == ("namespace0.0", "namespace1.0", "namespace1.3")
-    assert dos(changes)[3:] == [("create-goal", "goal"), ("reboot", "host")]
-    assert changes.steps[3].command == (
-        "ipmctl create -f -goal PersistentMemoryType=AppDirectNotInterleaved"
-    )
-    assert changes.reboot_needed
-
-
-def test_a_goal_spares_no_ones_named_namespace() -> None:
-    changes = plan_changes(state_of("everything", goals=IN_APP_DIRECT), GOAL)
-    assert set(refused(changes)) == {"namespace1.0", "namespace1.3"}
-
-
-def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
-    error = "ipmctl fails (exit 1): Initialization failed. No PMem modules in the system."
-    for desired in (GOAL, DesiredState("memory-mode")):
-        changes = plan_changes(state_of("fresh-labels", goals=Goals(error)), desired)
-        assert "No PMem modules in the system" in refused(changes)["goal"]
-        assert changes.steps == ()
-
-
-def test_a_goal_of_somebody_else_that_waits_is_refused() -> None:
-    changes = plan_changes(
-        state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True)), GOAL
-    )
-    assert "another goal is pending, not ours" in refused(changes)["goal"]
-
-
-def test_our_goal_that_waits_needs_a_restart_only() -> None:
-    record = Record(requested_goal="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
-    goals = replace(IN_APP_DIRECT, pending=True)
-    changes = plan_changes(
-        state_of("fresh-labels", goals=goals, record=record, boot_id="one"), GOAL
-    )
-    assert dos(changes) == [("reboot", "host")]
-    assert changes.refusals == ()
-
-
-def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
-    """Recorded: Memory Mode asked for, a firmware set to 1LM, all capacity inaccessible."""
-    table = resource_table(optane("resources-not-carried-out"))
-    assert table is not None
-    goals = Goals(None, table["Volatile"][1], table["AppDirect"][1], table["Volatile"][0])
-    record = Record(requested_goal="MemoryMode=100", goal_boot="one")
-    state = state_of("fresh-labels", goals=goals, record=record, boot_id="two")
-    changes = plan_changes(state, DesiredState("memory-mode"))
-    assert "was requested and the host restarted" in refused(changes)["goal"]
-    assert "2LM" in changes.refusals[0].do
-
-
-def test_memory_mode_says_how_the_modules_compare_to_the_cache() -> None:
-    memory = Goals(None, 2024 * GIB, 0, 512 * GIB)
-    assert plan_changes(State(goals=memory), DesiredState("memory-mode")).steps == ()
-    notes = plan_changes(State(goals=IN_APP_DIRECT), DesiredState("memory-mode")).notes
-    assert notes == ("the modules have 7.9 times the DRAM's capacity, within 1:4 to 1:16",)
-    small = replace(IN_APP_DIRECT, app_direct_bytes=768 * GIB)
-    assert "below 1:4" in plan_changes(State(goals=small), DesiredState("memory-mode")).notes[0]
-
-
-# DRAM that stands in ---------------------------------------------------------------
-
-MEMMAP = "memmap=512M!4G"
-
-
-def with_memmap(**fields: object) -> State:
-    """The recording's region0, of the bus e820: to the kernel it is fsdax from the start."""
-    state = state_of("memmap", file="memmap-guest", cmdline=f"quiet {MEMMAP}")
-    provider = {"region0": "e820"}
-    regions = tuple(
-        replace(each, provider=provider.get(each.name, "ACPI.NFIT"))
-        for each in state.inventory.regions
-    )
-    return replace(state, inventory=replace(state.inventory, regions=regions), **fields)
-
-
-def test_dram_that_somebody_set_aside_is_not_taken_unasked() -> None:
-    changes = plan_changes(with_memmap(), DesiredState("emulated"))
-    assert changes.destroys == ("namespace0.0",)
-    assert dos(changes)[0] == ("reconfigure-namespace", "namespace0.0")
-    assert any("EMULATED" in note for note in changes.notes)
-
-
-def test_dram_that_we_set_aside_needs_consent_too() -> None:
-    """Since the restart anybody may have written to it."""
-    changes = plan_changes(with_memmap(record=Record(memmap=MEMMAP)), DesiredState("emulated"))
-    assert changes.destroys == ("namespace0.0",)
-    assert changes.steps[0].command == (
-        "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
-    )
-
-
-def test_other_modes_leave_dram_that_stands_in_alone() -> None:
-    assert plan_changes(with_memmap(), APPDIRECT).destroys == ("namespace1.0", "namespace2.0")
-
-
-# Teardown --------------------------------------------------------------------------
-
-
-def test_teardown_of_a_host_that_has_nothing_of_ours_does_nothing() -> None:
-    changes = plan_changes(state_of("everything"), DesiredState("teardown"))
-    assert changes.steps == ()
-    assert changes.notes == ("nothing of ours is on this host",)
-
-
-def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
-    state = ours()
-    before = {
-        "region0": {
-            "labelled": True,
-            "namespaces": [
-                {"mode": "sector", "raw_bytes": 268435456, "label": "old", "map": None,
-                 "sector_size": 4096, "align_bytes": None},
-            ],
-        }
-    }  # fmt: skip
-    record = replace(state.record, before=before, folders=["/mnt/pmem0"])
-    changes = plan_changes(replace(state, record=record), DesiredState("teardown"))
-    assert changes.refusals == ()
-    assert dos(changes)[:5] == [
-        ("unmount", "/mnt/pmem0"),
-        ("remove-fstab", "/mnt/pmem0"),
-        ("remove-folder", "/mnt/pmem0"),
-        ("destroy-namespace", "namespace0.0"),
-        ("create-namespace", "region0"),
-    ]
-    assert changes.steps[4].command == (
-        "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
-    )
-    assert changes.destroys == ("namespace0.0",)
-    assert confirmation(changes, state, Consent()) is not None
-
-
-def test_teardown_of_what_had_no_labels_takes_them_away() -> None:
-    state = ours()
-    record = replace(state.record, before={"region0": {"labelled": False, "namespaces": []}})
-    changes = plan_changes(replace(state, record=record), DesiredState("teardown"))
-    assert ("zero-labels", "region0") in dos(changes)
-
-
-# Settings --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"mode": "fsdax"}, "mode 'fsdax': one of appdirect"),
-        ({"mode": "appdirect", "regions": "pmem0"}, "'pmem0' is no region's name"),
-        ({"mode": "appdirect", "filesystem": "btrfs"}, "one of ext4, xfs"),
-        ({"mode": "appdirect", "size_bytes": "3 apples"}, "a whole number, or one with KiB"),
-        ({"mode": "appdirect", "dax": "perhaps"}, "true or false"),
-        ({"mode": "appdirect", "mount_root": "mnt"}, "an absolute folder"),
-        ({"mode": "appdirect", "owner": "a b; rm"}, "user, or user:group"),
-        ({"mode": "memory-mode", "memory_mode_percent": 120}, "from 0 to 100"),
-        ({"mode": "appdirect", "dax": False, "block_size": 512}, "one of 1024, 2048, 4096"),
-        ({"mode": "appdirect", "block_size": 1024}, "DAX needs blocks of a page"),
-        ({"mode": "sector", "block_size": 1024}, "must be >= pmem_sector_size, 4096"),
-        ({"mode": "appdirect", "filesytem": "xfs"}, "no such setting"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(given: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=r".") as raised:
-        parse_desired_state(given)
-    assert words in str(raised.value)
-
-
-def test_words_of_a_command_line_are_numbers_and_truths() -> None:
-    desired = parse_desired_state(
-        {"mode": "appdirect", "regions": "region0,region1", "dax": "false", "size_bytes": "768MiB",
-         "owner": "", "dimms": "2"}
-    )  # fmt: skip
-    assert desired.regions == ("region0", "region1")
-    assert (desired.dax, desired.size_bytes, desired.owner, desired.dimms) == (
-        False,
-        805306368,
-        None,
-        2,
-    )

@@ -168,8 +168,8 @@ def test_fewer_threads_may_do_more(
 
 def test_an_engines_gain_is_held_against_its_devices(tmp_path: Path) -> None:
     def device(tier: str, gb_per_s: float, **labels: Any) -> StoredRun:
-        told = rate("bandwidth", gb_per_s, pattern="random", threads=8, **labels)
-        return micro_run(tmp_path, [told], tier=tier, suite="nvm-for-databases/table4")
+        metric = rate("bandwidth", gb_per_s, pattern="random", threads=8, **labels)
+        return micro_run(tmp_path, [metric], tier=tier, suite="nvm-for-databases/table4")
 
     engines = tpcc(tmp_path, {"ssd-both": 1000, "pmem-both": 2000})
     assert "table4" in insight("iii", engines).missing[0].what

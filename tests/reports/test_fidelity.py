@@ -38,9 +38,9 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     assert row["measured on"] == "pmem-both against ssd-both"
     assert (row["published"], row["speed-up"]) == ("2.05×", "2.00×")  # 350.6 over 170.8
     assert row["verdict"] == "not resolvable"
-    told = view.to_json()
-    assert told["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
-    assert told["published"][0]["measured here"] == "100,000 1/min"
+    page = view.to_json()
+    assert page["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
+    assert page["published"][0]["measured here"] == "100,000 1/min"
 
 
 def test_a_figure_without_runs_lists_what_is_published(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def machine() -> Iterator[Vm]:
 
 @pytest.fixture(scope="module")
 def vm(machine: Vm) -> Vm:
-    """The machine of all files, whose playbooks leave nothing behind."""
+    """The machine of all files, whose playbooks remove all that they made."""
     return machine
 
 

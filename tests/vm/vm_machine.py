@@ -33,7 +33,7 @@ _COMMAND_TIMEOUT_S = 3600
 #: The guest's clock goes on while its processors or its disk stand still, on a busy host: its
 #: kernel neither stops at a timer that is late nor gives up a disk that only takes long.
 _PATIENT = "no_timer_check nvme_core.io_timeout=3600 nvme_core.admin_timeout=3600"
-#: Of use to nobody there, and slow to start on an emulated processor.
+#: Not needed there, and slow to start on an emulated processor.
 _LEFT_OUT = (
     *("systemd-logind.service", "modprobe@drm.service", "modprobe@efi_pstore.service"),
     *("dev-mqueue.mount", "sys-kernel-debug.mount", "sys-kernel-tracing.mount"),
@@ -161,7 +161,7 @@ class Vm:
         compiled: bool = False,
     ) -> None:
         """Copy files and folders into the machine below ``target``, paths relative to ``base``;
-        what Python has ``compiled`` only if asked for.
+        what Python has ``compiled`` only on request.
         """
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:

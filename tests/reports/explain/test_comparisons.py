@@ -103,15 +103,15 @@ def test_the_prediction_is_that_of_the_what_if_s_line(tmp_path: Path) -> None:
     suites(tmp_path, first(tmp_path))
     made = what_if(tmp_path, "wal", "sync", 1.0, base_us=1100)
     (row,) = rows(tmp_path)
-    (asked,) = answers(made, Device("pmem", 1_000))
-    line = asked.whatif.at_latency(1_000)
+    (answer,) = answers(made, Device("pmem", 1_000))
+    line = answer.whatif.at_latency(1_000)
     assert isinstance(line, Estimate)
     found, base = known(row.predicted), row.base
-    assert found.value == pytest.approx(asked.whatif.now.value / line.value, rel=2e-3)
+    assert found.value == pytest.approx(answer.whatif.now.value / line.value, rel=2e-3)
     assert found.value == pytest.approx(1100 / (1100 - 399), rel=2e-3)
     assert found.low is not None and found.high is not None
     assert found.low < found.value < found.high
-    assert base is not None and base.latency == asked.whatif.now
+    assert base is not None and base.latency == answer.whatif.now
     assert base.measured_ns == pytest.approx(1_000_000)
     (slope,) = row.sensitivity if not isinstance(row.sensitivity, Missing) else ()
     assert (slope.part, slope.operation, slope.linear) == ("wal", "sync", True)
@@ -126,8 +126,8 @@ def test_what_a_what_if_refuses_is_not_predicted(tmp_path: Path) -> None:
         ("not linear", {"bend": 1.0}),
     ):
         made = what_if(tmp_path, "wal", "sync", 1.0, **options)
-        (asked,) = answers(made, Device("pmem", 1_000))
-        line = asked.whatif.at_latency(1_000)
+        (answer,) = answers(made, Device("pmem", 1_000))
+        line = answer.whatif.at_latency(1_000)
         assert isinstance(line, Refusal) and line.code.replace("-", " ") == reason
         (row,) = rows(tmp_path)
         assert isinstance(row.predicted, Missing)

@@ -20,6 +20,6 @@ def test_a_prediction_stands_next_to_what_was_measured(tmp_path: Path) -> None:
     what_if(tmp_path, "wal", "sync", 1.0)
     page = page_of("nvm-for-databases", "The paper", [figure], stored=Store(tmp_path).runs())
     ((row,),) = (page.compared(one) for one in page.figures)
-    told = dict(zip(page.compared_head, row, strict=True))
-    assert told["speed-up"] == "1.50×"
-    assert told["predicted"].startswith("1.66× [")  # 1000 / (1000 - 399)
+    row_of = dict(zip(page.compared_head, row, strict=True))
+    assert row_of["speed-up"] == "1.50×"
+    assert row_of["predicted"].startswith("1.66× [")  # 1000 / (1000 - 399)

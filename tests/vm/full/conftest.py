@@ -12,7 +12,7 @@ from vm_probe import fresh_machine
 
 @pytest.fixture(scope="module")
 def vm() -> Iterator[Vm]:
-    """As ``machine``, gone behind the file's last test."""
+    """As ``machine``, removed after the file's last test."""
     if os.geteuid() != 0:
         pytest.skip("building the test machine's image needs root")
     with fresh_machine() as machine:
