@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.engine import ProcessId
-from harness.host.threads import READS, SYNCS, WRITES, Blocked, Thread, blocked, threads_of
+from harness.host.threads import READS, SYNCS, WRITES, Blocked, Thread, blocked, name_of, threads_of
 from harness.waits import Observation, Resource
 
 #: A thread that writes or forces the log for others, too, which wait for it meanwhile.
@@ -52,8 +52,8 @@ def where_blocked(thread: Thread) -> Blocked | None:
 class ThreadObserver:
     """Implements WaitObserver for an engine that is a library in a process.
 
-    ``foreground``: whether a thread executes operations, by its name. ``idle``: the events in
-    which it executes none.
+    ``foreground``: whether a thread executes operations, by its name; None where all do.
+    ``idle``: the events in which it executes none.
     """
 
     resources: frozenset[Resource] = frozenset(RESOURCES.values())
@@ -61,7 +61,7 @@ class ThreadObserver:
     def __init__(
         self,
         processes: Callable[[], Sequence[ProcessId]],
-        foreground: Callable[[str], bool],
+        foreground: Callable[[str], bool] | None,
         is_log: Callable[[str], bool],
         idle: frozenset[str],
     ) -> None:
@@ -75,8 +75,8 @@ class ThreadObserver:
     def observe(self) -> Sequence[Observation]:
         events: dict[Thread, str | None] = {}
         for process in self._processes():
-            for thread, name in threads_of(process.pid).items():
-                if self._foreground(name):
+            for thread in threads_of(process.pid):
+                if self._foreground is None or self._foreground(name_of(thread)):
                     found = where_blocked(thread)
                     events[thread] = None if found is None else event_of(found, self._is_log)
         grouped = any(event in LOG_EVENTS for event in events.values())

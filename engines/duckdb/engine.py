@@ -179,7 +179,7 @@ class DuckDB:
         """System calls of the worker's threads. Idle ones wait for a task, or for a statement."""
         return ThreadObserver(
             self.processes,
-            foreground=lambda name: True,
+            foreground=None,
             is_log=lambda path: path.endswith(".wal"),
             idle=frozenset({"futex", GROUP_COMMIT, "poll", "sleep", "recv", "send"}),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 #: Numbers of system calls by machine; the first argument of all but the last line is a file.
@@ -28,6 +27,7 @@ _CALLS: Mapping[str, Mapping[int, str]] = {
         **{4: "io_getevents", 292: "io_getevents", 426: "io_uring_enter", 227: "msync"},
     },
 }
+_HERE = _CALLS.get(platform.machine(), {})
 _CLOCK_NANOSLEEP = frozenset({230, 115})
 #: TIMER_ABSTIME, in its second argument.
 _ABSOLUTE = 1
@@ -43,9 +43,16 @@ class Thread(NamedTuple):
     pid: int
     tid: int
 
-    @property
-    def _folder(self) -> Path:
-        return Path(f"/proc/{self.pid}/task/{self.tid}")
+    def read(self, name: str) -> str:
+        """A file of its folder in /proc, as it is now; OSError where the thread has ended.
+
+        By system calls: threads are read dozens of times a second, while an engine is measured.
+        """
+        file = os.open(f"/proc/{self.pid}/task/{self.tid}/{name}", os.O_RDONLY)
+        try:
+            return os.read(file, 4096).decode(errors="replace")
+        finally:
+            os.close(file)
 
 
 class Blocked(NamedTuple):
@@ -61,7 +68,7 @@ class Blocked(NamedTuple):
 def scheduled_ns(thread: Thread) -> int | None:
     """Its time on a processor and waiting for one (``schedstat``); None where it has ended."""
     try:
-        ran, waited, *_ = (thread._folder / "schedstat").read_text().split()
+        ran, waited, *_ = thread.read("schedstat").split()
     except (OSError, ValueError):
         return None
     return int(ran) + int(waited)
@@ -73,7 +80,7 @@ def blocked(thread: Thread) -> Blocked | None:
     PermissionError without the right to trace it; ProcessLookupError where it has ended.
     """
     try:
-        words = (thread._folder / "syscall").read_text().split()
+        words = thread.read("syscall").split()
     except FileNotFoundError as error:
         raise ProcessLookupError(f"thread {thread.tid} has ended") from error
     if not words or words[0] == "running":
@@ -81,29 +88,29 @@ def blocked(thread: Thread) -> Blocked | None:
     number = int(words[0])
     if number < 0:
         return Blocked("page fault")
-    call = _CALLS.get(platform.machine(), {}).get(number, f"call {number}")
+    call = _HERE.get(number, f"call {number}")
     if call == "sleep" and number in _CLOCK_NANOSLEEP and int(words[2], 16) & _ABSOLUTE:
         return Blocked("sleep until")
     if call in _WITHOUT_FILE or call.startswith("call") or len(words) < 2:
         return Blocked(call)
     try:
-        file = Path(f"/proc/{thread.pid}/fd/{int(words[1], 16)}")
-        return Blocked(call, str(file.readlink()))
+        file = f"/proc/{thread.pid}/fd/{int(words[1], 16)}"
+        return Blocked(call, os.readlink(file))  # noqa: PTH115
     except OSError:
         return Blocked(call)
 
 
-def threads_of(pid: int) -> dict[Thread, str]:
-    """The process's threads with their names; empty where it has ended."""
-    found = {}
+def threads_of(pid: int) -> list[Thread]:
+    """The process's threads; empty where it has ended."""
     try:
-        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+        return [Thread(pid, int(name)) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
     except OSError:
-        return {}
-    for tid in tids:
-        thread = Thread(pid, tid)
-        try:
-            found[thread] = (thread._folder / "comm").read_text().strip()
-        except OSError:
-            continue
-    return found
+        return []
+
+
+def name_of(thread: Thread) -> str:
+    """Its name; empty where it has ended."""
+    try:
+        return thread.read("comm").strip()
+    except OSError:
+        return ""

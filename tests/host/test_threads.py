@@ -36,7 +36,7 @@ def test_a_read_names_its_file(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_lock_a_sleep_and_computing_are_told_apart() -> None:
+def test_a_lock_a_sleep_and_computing_differ() -> None:
     lock, ends = threading.Lock(), threading.Event()
 
     def compute() -> None:
@@ -60,4 +60,4 @@ def test_a_thread_that_has_ended_is_no_wait() -> None:
     with pytest.raises(ProcessLookupError):
         blocked(thread)
     assert thread not in threads_of(os.getpid())
-    assert threads_of(1 << 22) == {}
+    assert threads_of(1 << 22) == []
