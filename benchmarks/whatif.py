@@ -3,8 +3,10 @@
     .venv/bin/python benchmarks/whatif.py --results /var/tmp/whatif --duration 60s
 
 Planted: tier B is tier A with a delay of 100, 200 or 400 us that the fit does not know. Each is
-predicted from the longer delays of the same run alone, as a faster device is, and compared with
-the blocks in which it was planted: all of them share the minutes of the run.
+predicted from the longer delays of the same run alone and the mean duration of the calls on B, as a
+faster device is, and compared with the blocks in which it was planted: all of them share the
+minutes of the run. Next to it stands the error of a fit of the delays alone, which knows no more of
+B than its delay, and nothing of the calls' own durations.
 
 Tiers: predictions for a tmpfs from the fit on the disk, and the duration of the calls on the
 tmpfs, compared with a run there.
@@ -17,19 +19,18 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from harness import hdr
 from harness.explain import question
-from harness.explain.fit import Estimate, Fit, Refusal, TooFewBlocks
+from harness.explain.fit import Block, Estimate, Refusal, TooFewBlocks
 from harness.explain.whatif import WhatIf
 from harness.store.runs import Store, StoredRun
 
 LEVELS = "100us,200us,400us,600us,800us,1ms"
-#: Of tiers: syncs of the disk take milliseconds.
-FAR_LEVELS = "1ms,2ms,4ms,8ms"
 HELD_OUT_NS = (100_000, 200_000, 400_000)
 TPCC = ("tpcc", "--warehouses", "1", "--engine", "postgres", "--ramp-up", "5s")
 YCSB = ("ycsb", "--workload", "a", "--records", "100000", "--threads", "1", "--engine", "rocksdb",
@@ -45,6 +46,7 @@ class Case:
     """A prediction and the measurement next to it, in us.
 
     ``would_be``: of a refused one, too. ``floor``: below which no device can bring the latency.
+    ``plain``: predicted from the delays alone.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Case:
     would_be: float
     refused: str
     floor: float
+    plain: float
 
     @property
     def error(self) -> float:
@@ -60,7 +63,8 @@ class Case:
     def __str__(self) -> str:
         error = f"{self.error:+.0%}"
         shown = f"refused: {self.refused} ({error})" if self.refused else error
-        return f"| {self.name} | {self.measured:,.0f} | {self.would_be:,.0f} | {shown} |"
+        plain = f"{self.plain / self.measured - 1:+.0%}"
+        return f"| {self.name} | {self.measured:,.0f} | {self.would_be:,.0f} | {shown} | {plain} |"
 
 
 def harness(*argv: str) -> Any:
@@ -76,37 +80,49 @@ def harness(*argv: str) -> Any:
 def held_out(name: str, one: WhatIf) -> Iterator[Case]:
     """Each of the shortest delays, predicted from those that are longer."""
     for level_ns in HELD_OUT_NS:
-        (level,) = (found for found in one.levels if found.planted_ns == level_ns)
-        try:
-            fit = Fit([block for block in one.blocks if block.planted_ns > level_ns])
-        except TooFewBlocks as error:
-            print(f"{name}, +{level_ns // 1000} us: {error}", file=sys.stderr)
-            continue
-        found = fit.predict(level.delay_ns, one.floor_ns)
+        there = [block for block in one.blocks if block.planted_ns == level_ns]
+        known = [block for block in one.blocks if block.planted_ns > level_ns]
+        call_ns = fmean(block.delay_ns + (block.call_ns or 0.0) for block in there)
         title = f"{name}, +{level_ns // 1000} us"
-        yield _case(title, level.latency.value, fit, level.delay_ns, found, one.floor_ns)
+        try:
+            two = replace(one, blocks=known), replace(one, blocks=_alone(known))
+        except TooFewBlocks as error:
+            print(f"{title}: {error}", file=sys.stderr)
+            continue
+        delay_ns = fmean(block.delay_ns for block in there)
+        plain = two[1].fit.at(delay_ns)
+        yield _case(title, fmean(block.latency_ns for block in there), two[0], call_ns, plain)
 
 
-def _case(
-    name: str,
-    measured_ns: float,
-    fit: Fit,
-    delay_ns: float,
-    found: Estimate | Refusal,
-    floor_ns: float | None,
-) -> Case:
+def _alone(blocks: Sequence[Block]) -> list[Block]:
+    """With the mean delay of their level, whatever they achieved."""
+    means = {
+        level: fmean(block.delay_ns for block in blocks if block.planted_ns == level)
+        for level in {block.planted_ns for block in blocks}
+    }
+    return [replace(b, call_ns=None, delay_ns=means[b.planted_ns]) for b in blocks]
+
+
+def _case(name: str, measured_ns: float, one: WhatIf, call_ns: float, plain: Estimate) -> Case:
+    found = one.at_latency(call_ns)
     refused = found.code if isinstance(found, Refusal) else ""
-    would_be = fit.at(delay_ns).value
-    return Case(name, measured_ns / 1e3, would_be / 1e3, refused, (floor_ns or 0.0) / 1e3)
+    would_be = one.fit.at(call_ns - one.calls.mean_ns)
+    return Case(
+        name,
+        measured_ns / 1e3,
+        would_be.value / 1e3,
+        refused,
+        (one.floor_ns or 0.0) / 1e3,
+        plain.value / 1e3,
+    )
 
 
 def on_tier(name: str, one: WhatIf, there: StoredRun) -> Case:
     """The latency in another tier, next to a run there."""
     device = question.device_like_tier([there], "pmem", there.spec, one.part, one.operation)
-    found = one.at_latency(device.call_ns)
     measured_ns = measured_latency_ns(there.run["metrics"], one.labels)
-    delay_ns = device.call_ns - one.calls.mean_ns
-    return _case(f"{name}, tmpfs", measured_ns, one.fit, delay_ns, found, one.floor_ns)
+    plain = replace(one, blocks=_alone(one.blocks)).fit.at(device.call_ns - one.calls.mean_ns)
+    return _case(f"{name}, tmpfs", measured_ns, one, device.call_ns, plain)
 
 
 def measured_latency_ns(metrics: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> float:
@@ -153,7 +169,7 @@ def main() -> None:
         rounds = ("-p", f"delay_rounds={given.rounds}") if key == "tpch" else ()
         ask = ("whatif", *argv, *rounds, *place, "--placement", "ssd-both", *results)
         near = _answers(store, harness(*ask, "--levels", LEVELS))
-        far = near if key == "tpch" else _answers(store, harness(*ask, "--levels", FAR_LEVELS))
+        far = near if key == "tpch" else _answers(store, harness(*ask))
         # The server where it was in the other run; queries were not pinned.
         pinned = () if key in ("tpch", "ycsb") else ("--cpus", "0")
         where = "data=ssd,wal=pmem" if place is SYNC else "data=pmem,wal=ssd"
@@ -163,7 +179,8 @@ def main() -> None:
             title = f"{name} Q{one.labels['query']}" if one.labels else name
             stored = store.run(there["run_id"])
             cases += [*held_out(title, one), on_tier(title, other, stored)]
-    print("| case | measured, us | predicted, us | error |", "|---|---|---|---|", sep="\n")
+    print("| case | measured, us | predicted, us | error | of the delays alone |")
+    print("|---|---|---|---|---|")
     print("\n".join(map(str, cases)))
     predicted = [abs(case.error) for case in cases if not case.refused]
     refused = [abs(case.error) for case in cases if case.refused]

@@ -169,6 +169,7 @@ class ExplainedView:
 class PanelView:
     """One engine's part of the report.
 
+    ``stored``: all runs that may explain it.
     ``tables``: results; ``counters``: what explains them, with the ``breakdown`` of every query
     and ``unexplained``: why plans are missing; ``what``: the workload, its driver and every
     parameter; ``stalls``: cycles by cache level, where processors count them; ``updates``: what a
@@ -178,6 +179,7 @@ class PanelView:
     panel: Panel
     number: int
     published: tuple[PublishedSeries, ...]
+    stored: tuple[StoredRun, ...]
     tables: tuple[ResultTable, ...]
     counters: tuple[ResultTable, ...]
     breakdown: tuple[BreakdownRow, ...]
@@ -195,7 +197,7 @@ class PanelView:
     @cached_property
     def why(self) -> list[Drawing]:
         """Of what explains them."""
-        return draw_panel(self.panel, self.number, self.published, why=True)
+        return draw_panel(self.panel, self.number, self.published, why=True, runs=self.stored)
 
     @cached_property
     def over_time(self) -> list[Drawing]:
@@ -351,7 +353,9 @@ def view_of(
             SweepView(f"sweep-{i}", tuple(group), tuple(published))
             for i, group in enumerate(side_by_side(swept), 1)
         ),
-        panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(found, 1)),
+        panels=tuple(
+            _panel_view(panel, i, published, evidence.runs) for i, panel in enumerate(found, 1)
+        ),
         memory=tuple(memory_row(panel, arm) for panel in found for arm in panel.arms),
         troubles=tuple(troubles(runs)),
         manifests=manifests(runs),
@@ -403,12 +407,18 @@ def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:
                 yield CeilingRow(panel.title_with_workload, arm.marked_name, known, first)
 
 
-def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
+def _panel_view(
+    panel: Panel,
+    number: int,
+    published: Sequence[PublishedSeries],
+    stored: tuple[StoredRun, ...],
+) -> PanelView:
     tables = PanelTables(panel)
     return PanelView(
         panel,
         number,
         tuple(published),
+        stored,
         tables.results,
         tables.counters,
         tuple(breakdown(panel)),

@@ -29,7 +29,7 @@ from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
 from harness.workloads.parameters import Parameters
 
-_LEVELS = "100us,200us,400us,800us"
+_LEVELS = "auto"
 _NAME = "what-if"
 _HELP = "Vary a planted delay within a run, and predict the latency with another device."
 #: Options of a run that have no meaning here.
@@ -47,7 +47,10 @@ class WhatIfOptions(RunOptions):
         str | None, typer.Option(help="Operation that is delayed: read, write, sync.")
     ] = None
     levels: Annotated[
-        str, typer.Option(metavar="TIME,TIME,…", help="Planted delays, ascending, >= 100us.")
+        str,
+        typer.Option(
+            metavar="TIME,TIME,…", help="Planted delays, ascending, >= 100us; auto: by the calls."
+        ),
     ] = _LEVELS
     latency: Annotated[
         str | None, typer.Option(metavar="TIME", help="Predict a device of this latency: 2us.")
@@ -81,32 +84,51 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
             stored = ask(plan_of(parameters, replace(options, name=_NAME)))
             if stored is None:
                 return
+            _exit_if_failed(stored, options.json_)
             places = question.operations_to_vary(stored)
-        found: list[Answer] = []
+        todo: list[tuple[Plan, Device | None]] = []
         for part, operation in places:
             delays = f"{part}.{operation}=+{options.levels.replace(',', '/')}"
             plan = plan_of(parameters, replace(options, name=_NAME, plant=[delays]))
-            device = _device(options, into, plan.runs[0], part, operation)
-            if (stored := ask(plan)) is not None and not options.dry_run:
+            todo.append((plan, _device(options, into, plan.runs[0], part, operation)))
+        found: list[Answer] = []
+        not_fitted: list[StoredRun] = []
+        for plan, device in todo:
+            stored = ask(plan)
+            if stored is None or options.dry_run:
+                continue
+            if stored.run["status"] == "failed":
+                not_fitted.append(stored)
+            else:
                 found += question.answers(stored, device)
-    if not options.dry_run:
-        _print(question.ranked(found) if every else found, every, options.json_)
+    if options.dry_run:
+        return
+    if not found:
+        show.runs(not_fitted, options.json_)
+        raise typer.Exit(1)
+    if every:
+        _print_ranking(question.ranked(found), not_fitted, options.json_)
+    else:
+        _print(found, options.json_)
 
 
 def _finished(
     options: WhatIfOptions, env: Environment, into: Store, plan: Plan
 ) -> StoredRun | None:
-    """The plan's run, stored or made now; None of a dry run. A failure ends the command."""
+    """The plan's run, stored or made now; None of a dry run."""
     with plan.blaming():
         steps = plan_steps(plan, env, into, options.again)
     if options.dry_run:
         print_run_list(steps, env, into, options.json_)
         return steps[0].done
     (stored,) = run_plan(plan, steps, env, into, options.again)
-    if stored.run["status"] == "failed":
-        show.runs([stored], options.json_)
-        raise typer.Exit(1)
     return stored
+
+
+def _exit_if_failed(stored: StoredRun, json_: bool) -> None:
+    if stored.run["status"] == "failed":
+        show.runs([stored], json_)
+        raise typer.Exit(1)
 
 
 def _check(options: WhatIfOptions, every: bool) -> None:
@@ -128,9 +150,11 @@ def _check(options: WhatIfOptions, every: bool) -> None:
             "neither one operation of one part, nor all of them",
             "add --part wal --operation sync, or --which-part-first",
         )
-    if options.levels.count(",") < 2:
+    if options.levels != _LEVELS and options.levels.count(",") < 2:
         raise UsageError(
-            f"--levels {options.levels}", "a line needs three levels", f"write {_LEVELS}, say"
+            f"--levels {options.levels}",
+            "a line needs three levels",
+            f"write 100us,200us,400us,800us, say, or {_LEVELS}",
         )
     if options.latency is not None and options.like_tier is not None:
         raise UsageError("--latency and --like-tier", "both are given", "leave one of them out")
@@ -148,22 +172,46 @@ def _device(
     return None
 
 
-def _print(found: Sequence[Answer], every: bool, json_: bool) -> None:
-    """The answer to one question as an object of its own; others as ``{"answers": [...]}``."""
+def _print(found: Sequence[Answer], json_: bool) -> None:
+    """The answer to one question as an object of its own; of several queries as ``answers``."""
     if json_:
         documents = [answer.to_json() for answer in found]
-        one = len(documents) == 1 and not every
-        print_json(documents[0] if one else {"answers": documents})
+        print_json(documents[0] if len(documents) == 1 else {"answers": documents})
         return
-    device = next((answer.device.name for answer in found if answer.device), "")
+    _print_table(found)
+
+
+def _print_ranking(found: Sequence[Answer], not_fitted: Sequence[StoredRun], json_: bool) -> None:
+    """All answers, what every part would save, and operations without an answer."""
+    saved = question.saved_shares(found)
+    if json_:
+        failed = [{"run_id": one.run_id, "error": one.run["error"]} for one in not_fitted]
+        answers = [answer.to_json() for answer in found]
+        print_json({"answers": answers, "saved_share": saved, "failed": failed})
+        return
+    _print_table(found)
+    for one in not_fitted:
+        for line in show.problems(one.run):
+            print(f"{one.run_id}: {line}")
+    for number, (part, share) in enumerate((p, s) for p, s in saved.items() if s > 0):
+        order = "move first" if number == 0 else "then"
+        print(f"{order}: {part} (without latency, its calls save {share:.0%})")
+    refused = dict.fromkeys(
+        f"{one.whatif.part}.{one.whatif.operation}" for one in found if one.gain_share is None
+    )
+    if refused:
+        print(f"not counted, since refused: {', '.join(refused)}")
+
+
+def _print_table(found: Sequence[Answer]) -> None:
+    device = next((answer.device.title for answer in found if answer.device), "")
     columns = ("delayed", "call", "calls/op", "latency", "slope", "linear", "at zero latency")
     print_table((*columns, *([device] if device else [])), question.rows(found))
+    for text in dict.fromkeys(question.levels_text(answer.whatif) for answer in found):
+        print(text)
     for answer in found:
         if (problem := answer.whatif.fit.not_linear) is not None:
             print(f"{answer.run_id}: {problem.code}: {problem.context}")
-    if every and found and (share := found[0].gain_share) is not None:
-        first = found[0].whatif
-        print(f"move first: {first.part} ({first.operation} without latency saves {share:.0%})")
 
 
 app = typer.Typer(

@@ -13,8 +13,11 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from itertools import count, islice
+from operator import add
 from statistics import median
 from typing import Any, TypeVar
 
@@ -22,7 +25,7 @@ from harness.errors import RunFailed, UsageError
 from harness.explain.fit import LEAST_ROUNDS, Block, TooFewBlocks
 from harness.explain.whatif import Calls, WhatIf, calls_of, floor_ns
 from harness.iotrace.page import Page, PageError, Reading
-from harness.iotrace.plant import Plant
+from harness.iotrace.plant import LONGEST_NS, Plant
 from harness.store.result import Metric
 from harness.workloads.parameters import Parameters
 
@@ -33,6 +36,8 @@ BLOCK_NS = 500_000_000
 _SETTLE_NS = 20_000_000
 #: Of the client's series. An interval that contains a change of the delay is dropped.
 _SERIES_NS = 50_000_000
+#: Longer levels leave a block too few operations.
+_LONGEST_IN_BLOCK_NS = BLOCK_NS // 4
 #: A block with fewer operations has no mean latency.
 _LEAST_OPERATIONS = 5
 
@@ -41,7 +46,7 @@ _LEAST_OPERATIONS = 5
 class Stretch:
     """A time under one planted delay. ``delayed`` calls were delayed by ``delay_ns`` in all.
 
-    ``spent``: the trace's counters.
+    ``call_ns``: mean duration of a call without it; ``spent``: the trace's counters.
     """
 
     round: int
@@ -50,7 +55,13 @@ class Stretch:
     end_ns: int
     delayed: int
     delay_ns: int
+    call_ns: float | None
     spent: Reading
+
+    def block(self, latency_ns: float) -> Block:
+        """Of its operations, or of the query that was executed."""
+        delay_ns = self.delay_ns / self.delayed
+        return Block(self.round, self.planted_ns, delay_ns, latency_ns, self.call_ns)
 
 
 class DelayBlocks:
@@ -75,7 +86,9 @@ class DelayBlocks:
         #: By the labels of a query: its executions with their durations.
         self._executed: dict[tuple[tuple[str, str], ...], list[tuple[Stretch, int]]] = {}
         self._series: Sequence[Mapping[str, Any]] = ()
-        self._page, self._clock = page, clock
+        self._page, self._clock, self._seed = page, clock, seed
+        #: Mean duration of a call by which levels were chosen; None of given levels.
+        self._suited_ns: float | None = None
         self._ended = threading.Event()
         self._wait = wait or self._ended.wait
         self._levels = orders(plant.levels_ns, seed)
@@ -98,9 +111,15 @@ class DelayBlocks:
 
     def run(self) -> None:
         """Plant until the window ends, or the page is damaged: its other readers report that."""
-        settle_s = (_SETTLE_NS + self.plant.levels_ns[-1]) / 1e9
-        rest_s = BLOCK_NS / 1e9 - settle_s
         try:
+            if self.plant.adapts:
+                shortest_ns = self.plant.levels_ns[0]
+                ended, stretch = self._under(-1, shortest_ns, lambda: self._wait(BLOCK_NS / 1e9))
+                if ended:
+                    return
+                self._choose_levels(stretch.spent, _LONGEST_IN_BLOCK_NS)
+            settle_s = (_SETTLE_NS + self.plant.levels_ns[-1]) / 1e9
+            rest_s = BLOCK_NS / 1e9 - settle_s
             for number, level_ns in self._levels:
                 self.plant.apply(self._page, level_ns)
                 if self._wait(settle_s):
@@ -114,6 +133,9 @@ class DelayBlocks:
 
     def order(self, rounds: int) -> list[tuple[int, int]]:
         """See harness.workload.VariesDelays."""
+        if self.plant.adapts:
+            with _undamaged():
+                self._choose_levels(self._page.read(details=False), LONGEST_NS)
         return list(islice(self._levels, rounds * len(self.plant.levels_ns)))
 
     def execute(
@@ -124,15 +146,17 @@ class DelayBlocks:
         execute: Callable[[], int | None],
     ) -> None:
         """See harness.workload.VariesDelays."""
-        try:
+        with _undamaged():
             duration_ns, stretch = self._under(number, level_ns, execute)
             self.plant.apply(self._page)  # restarts are as fast as can be
-        except PageError as error:
-            raise RunFailed(
-                "vary a planted delay", f"the trace's page is damaged: {error}"
-            ) from error
         if duration_ns is not None:
             self._executed.setdefault(tuple(labels.items()), []).append((stretch, duration_ns))
+
+    def _choose_levels(self, spent: Reading, longest_ns: int) -> None:
+        """Those that suit the calls that were counted."""
+        self._suited_ns = _call_ns(self.plant, spent) or 0.0
+        self.plant = self.plant.fitted(self._suited_ns, longest_ns)
+        self._levels = orders(self.plant.levels_ns, self._seed)
 
     def _under(self, number: int, level_ns: int, do: Callable[[], T]) -> tuple[T, Stretch]:
         """The result of ``do`` under a level, and what the trace counted meanwhile."""
@@ -144,7 +168,10 @@ class DelayBlocks:
             sum(spent.value(cell, name) for cell in self.plant.cells())
             for name in ("delayed", "delay_ns")
         )
-        return result, Stretch(number, level_ns, begin_ns, end_ns, delayed, delay_ns, spent)
+        call_ns = _call_ns(self.plant, spent)
+        return result, Stretch(
+            number, level_ns, begin_ns, end_ns, delayed, delay_ns, call_ns, spent
+        )
 
     def concluded(
         self, metrics: Sequence[Metric], operations: Sequence[Mapping[str, Any]]
@@ -157,14 +184,24 @@ class DelayBlocks:
         try:
             if self._executed:
                 return [
-                    _of_query(plant, dict(labels), executed)
+                    _of_query(plant, dict(labels), executed, self._suited_ns)
                     for labels, executed in self._executed.items()
                 ]
             done = sum(sum(point["counts"].values()) for point in self._series)
             calls = calls_of(plant, operations)
             per_operation = calls.count / done if done else 0.0
             floor = floor_ns(plant, metrics, calls, done)
-            return [WhatIf(plant.part, plant.operation, self.blocks(), calls, per_operation, floor)]
+            return [
+                WhatIf(
+                    plant.part,
+                    plant.operation,
+                    self.blocks(),
+                    calls,
+                    per_operation,
+                    floor,
+                    suited_ns=self._suited_ns,
+                )
+            ]
         except TooFewBlocks as error:
             round_s = len(plant.levels_ns) * BLOCK_NS / 1e9
             more = "delay_rounds" if self._executed else f"--duration (a round takes {round_s:g} s)"
@@ -185,15 +222,14 @@ class DelayBlocks:
             after = bisect_left(stamps, one.end_ns - _SERIES_NS + 1)
             latency_ns = mix.latency_ns(self._series[first:after])
             if latency_ns is not None and one.delayed:
-                delay_ns = one.delay_ns / one.delayed
-                found.append(Block(one.round, one.planted_ns, delay_ns, latency_ns))
+                found.append(one.block(latency_ns))
         return found
 
 
 def check_varied(plant: Plant, driver: str, params: Parameters) -> None:
     """UsageError for a run in which a delay cannot vary."""
     outline, native = params.outline(), next(iter(params.drivers))
-    least_ns = LEAST_ROUNDS * len(plant.levels_ns) * BLOCK_NS
+    least_ns = (LEAST_ROUNDS * len(plant.levels_ns) + plant.adapts) * BLOCK_NS
     if outline.delay_rounds:
         return
     if driver != native:
@@ -204,9 +240,9 @@ def check_varied(plant: Plant, driver: str, params: Parameters) -> None:
         context, hint = "the server is killed in the window", "use --test throughput"
     elif not outline.window_ns:
         context, hint = "no duration bounds a window", "set --duration, of TPC-H --test queries"
-    elif plant.levels_ns[-1] > BLOCK_NS // 4:
+    elif plant.levels_ns[-1] > _LONGEST_IN_BLOCK_NS:
         context = f"a block of {BLOCK_NS / 1e9:g} s has too few operations at its longest delay"
-        hint = f"choose levels up to {BLOCK_NS // 4_000_000} ms"
+        hint = f"choose levels up to {_LONGEST_IN_BLOCK_NS // 1_000_000} ms"
     elif outline.window_ns < least_ns:
         context = (
             f"{LEAST_ROUNDS} rounds of {len(plant.levels_ns)} levels take {least_ns / 1e9:g} s"
@@ -257,24 +293,51 @@ def _sums(series: Sequence[Mapping[str, Any]]) -> tuple[Counter[str], Counter[st
     return counts, sums_ns
 
 
+def _call_ns(plant: Plant, spent: Reading) -> float | None:
+    """Mean duration of the calls that a plant delays, without the delay.
+
+    Of the foreground's; of all threads where those make none. None without any.
+    """
+    every = plant.cells()
+    for cells in ([cell for cell in every if cell.role != "background"], every):
+        if timed := sum(spent.value(cell, "timed") for cell in cells):
+            return sum(spent.value(cell, "ns") for cell in cells) / timed
+    return None
+
+
+@contextmanager
+def _undamaged() -> Iterator[None]:
+    """RunFailed for a page that cannot be read."""
+    try:
+        yield
+    except PageError as error:
+        raise RunFailed("vary a planted delay", f"the trace's page is damaged: {error}") from error
+
+
 def _of_query(
-    plant: Plant, labels: Mapping[str, str], executed: Sequence[tuple[Stretch, int]]
+    plant: Plant,
+    labels: Mapping[str, str],
+    executed: Sequence[tuple[Stretch, int]],
+    suited_ns: float | None,
 ) -> WhatIf:
     """The fit of one query's executions."""
     cells = plant.cells()
     blocks, elsewhere_ns = [], []
-    counts = {"calls": 0, "timed": 0, "ns": 0}
     for one, duration_ns in executed:
-        for name in counts:
-            counts[name] += sum(one.spent.value(cell, name) for cell in cells)
         own_ns = sum(one.spent.value(cell, "ns") for cell in cells)
         # Of sessions in parallel it is more than they delay the query: a lower bound.
         elsewhere_ns.append(max(0, duration_ns - own_ns - one.delay_ns))
         if one.delayed:
-            delay_ns = one.delay_ns / one.delayed
-            blocks.append(Block(one.round, one.planted_ns, delay_ns, float(duration_ns)))
-    mean_ns = counts["ns"] / counts["timed"] if counts["timed"] else 0.0
-    calls = Calls(counts["calls"], mean_ns)
-    per_operation = counts["calls"] / len(executed)
-    floor = float(median(elsewhere_ns))
-    return WhatIf(plant.part, plant.operation, blocks, calls, per_operation, floor, labels)
+            blocks.append(one.block(float(duration_ns)))
+    spent = reduce(add, (one.spent for one, _ in executed))
+    count = sum(spent.value(cell, "calls") for cell in cells)
+    return WhatIf(
+        plant.part,
+        plant.operation,
+        blocks,
+        Calls(count, _call_ns(plant, spent) or 0.0),
+        count / len(executed),
+        float(median(elsewhere_ns)),
+        labels,
+        suited_ns,
+    )

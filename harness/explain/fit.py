@@ -3,12 +3,15 @@
 Blocks are compared within their *round* only: a round has each level once, in random order, and
 the machine's drift from one round to the next cancels.
 
-delay
-    Of a level: the mean that its blocks achieved. That of a block alone would be longer, as its
-    latency is, if the machine was busy then: the slope would be that of the machine.
+duration
+    Of a call, in a block: its own and its delay. The device's own stalls lengthen it, and the
+    latency with it, so that a block with a stall is as near to the line as others.
 slope
-    Weighted median of the slopes between all pairs of blocks of a round, each weighted by the
-    distance of its delays. A block in which something else happened has no pull.
+    For which the weighted median of (rise - slope * run) / distance is zero over all pairs of
+    blocks of a round: rise of the latency, run of the duration, distance of the mean delays of
+    their levels, which is the weight, too. Only the planted delays distinguish up from down:
+    a busy machine lengthens calls and all else, and a regression on durations would show that.
+    A block in which something else happened has no pull.
 intervals
     95 %, by resampling rounds.
 bend
@@ -22,7 +25,7 @@ Pure: no clock, no store. Delays are the achieved ones, in ns; so are latencies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.later import np
@@ -40,6 +43,8 @@ _TRIM = 0.1
 _BEND = 0.25
 #: Bends and reversals matter from this share of the latency on.
 _MATTERS = 0.02
+#: Of a step between delays, the difference in duration that is seen at least.
+_LEAST_RUN = 0.5
 #: Fewer rounds give no interval.
 LEAST_ROUNDS = 6
 #: A prediction whose interval is wider than this share of it, on either side, is refused.
@@ -51,13 +56,15 @@ class Block:
     """A stretch of time, or one execution, under one planted delay.
 
     ``planted_ns``: its level; ``delay_ns``: the mean delay that was achieved; ``latency_ns``: the
-    mean latency of the operations in it.
+    mean latency of the operations in it; ``call_ns``: the mean duration of the calls without the
+    delay, None if unknown: as long as in the whole run.
     """
 
     round: int
     planted_ns: int
     delay_ns: float
     latency_ns: float
+    call_ns: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class Level:
 
     planted_ns: int
     delay_ns: float
+    call_ns: float
     latency: Estimate
     blocks: int
 
@@ -87,6 +95,7 @@ class Level:
         return {
             "planted_ns": self.planted_ns,
             "delay_ns": self.delay_ns,
+            "call_ns": self.call_ns,
             "latency_ns": self.latency.to_json(),
             "block_count": self.blocks,
         }
@@ -94,14 +103,16 @@ class Level:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no prediction: a stable code, and its numbers."""
+    """Why there is no prediction: a stable code, its numbers, and where the line ends."""
 
     code: str
     context: str
+    line: Estimate | None = None
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """As stored."""
-        return {"code": self.code, "context": self.context}
+        line = {"line_ns": self.line.to_json()} if self.line else {}
+        return {"code": self.code, "context": self.context, **line}
 
 
 @dataclass(frozen=True)
@@ -130,10 +141,15 @@ class TooFewBlocks(Exception):
 
 
 class Fit:
-    """The line of one operation; TooFewBlocks where the blocks do not suffice for one."""
+    """The line of one operation; TooFewBlocks where the blocks do not suffice for one.
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self._delays, self._latencies = _by_round(blocks)
+    ``call_ns``: the mean duration of its calls in the whole run.
+    """
+
+    def __init__(self, blocks: Sequence[Block], call_ns: float = 0.0) -> None:
+        self._delays, self._calls, self._latencies = _by_round(blocks, call_ns)
+        #: How much longer than without a delay, in the whole run.
+        self._longer = self._delays + self._calls - call_ns
         rounds, levels = self._delays.shape
         if rounds < LEAST_ROUNDS or levels < 3:
             raise TooFewBlocks(
@@ -197,13 +213,10 @@ class Fit:
 
         ``floor_ns``: the time of an operation outside of what the delay slows.
         """
-        if (problem := self.not_linear) is not None:
-            return problem
         found = self.at(delay_ns)
-        if (problem := _impossible(found, floor_ns)) is not None:
-            return problem
         far = -delay_ns > self.levels[-1].delay_ns - self.levels[0].delay_ns
-        return _too_uncertain(found, far) or found
+        problem = self.not_linear or _impossible(found, floor_ns) or _too_uncertain(found, far)
+        return found if problem is None else replace(problem, line=found)
 
     def sampled(self, delay_ns: float, seed: int) -> Floats:
         """As :meth:`at`, all rounds first, then the resamples, in an order of their own."""
@@ -214,18 +227,27 @@ class Fit:
         """Of all rounds, then of each resample."""
         pairs = [(i, j) for at, i in enumerate(levels) for j in levels[at + 1 :]]
         first, second = [i for i, _ in pairs], [j for _, j in pairs]
-        runs = (self._level_delays[:, second] - self._level_delays[:, first])[:, None, :]
+        apart = (self._level_delays[:, second] - self._level_delays[:, first])[:, None, :]
         rises = (self._latencies[:, second] - self._latencies[:, first])[self._chosen]
-        weights = np.where(np.isfinite(rises), np.maximum(runs, 0.0), 0.0)
-        slopes = np.divide(rises, runs, out=np.zeros_like(rises), where=weights > 0)
-        size = (len(self._chosen), -1)
-        return _weighted_medians(slopes.reshape(size), weights.reshape(size))
+        runs = (self._longer[:, second] - self._longer[:, first])[self._chosen]
+        weights = np.where(np.isfinite(rises), np.maximum(apart, 0.0), 0.0)
+        used, size = weights > 0, (len(self._chosen), -1)
+        weights = weights.reshape(size)
+        rises, runs = (
+            np.divide(one, apart, out=np.zeros_like(one), where=used).reshape(size)
+            for one in (rises, runs)
+        )
+        # Newton's steps. With noise as large as the delays, a step may be too short, not too long.
+        each = np.maximum(_weighted_medians(runs, weights), _LEAST_RUN)
+        slopes = _weighted_medians(rises, weights) / each
+        left = rises - slopes[:, None] * runs
+        return np.asarray(slopes + _weighted_medians(left, weights) / each)
 
     def _residuals(self, slopes: Floats) -> Floats:
         """Latency without the added delay, by round: a mean of its blocks."""
-        latencies = self._latencies[self._chosen]
-        of_line = (slopes[:, None] * self._level_delays)[:, None, :]
-        return np.asarray(np.nanmean(latencies - of_line, axis=2), dtype=np.float64)
+        of_line = slopes[:, None, None] * self._longer[self._chosen]
+        left = self._latencies[self._chosen] - of_line
+        return np.asarray(np.nanmean(left, axis=2), dtype=np.float64)
 
     def _levels(self) -> list[Level]:
         found = []
@@ -233,15 +255,19 @@ class Fit:
             latencies = self._latencies[:, index]
             sampled = _trimmed(latencies[self._chosen])
             delay_ns = float(self._level_delays[0, index])
+            call_ns = float(np.nanmean(self._calls[:, index]))
             count = int(np.isfinite(latencies).sum())
-            found.append(Level(planted_ns, delay_ns, _estimate(sampled), count))
+            found.append(Level(planted_ns, delay_ns, call_ns, _estimate(sampled), count))
         return found
 
     def _reversal(self) -> tuple[Level, Level, Estimate] | None:
         """The first pair of adjacent levels that is reversed, with the change."""
+        # As if all calls of a level had taken the same time.
+        stalls = self._longer - self._level_delays[0]
+        latencies = self._latencies - self.slope.value * stalls
         pairs = len(self.levels) - 1
         for index in range(pairs):
-            changes = self._latencies[:, index + 1] - self._latencies[:, index]
+            changes = latencies[:, index + 1] - latencies[:, index]
             lower, upper = self.levels[index], self.levels[index + 1]
             change = _estimate(_medians(changes[self._chosen]), _TAIL / pairs)
             if change.high < 0 and -change.value > _MATTERS * lower.latency.value:
@@ -270,10 +296,12 @@ def predict_all(changes: Sequence[Change]) -> Prediction | Refusal:
     if max(apart) - min(apart) > 2 * _UNCERTAIN * float(now[0]):
         between = " and ".join(f"{ns / 1e3:.1f}" for ns in (min(apart), max(apart)))
         return Refusal(
-            "too-uncertain", f"without an added delay, the latency is between {between} us"
+            "too-uncertain",
+            f"without an added delay, the latency is between {between} us",
+            latency,
         )
     if (problem := _impossible(latency) or _too_uncertain(latency)) is not None:
-        return problem
+        return replace(problem, line=latency)
     faster = np.divide(now, after, out=np.full_like(now, np.inf), where=after > 0)
     return Prediction(_estimate(now), latency, _estimate(faster))
 
@@ -303,19 +331,21 @@ def _interval(found: Estimate) -> str:
     return f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}]"
 
 
-def _by_round(blocks: Sequence[Block]) -> tuple[Floats, Floats]:
-    """Delays and latencies, rounds × levels, NaN where a block is missing.
+def _by_round(blocks: Sequence[Block], call_ns: float) -> tuple[Floats, Floats, Floats]:
+    """Delays, calls and latencies, rounds × levels, NaN where a block is missing.
 
     A round with fewer than two blocks compares nothing and is left out.
     """
     rounds = {number: index for index, number in enumerate(sorted({b.round for b in blocks}))}
     levels = {ns: index for index, ns in enumerate(sorted({b.planted_ns for b in blocks}))}
-    tables = np.full((2, len(rounds), len(levels)), np.nan)
+    tables = np.full((3, len(rounds), len(levels)), np.nan)
     for block in blocks:
         place = rounds[block.round], levels[block.planted_ns]
-        tables[:, *place] = block.delay_ns, block.latency_ns
+        own_ns = call_ns if block.call_ns is None else block.call_ns
+        tables[:, *place] = block.delay_ns, own_ns, block.latency_ns
     kept = np.isfinite(tables[0]).sum(axis=1) >= max(2, len(levels) - 1)
-    return tables[0][kept], tables[1][kept]
+    delays, calls, latencies = tables[:, kept]
+    return delays, calls, latencies
 
 
 def _weighted_medians(values: Floats, weights: Floats) -> Floats:

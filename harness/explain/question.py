@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +23,20 @@ _MICRO, _LIKE = "micro", "io_like_duration_ns"
 
 @dataclass(frozen=True)
 class Device:
-    """The other device: the mean duration of an operation on it. ``source``: a run, or none."""
+    """The other device: the mean duration of an operation on it. ``source``: a run, or none.
+
+    ``emulated``: whether another device stood in for it.
+    """
 
     name: str
     call_ns: float
     source: str | None = None
+    emulated: bool = False
+
+    @property
+    def title(self) -> str:
+        """As legends and headers show it."""
+        return f"{self.name} (EMULATED)" if self.emulated else self.name
 
 
 @dataclass(frozen=True)
@@ -55,9 +65,10 @@ class Answer:
         document = {"run_id": self.run_id, **fit, "at_zero_latency": self._predicted(self.at_zero)}
         if self.device is not None:
             found = self.whatif.at_latency(self.device.call_ns)
-            device = {"device": self.device.name, "device_call_ns": self.device.call_ns}
             document["prediction"] = {
-                **device,
+                "device": self.device.name,
+                "device_call_ns": self.device.call_ns,
+                "emulated": self.device.emulated,
                 "source_run_id": self.device.source,
                 **self._predicted(found),
             }
@@ -85,17 +96,37 @@ def ranked(found: Iterable[Answer]) -> list[Answer]:
     return sorted(found, key=lambda answer: -(answer.gain_share or 0.0))
 
 
+def saved_shares(found: Iterable[Answer]) -> dict[str, float]:
+    """By part, the share of the latency that it would save without latency; most first.
+
+    The sum over its operations, each a share of all queries; without what is refused.
+    """
+    spent: dict[tuple[str, str], float] = defaultdict(float)
+    saved: dict[tuple[str, str], float] = defaultdict(float)
+    for answer in found:
+        place = answer.whatif.part, answer.whatif.operation
+        spent[place] += answer.whatif.now.value
+        saved[place] += answer.whatif.now.value * (answer.gain_share or 0.0)
+    shares: dict[str, float] = defaultdict(float)
+    for place, ns in spent.items():
+        shares[place[0]] += saved[place] / ns
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
 def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:
     """(part, operation) of a run's calls by threads that serve clients, most time first.
 
-    Those called rarely are left out. RunFailed where none is left.
+    Of a log that only threads in the background write, theirs: sessions wait for these. Those
+    called rarely are left out. RunFailed where none is left.
     """
     cells = stored.artifact("io-operations") or []
-    window_s = _window_ns(stored.run["metrics"]) / NS_PER_S
+    timed_s = _timed_ns(stored.run["metrics"]) / NS_PER_S
+    serving = {cell["part"] for cell in cells if cell["role"] != "background"}
     spent: dict[tuple[str, str], float] = {}
     for cell in cells:
-        often = window_s and cell["calls"] / window_s >= _LEAST_CALLS_PER_S
-        if cell["role"] != "background" and often:
+        often = timed_s and cell["calls"] / timed_s >= _LEAST_CALLS_PER_S
+        waited_for = cell["role"] != "background" or cell["part"] in {"wal"} - serving
+        if waited_for and often:
             place = cell["part"], cell["operation"]
             spent[place] = spent.get(place, 0.0) + cell["ns"]
     if not spent:
@@ -107,8 +138,10 @@ def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:
     return sorted(spent, key=lambda place: -spent[place])
 
 
-def _window_ns(metrics: Sequence[Mapping[str, Any]]) -> float:
-    return next((m["value"] for m in metrics if m["name"] == "window_duration_ns"), 0.0)
+def _timed_ns(metrics: Sequence[Mapping[str, Any]]) -> float:
+    """Of a window, or of all queries."""
+    names = ("window_duration_ns", "queries_duration_ns")
+    return float(next((m["value"] for m in metrics if m["name"] in names), 0.0))
 
 
 def device_of_latency(text: str) -> Device:
@@ -131,44 +164,65 @@ def check_tier(runs: Sequence[StoredRun], tier: str, here: Sequence[str]) -> Non
 def device_like_tier(
     runs: Sequence[StoredRun], tier: str, spec: RunSpec, part: str, operation: str
 ) -> Device:
-    """The operation as a tier serves it; UsageError where no run has measured it.
-
-    From the newest microbenchmark suite that repeats a run's I/O on that tier, else from the newest
-    run of the same engine and workload whose ``part`` was there.
-    """
-    place = {"part": part, "operation": operation}
-    unplanted = [run for run in reversed(runs) if not run.spec.plant]
-    for name, chosen in (
-        (_LIKE, (run for run in unplanted if _is_like(run, tier))),
-        ("io_duration_ns", (run for run in unplanted if _is_same(run, tier, spec, part))),
-    ):
-        for run in chosen:
-            if (call_ns := _mean_ns(run.run["metrics"], name, place)) is not None:
-                return Device(tier, call_ns, run.run_id)
-    parts = ",".join(
-        f"{one}={tier if one == part else spec.placement.tier_of(one)}"
-        for one in ("data", "wal")
-        if spec.placement is not None
-    )
+    """The operation as a tier serves it; UsageError where no run has measured it."""
+    if (device := devices(runs, spec, part, operation).get(tier)) is not None:
+        return device
+    stand_in = f" --emulate {tier}" if tier in spec.emulate else ""
+    like = next((run for run in reversed(runs) if _is_same(run, spec)), None)
+    if like is not None:
+        command = f"harness run {_MICRO} --like {like.run_id} --tier {tier}{stand_in}"
+    else:
+        parts = ",".join(
+            f"{one}={tier if one == part else spec.placement.tier_of(one)}"
+            for one in ("data", "wal")
+            if spec.placement is not None
+        )
+        command = (
+            f"harness run {spec.workload} --engine {spec.engine} --placement {parts}{stand_in}"
+        )
     raise UsageError(
         f"--like-tier {tier}",
-        f"no stored run has measured {part}.{operation} of {spec.engine} there",
-        f"`harness run {spec.workload} --engine {spec.engine} --placement {parts}` measures it, "
-        f"with the same parameters; or give a --latency",
+        f"no stored run has measured {part}.{operation} of {spec.engine} with {spec.workload} "
+        "there",
+        f"`{command}` measures it{'' if like else ', with the same parameters'}; "
+        "or give a --latency",
     )
 
 
-def _is_like(run: StoredRun, tier: str) -> bool:
-    spec = run.spec
-    placed = spec.placement is not None and spec.placement.data == tier
-    return spec.workload == _MICRO and bool(spec.params.get("like")) and placed
+def devices(
+    runs: Sequence[StoredRun], spec: RunSpec, part: str, operation: str
+) -> dict[str, Device]:
+    """By tier, the operation as it serves it.
+
+    From the newest microbenchmark suite on the tier that repeats the I/O of a run of this engine
+    and workload, else from the newest such run whose ``part`` was there.
+    """
+    place = {"part": part, "operation": operation}
+    same = {run.run_id: run for run in reversed(runs) if _is_same(run, spec)}
+    suites = (run for run in reversed(runs) if _origin(run) in same)
+    found: dict[str, Device] = {}
+    for name, of, chosen in ((_LIKE, "data", suites), ("io_duration_ns", part, same.values())):
+        for run in chosen:
+            tier = run.spec.placement.to_json().get(of) if run.spec.placement else None
+            if tier is None or tier in found:
+                continue
+            if (call_ns := _mean_ns(run.run["metrics"], name, place)) is not None:
+                found[tier] = Device(tier, call_ns, run.run_id, tier in run.spec.emulate)
+    return found
 
 
-def _is_same(run: StoredRun, tier: str, spec: RunSpec, part: str) -> bool:
+def _origin(run: StoredRun) -> str | None:
+    """The run whose I/O a suite repeats; None of failed suites and of other runs."""
+    if run.spec.workload != _MICRO or run.head["failed"]:
+        return None
+    return str(run.spec.params.get("like"))
+
+
+def _is_same(run: StoredRun, spec: RunSpec) -> bool:
+    """Whether it has measured this engine and workload without planted delays."""
     other = run.spec
-    if (other.workload, other.engine) != (spec.workload, spec.engine) or other.placement is None:
-        return False
-    return other.placement.to_json().get(part) == tier
+    alike = (other.workload, other.engine) == (spec.workload, spec.engine)
+    return alike and not other.plant and not run.head["failed"] and other.placement is not None
 
 
 def _mean_ns(
@@ -186,6 +240,13 @@ def _mean_ns(
     times = [hdr.decode(metric["hdr"]) for metric in foreground or found]
     total = sum(one.total for one in times)
     return sum(one.mean * one.total for one in times) / total if total else None
+
+
+def levels_text(whatif: WhatIf) -> str:
+    """``wal.sync: delays of 1 ms, 2 ms, 4 ms, 8 ms, for calls of 4.2 ms``, of chosen levels."""
+    suited = "" if whatif.suited_ns is None else f", for calls of {format_ns(whatif.suited_ns)}"
+    levels = ", ".join(format_ns(level.planted_ns) for level in whatif.levels)
+    return f"{whatif.part}.{whatif.operation}: delays of {levels}{suited}"
 
 
 def rows(found: Sequence[Answer]) -> list[tuple[str, ...]]:
@@ -211,5 +272,6 @@ def _row(answer: Answer) -> tuple[str, ...]:
 
 def _text(found: Estimate | Refusal) -> str:
     if isinstance(found, Refusal):
-        return f"refused: {found.code}"
+        line = f" ({_text(found.line)})" if found.line else ""
+        return f"refused: {found.code}{line}"
     return f"{format_ns(found.value)} [{format_ns(found.low)}, {format_ns(found.high)}]"

@@ -7,7 +7,7 @@ operation, or a query. Predictions are made from it, for any device.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.explain.fit import Block, Estimate, Fit, Level, Refusal
@@ -44,7 +44,8 @@ class WhatIf:
     """The fit of one kind of operation.
 
     ``labels``: of a query; empty for a window. ``per_operation``: calls of the operation on the
-    part. ``floor_ns``: see :func:`floor_ns`.
+    part. ``floor_ns``: see :func:`floor_ns`. ``suited_ns``: the duration of a call by which the
+    levels were chosen; None of given ones.
     """
 
     part: str
@@ -54,10 +55,11 @@ class WhatIf:
     per_operation: float
     floor_ns: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    suited_ns: float | None = None
     fit: Fit = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fit", Fit(self.blocks))
+        object.__setattr__(self, "fit", Fit(self.blocks, self.calls.mean_ns))
 
     def at_latency(self, latency_ns: float) -> Estimate | Refusal:
         """The mean latency of an operation if each call took ``latency_ns``."""
@@ -81,19 +83,12 @@ class WhatIf:
             "bend": self.fit.bend.to_json(),
             "latency_ns": self.now.to_json(),
             "levels": [level.to_json() for level in self.fit.levels],
+            "levels_suit_call_ns": self.suited_ns,
             "calls_count": self.calls.count,
             "call_ns": self.calls.mean_ns,
             "calls_per_operation": self.per_operation,
             "floor_ns": self.floor_ns,
-            "blocks": [
-                {
-                    "round": block.round,
-                    "planted_ns": block.planted_ns,
-                    "delay_ns": block.delay_ns,
-                    "latency_ns": block.latency_ns,
-                }
-                for block in self.blocks
-            ],
+            "blocks": [asdict(block) for block in self.blocks],
         }
 
     @classmethod
@@ -107,6 +102,7 @@ class WhatIf:
             document["calls_per_operation"],
             document["floor_ns"],
             document["labels"],
+            document["levels_suit_call_ns"],
         )
 
     def metrics(self) -> Iterator[Metric]:

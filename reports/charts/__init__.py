@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.store.runs import StoredRun
 from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.drawing import Drawing
 from reports.charts.forest import speedups
@@ -64,9 +65,13 @@ KINDS = (
 
 
 def draw_panel(
-    panel: Panel, number: int, published: Sequence[PublishedSeries], why: bool
+    panel: Panel,
+    number: int,
+    published: Sequence[PublishedSeries],
+    why: bool,
+    runs: Sequence[StoredRun] = (),
 ) -> list[Drawing]:
-    """The charts of a panel's results, or of what explains them (``why``).
+    """The charts of a panel's results, or of what explains them (``why``): ``runs``, too.
 
     In the order of ``KINDS``, others behind.
     """
@@ -85,6 +90,8 @@ def draw_panel(
                 if one.engine == panel.engine_name and one.metric == kind.metric
             ]
             drawing = bars_on_log_axis(panel, kind.metric, title, name, own)
+        elif kind.draw is whatif_fits:
+            drawing = whatif_fits(panel, kind.metric, title, name, runs)
         else:
             drawing = kind.draw(panel, kind.metric, title, name)
         if drawing:

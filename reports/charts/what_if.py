@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from harness.explain.fit import Estimate
+from harness.explain.fit import Refusal
+from harness.explain.question import Device, devices
 from harness.explain.whatif import WhatIf
+from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.charts.drawing import (
     ARM_COLOURS,
     FAINT,
     INK,
+    MARKERS,
     Drawing,
     finish,
     heading_above,
@@ -23,19 +28,21 @@ from reports.series import Arm, Panel
 
 _US = 1e3
 _ACROSS, _EACH_IN, _HIGH_IN = 2, 4.6, 3.4
-_MOST = 8
+_MOST, _MOST_TIERS = 8, 3
 _CAPTION = (
     "Each point is a planted delay on top of the calls' own duration, with the 95 % interval of "
     "the mean latency; dots are blocks of half a second, or executions. The line is extended to a "
-    "device without latency: dotted if the points do not lie on one, without a mark if the "
-    "prediction is refused. The dashed line is the "
-    "time of an operation that this device cannot change."
+    "device without latency, and to the tiers on which stored runs have measured these calls: "
+    "dotted if the points do not lie on one. A mark is hollow if the prediction is refused. The "
+    "dashed line is the time of an operation that this device cannot change."
 )
 
 
-def whatif_fits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
-    """The fits of the first run of each arm; None without any."""
-    found = [(arm, fit) for arm in panel.arms for fit in _fits(arm)][:_MOST]
+def whatif_fits(
+    panel: Panel, metric: str, title: str, name: str, runs: Sequence[StoredRun] = ()
+) -> Drawing | None:
+    """The fits of the first run of each arm; None without any. ``runs``: that measure tiers."""
+    found = [(arm, *fit) for arm in panel.arms for fit in _fits(arm)][:_MOST]
     if not found:
         return None
     with style():
@@ -43,21 +50,28 @@ def whatif_fits(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         down = -(-len(found) // across)
         figure = new_figure(0.6 + _EACH_IN * across, 0.5 + _HIGH_IN * down)
         places = list(figure.subplots(down, across, squeeze=False).flat)
-        for (_, fit), axes in zip(found, places, strict=False):
-            _draw(axes, fit)
+        for (_, run, fit), axes in zip(found, places, strict=False):
+            _draw(axes, fit, _tiers(runs, run, fit))
         for axes in places[len(found) :]:
             axes.set_visible(False)
         heading_above(figure, f"What if: {panel.title}")
-        alt = "; ".join(_in_words(arm, fit) for arm, fit in found)
+        alt = "; ".join(_in_words(arm, fit) for arm, _, fit in found)
         return finish(figure, name, title, alt, _CAPTION)
 
 
-def _fits(arm: Arm) -> list[WhatIf]:
+def _fits(arm: Arm) -> list[tuple[StoredRun, WhatIf]]:
     for run in arm.usable:
         document = run.artifact("whatif")
         if document is not None:
-            return [WhatIf.from_json(fit) for fit in document["fits"]]
+            return [(run, WhatIf.from_json(fit)) for fit in document["fits"]]
     return []
+
+
+def _tiers(runs: Sequence[StoredRun], run: StoredRun, fit: WhatIf) -> list[Device]:
+    """Those that ``harness whatif --like-tier`` knows, without the part's own."""
+    own = run.head["spec"]["placement"][fit.part]
+    found = devices(runs, run.spec, fit.part, fit.operation)
+    return [device for tier, device in sorted(found.items()) if tier != own][:_MOST_TIERS]
 
 
 def _in_words(arm: Arm, fit: WhatIf) -> str:
@@ -69,11 +83,12 @@ def _in_words(arm: Arm, fit: WhatIf) -> str:
     )
 
 
-def _draw(axes: Axes, one: WhatIf) -> None:
+def _draw(axes: Axes, one: WhatIf, tiers: Sequence[Device]) -> None:
     own_ns = one.calls.mean_ns
     colour, line = ARM_COLOURS[0], ARM_COLOURS[5]
+    known_ns = [own_ns if block.call_ns is None else block.call_ns for block in one.blocks]
     axes.plot(
-        [(own_ns + block.delay_ns) / _US for block in one.blocks],
+        [(ns + block.delay_ns) / _US for ns, block in zip(known_ns, one.blocks, strict=True)],
         [block.latency_ns / _US for block in one.blocks],
         linestyle="none",
         marker=".",
@@ -84,7 +99,7 @@ def _draw(axes: Axes, one: WhatIf) -> None:
     levels = one.levels
     values = [level.latency.value for level in levels]
     axes.errorbar(
-        [(own_ns + level.delay_ns) / _US for level in levels],
+        [(level.call_ns + level.delay_ns) / _US for level in levels],
         [value / _US for value in values],
         yerr=[
             [(level.latency.value - level.latency.low) / _US for level in levels],
@@ -103,9 +118,10 @@ def _draw(axes: Axes, one: WhatIf) -> None:
     if linear:
         low, high = [found.low / _US for found in at], [found.high / _US for found in at]
         axes.fill_between(xs, low, high, color=line, alpha=0.15, linewidth=0)
-        if isinstance(one.at_latency(0.0), Estimate):
-            axes.plot([0.0], [at[0].value / _US], "D", color=line, label="no latency, predicted")
+        _mark(axes, one, 0.0, "D", line, "no latency")
         axes.plot([own_ns / _US], [one.now.value / _US], "s", color=line, label="this device")
+    for device, marker, shade in zip(tiers, MARKERS[3:], ARM_COLOURS[1:], strict=False):
+        _mark(axes, one, device.call_ns, marker, shade, device.title)
     if one.floor_ns is not None:
         axes.axhline(one.floor_ns / _US, linestyle="--", color=INK, linewidth=1)
     query = "".join(f" of {key} {value}" for key, value in one.labels.items())
@@ -118,3 +134,19 @@ def _draw(axes: Axes, one: WhatIf) -> None:
     top = max(*values, one.now.value) / _US
     axes.set_ylim(0.0, 1.25 * top)
     axes.legend(loc="lower right")
+
+
+def _mark(axes: Axes, one: WhatIf, call_ns: float, marker: str, colour: str, name: str) -> None:
+    """The prediction for a device; where it is refused, what the line says there."""
+    found = one.at_latency(call_ns)
+    refused = isinstance(found, Refusal)
+    at = one.fit.at(call_ns - one.calls.mean_ns)
+    axes.errorbar(
+        [call_ns / _US],
+        [at.value / _US],
+        yerr=[[(at.value - at.low) / _US], [(at.high - at.value) / _US]],
+        fmt=marker,
+        color=colour,
+        markerfacecolor="none" if refused else colour,
+        label=f"{name}, {'refused' if refused else 'predicted'}",
+    )

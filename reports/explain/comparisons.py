@@ -96,11 +96,15 @@ Known = Value | Missing
 
 @dataclass(frozen=True)
 class Evidence:
-    """Stored runs that explain others: suites derived from runs (``origins``), and what-ifs."""
+    """Stored runs that explain others: suites derived from runs (``origins``), and what-ifs.
+
+    ``runs``: all of them.
+    """
 
     suites: tuple[StoredRun, ...] = ()
     what_ifs: tuple[StoredRun, ...] = ()
     origins: tuple[StoredRun, ...] = ()
+    runs: tuple[StoredRun, ...] = ()
 
     @classmethod
     def of(cls, runs: Sequence[StoredRun]) -> Evidence:
@@ -111,6 +115,7 @@ class Evidence:
             suites,
             tuple(run for run in runs if is_what_if(run)),
             tuple(run for run in runs if run.run_id in like),
+            tuple(runs),
         )
 
     def figures(self, runs: Sequence[StoredRun]) -> DeviceFigures:

@@ -25,10 +25,14 @@ _FACTS = (
     "memory_limit_bytes",
     "tuning",
     "threads",
+    "cpus",
+    "driver",
     "emulate",
 )
 _GIVEN = ("settings.", "engine_options.")
 _PARAMETERS = ("scale", "cache", "rate_per_s", "target", "think_time")
+#: Drivers that count in intervals short enough for a delay that varies.
+_DRIVERS = ("native", "loadgen")
 #: Evidence that differs in these is of something else altogether.
 _SAME = ("workload", "engine")
 #: Of what evidence differs in, no more is said.
@@ -113,8 +117,13 @@ def setting(run: StoredRun) -> dict[str, Any]:
 
 
 def command_for(run: StoredRun, part: str, operation: str, stand_ins: Sequence[str]) -> str:
-    """``harness whatif`` with the run's conditions; ``stand_ins``: tiers that are emulated."""
+    """``harness whatif`` with the run's conditions; ``stand_ins``: tiers that are emulated.
+
+    Empty where delays cannot vary under its driver.
+    """
     spec = run.head["spec"]
+    if spec["driver"] not in _DRIVERS:
+        return ""
     limit, queries = spec["memory_limit_bytes"], spec["params"].get("queries")
     wanted = [
         f"harness whatif {spec['workload']} --engine {spec['engine']}",
@@ -124,6 +133,7 @@ def command_for(run: StoredRun, part: str, operation: str, stand_ins: Sequence[s
         *([f"--memory-limit {limit}"] if limit else []),
         *([f"--tuning {quote(spec['tuning'])}"] if spec["tuning"] != "computed" else []),
         *([f"--threads {spec['threads']}"] if spec["threads"] else []),
+        *([f"--cpus {spec['cpus']}"] if spec.get("cpus") else []),
         *(f"--set {quote(f'{name}={value}')}" for name, value in spec["settings"].items()),
         *(f"--option {quote(f'{k}={value}')}" for k, value in spec["engine_options"].items()),
         *(f"--emulate {tier}" for tier in stand_ins),

@@ -15,7 +15,7 @@ _CELL = HEADER_BYTES + 64 + 96 * 5
 #: A thread wakes up that late.
 LATE_NS = 20_000
 #: Duration of a call without the delay.
-CALL_NS = 30_000
+CALL_NS = 300_000
 #: Of calls that began before a change.
 LEVEL_BEFORE_NS = 3_000_000
 
@@ -23,13 +23,22 @@ LEVEL_BEFORE_NS = 3_000_000
 class Window:
     """``users`` in a closed loop whose latency is ``base_ns`` and ``slope`` times the delay."""
 
-    def __init__(self, rounds: int = 12, users: int = 2, base_ns: int = 1_000_000, slope=1.5):
+    def __init__(
+        self,
+        rounds: int = 12,
+        users: int = 2,
+        base_ns: int = 1_000_000,
+        slope=1.5,
+        levels: str = LEVELS,
+        call_ns: int = CALL_NS,
+    ):
         self.page = Page()
         os.pwrite(self.page.descriptor, (1).to_bytes(4, "little"), 28)  # slots in use
-        self.plant = parse_plant(LEVELS)
+        self.plant = parse_plant(levels)
+        self.call_ns = call_ns
         self.users, self.base_ns, self.slope = users, base_ns, slope
         self.now_ns = START_NS
-        self.left = rounds * len(self.plant.levels_ns)
+        self.left = rounds * len(self.plant.levels_ns) + self.plant.adapts
         self.series: list[dict] = []
         self._calls = self._delay_ns = 0
         self.delays = DelayBlocks(self.page, self.plant, 3, lambda: self.now_ns, self._work)
@@ -76,7 +85,7 @@ class Window:
         counters = {
             "calls": self._calls,
             "timed": self._calls,
-            "ns": self._calls * CALL_NS,
+            "ns": self._calls * self.call_ns,
             "delayed": self._calls,
             "delay_ns": self._delay_ns,
         }

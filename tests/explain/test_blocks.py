@@ -128,17 +128,40 @@ def test_each_query_has_a_fit_of_its_executions():
     window.page.close()
 
 
+def test_levels_suit_the_calls_of_the_first_block():
+    for call_ns, shortest_ns in ((30_000, 100_000), (4_200_000, 1_000_000)):
+        window = Window(rounds=8, levels="wal.sync=+auto", call_ns=call_ns, base_ns=6_000_000)
+        delays = window.run()
+        levels = {one.planted_ns // shortest_ns for one in delays.stretches}
+        assert (levels, delays.stretches[0].round) == ({1, 2, 4, 8}, 0)
+        (found,) = delays.concluded([], OPERATIONS)
+        assert found.suited_ns == call_ns
+        assert WhatIf.from_json(found.to_json()).suited_ns == call_ns
+
+
+def test_levels_of_queries_suit_their_calls_until_then():
+    window = Window(levels="wal.sync=+auto", call_ns=2_000_000)
+    window.count(100, 0)
+    assert {level for _, level in window.delays.order(1)} == {500_000 * n for n in (1, 2, 4, 8)}
+    window.page.close()
+
+
+def test_a_block_has_the_duration_of_its_own_calls():
+    assert {block.call_ns for block in Window(rounds=2).run().blocks()} == {CALL_NS}
+
+
 def test_levels_are_written_as_they_are_read():
     text = "wal.sync=+100us/200us/1000us"
     plant = parse_plant("wal.sync=+100us/0.2ms/1ms")
     assert (str(plant), plant.levels_ns) == (text, (100_000, 200_000, 1_000_000))
     assert varied(["data.read=+1us", text]) == parse_plant(text)
+    assert str(parse_plant("wal.sync=+auto")) == "wal.sync=+auto"
     assert varied(["data.read=+1us"]) is None
 
 
 @pytest.mark.parametrize(
     "levels", ["100us/200us", "200us/100us/400us", "50us/100us/200us", "100us/200us/11s",
-               "100us/200us/400us~1us", "100us//200us/400us"],
+               "100us/200us/400us~1us", "100us//200us/400us", "auto/200us/400us"],
 )  # fmt: skip
 def test_levels_that_cannot_be_fitted_are_refused(levels):
     with pytest.raises(UsageError):
@@ -164,6 +187,10 @@ def test_runs_in_which_a_delay_cannot_vary_are_refused(params, driver):
     plant = parse_plant("wal.sync=+100us/200us/400us/800us")
     with pytest.raises(UsageError):
         check_varied(parse_plant("wal.sync=+1ms/2ms/200ms"), "loadgen", TpccParams.from_mapping({}))
+    with pytest.raises(UsageError):  # it needs a block more
+        check_varied(
+            parse_plant("wal.sync=+auto"), "loadgen", TpccParams.from_mapping({"duration": "12s"})
+        )
     check_varied(plant, "loadgen", TpccParams.from_mapping({"duration": "12s"}))
     with pytest.raises(UsageError):
         check_varied(plant, driver, params)

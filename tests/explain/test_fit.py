@@ -1,5 +1,7 @@
 """Fits of made-up blocks whose truth is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,36 @@ def test_a_busy_machine_that_lengthens_delays_and_latencies_does_not_make_the_sl
     assert fit.slope.high < 1.0
 
 
+def stalling(seed, share=0.15, rounds=15, levels_us=(200, 400, 600, 800, 1000)):
+    """Half of the operations wait for a call of 2 ms on a disk with stalls, and 120 us elsewhere;
+    where the processors are busy, both take longer."""
+    random = np.random.default_rng(seed)
+    found = []
+    for number in range(rounds):
+        for planted_us in levels_us:
+            busy = 1 + random.exponential(0.05)
+            stall_us = random.exponential(6000) if random.random() < share else 0
+            call_us = 2000 * busy * random.lognormal(0, 0.1) + stall_us
+            delay_us = planted_us + 20 * busy
+            latency_us = 120 * busy + 0.5 * (call_us + delay_us)
+            found.append(
+                Block(number, planted_us * 1000, delay_us * US, latency_us * US, call_us * US)
+            )
+    return found
+
+
+def test_stalls_of_the_device_move_no_prediction():
+    """A faster device is predicted with 26 us of error, where a disk's stalls add milliseconds."""
+    for seed in range(4):
+        made = stalling(seed)
+        mean_us = np.mean([block.call_ns for block in made]) / US
+        found = Fit(made, mean_us * US).predict((500 - mean_us) * US)
+        assert isinstance(found, Estimate)
+        assert found.value == pytest.approx((126 + 250) * US, rel=0.07)
+        unknown = Fit([replace(block, call_ns=None) for block in made])
+        assert isinstance(unknown.predict((500 - mean_us) * US), Refusal)
+
+
 @pytest.mark.parametrize(
     "curve",
     [
@@ -124,6 +156,7 @@ def test_a_prediction_that_cannot_be_is_refused(delay_us, floor_us, code):
     refused = fit.predict(delay_us * US, None if floor_us is None else floor_us * US)
     assert isinstance(refused, Refusal)
     assert refused.code == code
+    assert refused.line == fit.at(delay_us * US)
 
 
 def test_a_prediction_from_noise_is_refused():

@@ -33,7 +33,7 @@ def stored(root: Path, spec: RunSpec, metrics=(), **artifacts) -> StoredRun:
 
 
 def answers(root: Path, call_ns: int = 300_000, device: Device | None = None, **window):
-    delays = Window(**window).run()
+    delays = Window(call_ns=call_ns, **window).run()
     found = delays.concluded([], [{**CALLS, "ns": 4000 * call_ns}])
     document = {"fits": [one.to_json() for one in found]}
     return question.answers(stored(root, SPEC, whatif=document), device)
@@ -62,10 +62,16 @@ def test_an_answer_has_the_fit_and_both_predictions(tmp_path):
 
 def test_what_cannot_be_is_refused_and_ranked_last(tmp_path):
     (beyond,) = answers(tmp_path, call_ns=900_000)  # 1.5 of them are longer than the latency
-    assert beyond.to_json()["at_zero_latency"]["refused"]["code"] == "below-zero"
+    refused = beyond.to_json()["at_zero_latency"]["refused"]
+    assert refused["code"] == "below-zero"
+    assert refused["line_ns"]["value"] < 0
     (less,) = answers(tmp_path, slope=0.5)
     (more,) = answers(tmp_path)
     assert question.ranked([beyond, less, more]) == [more, less, beyond]
+    gains = [one.gain_share or 0 for one in (beyond, less, more)]
+    assert question.saved_shares([beyond, less, more]) == {
+        "wal": pytest.approx(sum(gains) / 3, rel=0.01)
+    }
     assert all(len(row) == 7 for row in question.rows([beyond, less]))
 
 
@@ -88,6 +94,9 @@ def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
               "value": 20e9}  # fmt: skip
     run = stored(tmp_path, replace(SPEC, plant=()), [window], io_operations=cells)
     assert question.operations_to_vary(run) == [("data", "read"), ("wal", "sync")]
+    queries = stored(tmp_path, replace(SPEC, plant=()), [window | {"name": "queries_duration_ns"}],
+                     io_operations=[one | {"role": "background"} for one in cells])  # fmt: skip
+    assert question.operations_to_vary(queries) == [("wal", "sync")]  # sessions wait for it
     with pytest.raises(RunFailed):
         question.operations_to_vary(stored(tmp_path, SPEC, [window], io_operations=cells[2:]))
 
@@ -98,16 +107,24 @@ def test_a_tier_is_as_fast_as_a_run_has_measured_it(tmp_path):
 
     there = replace(SPEC, placement=parse_placement("ssd-data-pmem-wal"), plant=())
     stored(tmp_path, replace(there, plant=("wal.sync=+100us",)), [durations(90_000)])
-    stored(tmp_path, replace(there, engine="mysql"), [durations(80_000)])
-    stored(tmp_path, replace(there, placement=parse_placement("ssd-both")), [durations(70_000)])
+    other = stored(tmp_path, replace(there, engine="mysql"), [durations(80_000)])
     with pytest.raises(UsageError) as refused:
         found()
     assert "--placement data=ssd,wal=pmem" in refused.value.hint
+    slow = replace(there, placement=parse_placement("ssd-both"))
+    here = stored(tmp_path, slow, [durations(70_000)])
+    with pytest.raises(UsageError) as refused:
+        found()
+    assert f"run micro --like {here.run_id} --tier pmem" in refused.value.hint
     run = stored(tmp_path, there, [durations(20_000), durations(900_000, "background")])
     assert found() == Device("pmem", pytest.approx(20_000, rel=0.01), run.run_id)
-    suite = RunSpec("micro", "fio", parse_placement("data=pmem"), {"like": run.run_id})
-    run = stored(tmp_path, suite, [durations(10_000, name="io_like_duration_ns")])
-    assert found() == Device("pmem", pytest.approx(10_000, rel=0.01), run.run_id)
+    suite = RunSpec("micro", "fio", parse_placement("data=pmem"), {"like": other.run_id})
+    like = durations(10_000, name="io_like_duration_ns")
+    stored(tmp_path, suite, [like])
+    assert found().source == run.run_id  # the suite is of another engine
+    own = replace(suite, params={"like": here.run_id}, emulate=("pmem",))
+    run = stored(tmp_path, own, [like])
+    assert found() == Device("pmem", pytest.approx(10_000, rel=0.01), run.run_id, emulated=True)
 
 
 def test_a_tier_that_is_nowhere_is_refused_with_the_list_of_tiers(tmp_path):

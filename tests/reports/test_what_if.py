@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from report_runs import Case, metric, write
+from report_runs import Case, histogram, metric, write
 
 from harness.explain.fit import Block
 from harness.explain.whatif import Calls, WhatIf
@@ -32,13 +32,13 @@ def drawn(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Figure, "savefig", save)
 
-    def draw(*fits: WhatIf):
+    def draw(*fits: WhatIf, runs=()):
         run = write(tmp_path, Case(metrics=[metric("whatif_slope", 1.5, part="wal")]))
         (run.directory / "artifacts").mkdir()
         document = {"fits": [fit.to_json() for fit in fits]}
         write_json_atomically(run.directory / "artifacts" / "whatif.json", document)
         (panel,) = panels([run], "placement", None)
-        drawing = whatif_fits(panel, "whatif_slope", "what if", "1-what-if")
+        drawing = whatif_fits(panel, "whatif_slope", "what if", "1-what-if", runs)
         return figures[0] if figures else None, drawing
 
     return draw
@@ -54,12 +54,17 @@ def fit(bend: float = 0.0, floor_ns: float | None = 300e3) -> WhatIf:
     return WhatIf("wal", "sync", blocks, Calls(5000, 200e3), 1.0, floor_ns)
 
 
+def marked(axes):
+    """Where predictions are, by their name in the legend."""
+    return {one.get_label(): one.lines[0].get_xydata()[0] for one in axes.containers}
+
+
 def test_points_line_and_ceiling_are_drawn(drawn):
     figure, drawing = drawn(fit())
     (axes,) = [axes for axes in figure.axes if axes.get_visible()]
     lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
     # 200 us of a call add 1.5 times as much to 800 us.
-    assert lines["no latency, predicted"][0] == pytest.approx((0, 500), rel=0.02)
+    assert marked(axes)["no latency, predicted"] == pytest.approx((0, 500), rel=0.02)
     assert lines["this device"][0] == pytest.approx((200, 800), rel=0.02)
     assert any(set(points[:, 1]) == {300.0} for points in lines.values())
     assert "slope 1.50" in drawing.alt
@@ -69,12 +74,26 @@ def test_what_is_not_linear_or_below_zero_has_no_prediction(drawn):
     long = replace(fit(), calls=Calls(5000, 900e3))
     figure, _ = drawn(fit(bend=1.0), replace(fit(), labels={"query": "6"}), long)
     curved, line, below = [axes for axes in figure.axes if axes.get_visible()]
-    shown = {one.get_label() for one in below.get_lines()}
-    assert "this device" in shown
-    assert "no latency, predicted" not in shown
+    assert "no latency, refused" in marked(below)
+    assert "this device" in {one.get_label() for one in below.get_lines()}
     assert "this device" not in {one.get_label() for one in curved.get_lines()}
     assert "this device" in {one.get_label() for one in line.get_lines()}
     assert line.get_title("left") == "wal.sync of query 6"
+
+
+def test_the_tiers_that_runs_have_measured_are_marked(drawn, tmp_path):
+    """150 us faster calls save 1.5 times as much."""
+    calls = [metric("io_duration_ns", histogram([50e3]), part="wal", operation="sync",
+                    role="foreground")]  # fmt: skip
+    there = [
+        write(tmp_path, Case(engine=engine, placement=placement, metrics=calls))
+        for engine, placement in (("postgres", "pmem-both"), ("mysql", "cxl-both"))
+    ]
+    figure, _ = drawn(fit(), runs=there)
+    (axes,) = [axes for axes in figure.axes if axes.get_visible()]
+    shown = marked(axes)
+    assert shown["pmem, predicted"] == pytest.approx((50, 575), rel=0.02)
+    assert not any(name.startswith("cxl") for name in shown)
 
 
 def test_a_run_without_fits_has_no_picture(drawn):

@@ -143,6 +143,8 @@ def test_a_what_if_of_other_settings_is_not_used_and_named(tmp_path: Path) -> No
         ({"settings": {"wal_sync_method": "fdatasync"}}, "settings.wal_sync_method fdatasync"),
         ({"settings": method, "tuning": "paper"}, "tuning paper"),
         ({"settings": method, "threads": 7}, "threads 7"),
+        ({"settings": method, "cpus": "0"}, "cpus 0"),
+        ({"settings": method, "driver": "hammerdb"}, "driver hammerdb"),
         ({"settings": method, "engine_options": {"a": "1"}}, "engine_options.a 1"),
     ):
         made = what_if(tmp_path, "wal", "sync", 1.0, **changes)
