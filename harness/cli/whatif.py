@@ -24,6 +24,7 @@ from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.profile import Plan
 from harness.explain import question
 from harness.explain.question import Answer, Device
+from harness.iotrace.plant import varied
 from harness.progress import progress_on_stderr
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
@@ -183,24 +184,26 @@ def _print(found: Sequence[Answer], json_: bool) -> None:
 
 def _print_ranking(found: Sequence[Answer], not_fitted: Sequence[StoredRun], json_: bool) -> None:
     """All answers, what every part would save, and operations without an answer."""
-    saved = question.saved_shares(found)
+    plants = [varied(one.spec.plant) for one in not_fitted]
+    ranking = question.ranking(found, {plant.part for plant in plants if plant})
     if json_:
         failed = [{"run_id": one.run_id, "error": one.run["error"]} for one in not_fitted]
         answers = [answer.to_json() for answer in found]
-        print_json({"answers": answers, "saved_share": saved, "failed": failed})
+        print_json({"answers": answers, **ranking.to_json(), "failed": failed})
         return
     _print_table(found)
     for one in not_fitted:
         for line in show.problems(one.run):
             print(f"{one.run_id}: {line}")
-    for number, (part, share) in enumerate((p, s) for p, s in saved.items() if s > 0):
-        order = "move first" if number == 0 else "then"
-        print(f"{order}: {part} (without latency, its calls save {share:.0%})")
+    for part, share in ranking.shares.items():
+        interval = f"[{share.low:.1%}, {share.high:.1%}]"
+        print(f"{part}: its calls without latency would save {share.value:.1%} {interval}")
     refused = dict.fromkeys(
-        f"{one.whatif.part}.{one.whatif.operation}" for one in found if one.gain_share is None
+        f"{one.whatif.part}.{one.whatif.operation}" for one in found if not one.counts
     )
     if refused:
         print(f"not counted, since refused: {', '.join(refused)}")
+    print(f"move first: {ranking.first or 'not resolved'}")
 
 
 def _print_table(found: Sequence[Answer]) -> None:

@@ -167,11 +167,9 @@ class Fit:
         slopes = self._slopes(range(levels))
         self._slopes_sampled = slopes
         self._heights = _trimmed(self._residuals(slopes))
-        self.slope = _estimate(slopes)
+        self.slope = estimate(slopes)
         half = levels // 2
-        self.bend = _estimate(
-            self._slopes(range(half, levels)) - self._slopes(range(levels - half))
-        )
+        self.bend = estimate(self._slopes(range(half, levels)) - self._slopes(range(levels - half)))
         self.levels = self._levels()
 
     @property
@@ -206,7 +204,7 @@ class Fit:
 
     def at(self, delay_ns: float) -> Estimate:
         """Latency under an added delay, whatever the tests say; negative: of a faster device."""
-        return _estimate(self._heights + self._slopes_sampled * delay_ns)
+        return estimate(self._heights + self._slopes_sampled * delay_ns)
 
     def predict(self, delay_ns: float, floor_ns: float | None = None) -> Estimate | Refusal:
         """Latency under an added delay, or why none is predicted.
@@ -257,7 +255,7 @@ class Fit:
             delay_ns = float(self._level_delays[0, index])
             call_ns = float(np.nanmean(self._calls[:, index]))
             count = int(np.isfinite(latencies).sum())
-            found.append(Level(planted_ns, delay_ns, call_ns, _estimate(sampled), count))
+            found.append(Level(planted_ns, delay_ns, call_ns, estimate(sampled), count))
         return found
 
     def _reversal(self) -> tuple[Level, Level, Estimate] | None:
@@ -269,7 +267,7 @@ class Fit:
         for index in range(pairs):
             changes = latencies[:, index + 1] - latencies[:, index]
             lower, upper = self.levels[index], self.levels[index + 1]
-            change = _estimate(_medians(changes[self._chosen]), _TAIL / pairs)
+            change = estimate(_medians(changes[self._chosen]), _TAIL / pairs)
             if change.high < 0 and -change.value > _MATTERS * lower.latency.value:
                 return lower, upper, change
         return None
@@ -291,7 +289,7 @@ def predict_all(changes: Sequence[Change]) -> Prediction | Refusal:
         for seed, (one, base) in enumerate(zip(changes, bases, strict=True))
     ]
     after = now - np.sum(saved, axis=0)
-    latency = _estimate(after)
+    latency = estimate(after)
     apart = [float(base[0]) for base in bases]
     if max(apart) - min(apart) > 2 * _UNCERTAIN * float(now[0]):
         between = " and ".join(f"{ns / 1e3:.1f}" for ns in (min(apart), max(apart)))
@@ -303,7 +301,7 @@ def predict_all(changes: Sequence[Change]) -> Prediction | Refusal:
     if (problem := _impossible(latency) or _too_uncertain(latency)) is not None:
         return replace(problem, line=latency)
     faster = np.divide(now, after, out=np.full_like(now, np.inf), where=after > 0)
-    return Prediction(_estimate(now), latency, _estimate(faster))
+    return Prediction(estimate(now), latency, estimate(faster))
 
 
 def _impossible(found: Estimate, floor_ns: float | None = None) -> Refusal | None:
@@ -371,7 +369,7 @@ def _trimmed(values: Floats) -> Floats:
     return np.asarray(np.where(kept, ordered, 0.0).sum(axis=1) / kept.sum(axis=1))
 
 
-def _estimate(sampled: Floats, tail: float = _TAIL) -> Estimate:
+def estimate(sampled: Floats, tail: float = _TAIL) -> Estimate:
     """The value of all rounds, and an interval that contains it, from the resamples."""
     value = float(sampled[0])
     low, high = np.quantile(sampled[1:], [tail, 1 - tail])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness import hdr
 from harness.errors import RunFailed, UsageError, nearest
-from harness.explain.fit import Estimate, Refusal
+from harness.explain.fit import Estimate, Refusal, estimate
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
@@ -53,10 +53,10 @@ class Answer:
         return self.whatif.at_latency(0.0)
 
     @property
-    def gain_share(self) -> float | None:
-        """Share of the latency that a device without latency would save; None if refused."""
+    def counts(self) -> bool:
+        """Whether it says what these calls cost, be it with a wide interval."""
         found = self.at_zero
-        return None if isinstance(found, Refusal) else 1 - found.value / self.whatif.now.value
+        return isinstance(found, Estimate) or found.code == "too-uncertain"
 
     def to_json(self) -> dict[str, Any]:
         """As printed."""
@@ -91,26 +91,52 @@ def answers(stored: StoredRun, device: Device | None = None) -> list[Answer]:
     ]
 
 
-def ranked(found: Iterable[Answer]) -> list[Answer]:
-    """By the gain at zero latency; those without one last."""
-    return sorted(found, key=lambda answer: -(answer.gain_share or 0.0))
+@dataclass(frozen=True)
+class Ranking:
+    """``shares``: by part, of the latency that it would save without latency; most first.
 
-
-def saved_shares(found: Iterable[Answer]) -> dict[str, float]:
-    """By part, the share of the latency that it would save without latency; most first.
-
-    The sum over its operations, each a share of all queries; without what is refused.
+    ``first``: the part that certainly saves most; None if that is not resolved.
     """
-    spent: dict[tuple[str, str], float] = defaultdict(float)
-    saved: dict[tuple[str, str], float] = defaultdict(float)
-    for answer in found:
+
+    shares: Mapping[str, Estimate]
+    first: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As printed."""
+        shares = {part: share.to_json() for part, share in self.shares.items()}
+        return {"saved_share": shares, "move_first": self.first}
+
+
+def ranking(found: Sequence[Answer], without: Collection[str] = ()) -> Ranking:
+    """Sums over a part's operations, each a share of all queries.
+
+    A refused operation that may cost anything is not counted, and leaves other parts unresolved.
+    ``without``: parts with an operation that has no fit.
+    """
+    spent: dict[tuple[str, str], Any] = defaultdict(float)
+    saved: dict[tuple[str, str], Any] = defaultdict(float)
+    for seed, answer in enumerate(found):
         place = answer.whatif.part, answer.whatif.operation
-        spent[place] += answer.whatif.now.value
-        saved[place] += answer.whatif.now.value * (answer.gain_share or 0.0)
-    shares: dict[str, float] = defaultdict(float)
-    for place, ns in spent.items():
-        shares[place[0]] += saved[place] / ns
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+        fit, call_ns = answer.whatif.fit, answer.whatif.calls.mean_ns
+        now = fit.sampled(0.0, seed)
+        spent[place] += now
+        saved[place] += now - fit.sampled(-call_ns, seed) if answer.counts else 0.0
+    shares: dict[str, Any] = defaultdict(float)
+    for place, now in spent.items():
+        shares[place[0]] += (saved[place] / now).clip(max=1.0)
+    known = {part: estimate(each) for part, each in shares.items()}
+    known = dict(sorted(known.items(), key=lambda item: -item[1].value))
+    best = next(iter(known))
+    unknown = {answer.whatif.part for answer in found if not answer.counts} | set(without)
+    others = [share.high for part, share in known.items() if part != best]
+    certain = known[best].low > max(others, default=0.0) and not unknown - {best}
+    return Ranking(known, best if certain else None)
+
+
+def ranked(found: Sequence[Answer]) -> list[Answer]:
+    """By the time that these calls cost, most first; those that do not count last."""
+    cost = {id(one): one.whatif.fit.slope.value * one.whatif.calls.mean_ns for one in found}
+    return sorted(found, key=lambda answer: (not answer.counts, -cost[id(answer)]))
 
 
 def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def test_an_answer_has_the_fit_and_both_predictions(tmp_path):
     predicted = document["prediction"]["latency_ns"]["value"]
     assert predicted == pytest.approx(700_000, rel=0.03)
     assert document["prediction"]["speed_up"] == pytest.approx(1 / 0.7, rel=0.03)
-    assert answer.gain_share == pytest.approx(0.45, rel=0.05)
+    assert question.ranking([answer]).shares["wal"].value == pytest.approx(0.45, rel=0.05)
 
 
 def test_what_cannot_be_is_refused_and_ranked_last(tmp_path):
@@ -68,10 +68,14 @@ def test_what_cannot_be_is_refused_and_ranked_last(tmp_path):
     (less,) = answers(tmp_path, slope=0.5)
     (more,) = answers(tmp_path)
     assert question.ranked([beyond, less, more]) == [more, less, beyond]
-    gains = [one.gain_share or 0 for one in (beyond, less, more)]
-    assert question.saved_shares([beyond, less, more]) == {
-        "wal": pytest.approx(sum(gains) / 3, rel=0.01)
-    }
+    found = question.ranking([beyond, less, more])
+    assert found.shares["wal"].value == pytest.approx((0.0 + 0.15 + 0.45) / 3, rel=0.05)
+    assert found.first == "wal"
+    data = [replace(one, whatif=replace(one.whatif, part="data")) for one in (beyond, less)]
+    assert question.ranking([data[1], more]).first == "wal"
+    assert question.ranking([*data, more]).first is None  # data may cost anything
+    assert question.ranking([more], without=["data"]).first is None
+    assert question.ranking([data[1], less]).first is None
     assert all(len(row) == 7 for row in question.rows([beyond, less]))
 
 
