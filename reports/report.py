@@ -38,14 +38,8 @@ from reports.conditions import (
 )
 from reports.explain import output
 from reports.explain.ceilings import Ceilings, ceilings
-from reports.explain.comparisons import (
-    NO_EVIDENCE,
-    Evidence,
-    Explained,
-    Missing,
-    Value,
-    explained,
-)
+from reports.explain.comparisons import NO_EVIDENCE, Evidence, Explained, explained
+from reports.explain.known import Missing, Value
 from reports.explain.score import Score, score
 from reports.formatting import utc
 from reports.headline import headline

@@ -6,10 +6,10 @@ from the devices' figures alone: nothing here but ``measured`` has seen B's runs
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Literal, cast
+from statistics import fmean
+from typing import cast
 
 from harness.explain.fit import Change, Estimate, Refusal, predict_all
 from harness.store.runs import StoredRun
@@ -17,8 +17,8 @@ from reports.compare import Group, Row
 from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings, traced
 from reports.explain.devices import (
     Calls,
-    Cell,
     DeviceFigures,
+    Means,
     calls_of,
     calls_of_queries,
     device_ratio,
@@ -26,72 +26,22 @@ from reports.explain.devices import (
     is_like,
     tiers_of,
 )
+from reports.explain.known import Known, Missing, Reason, Value, realised_fraction, value_of
 from reports.explain.slopes import Slope, Slopes, command_for, conditions, is_what_if
 from reports.metric_registry import load_of
 from reports.query_breakdown import anatomy
 from reports.series import Arm, Panel
-from reports.statistics import ALPHA
+from reports.statistics import ALPHA, repeats_needed
 from reports.values import Quantity, natural
 
-#: Why a cell of the table has no value.
-Reason = Literal[
-    "no trace",
-    "no suite",
-    "suite incomplete",
-    "no waits",
-    "no ceiling",
-    "a rate was set",
-    "memory moved",
-    "delays planted",
-    "no part moved",
-    "no what-if",
-    "not linear",
-    "not monotonic",
-    "below zero",
-    "below floor",
-    "too uncertain",
-    "above the ceiling",
-    "not measured",
-    "not resolvable",
-]
 #: The total that stands for queries: ceilings and predictions add up over them.
 _QUERIES = Quantity("queries_duration_ns")
 #: Of the time in calls on the parts that move, what a prediction has to cover.
 _COVERED = 0.95
 #: Shares of joins, and of scans, from which a query is called heavy in them.
 _JOIN_HEAVY, _SCAN_HEAVY = 0.2, 0.5
-#: How far the I/O of a derived suite may be off the run's: a device ratio nearer to one is none.
-_SUITE_ERROR = 0.05
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Why there is no value, and the command that gives it where there is one.
-
-    ``detail``: its numbers, or the evidence that does not count.
-    """
-
-    why: Reason
-    command: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Value:
-    """With its interval, where it has one, and what that covers."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    confidence: float = 1 - ALPHA
-
-    @property
-    def covered(self) -> bool:
-        """Whether the interval has the required confidence: with few repeats it has less."""
-        return self.confidence >= 1 - ALPHA - 1e-4
-
-
-Known = Value | Missing
+#: Repeats of a suite with which a device ratio has a 95 % interval.
+_SUITE_REPEATS = repeats_needed(ALPHA, "unpaired")
 
 
 @dataclass(frozen=True)
@@ -251,7 +201,7 @@ class _Case:
             self._by_waits(query, calls),
             predicted,
             measured,
-            _realised(measured, ratio),
+            realised_fraction(measured, ratio),
             base,
         )
 
@@ -294,7 +244,8 @@ class _Case:
         stand_ins = {name for arm in (self.a, self.b) for name in arm.usable[0].spec.emulate}
         named = [f"--tier {tier}" for tier in sorted(tiers)]
         named += [f"--emulate {tier}" for tier in sorted(stand_ins & set(tiers))]
-        return " ".join(["harness run micro --like", self.first.run_id, *named])
+        repeats = f"--repeats {_SUITE_REPEATS}"
+        return " ".join(["harness run micro --like", self.first.run_id, *named, repeats])
 
     def _device_ratio(self, calls: Calls) -> Known:
         if (why := self._why_no_ratio(calls)) is not None:
@@ -303,7 +254,7 @@ class _Case:
         every = (*self.tiers_a.values(), *self.tiers_b.values())
         if ratio is None:
             return Missing("suite incomplete", self._like(tuple(dict.fromkeys(every))))
-        return Value(ratio)
+        return value_of(ratio)
 
     def _ceiling(self, query: str) -> Known:
         if "memory" in self.moved or self.devices is None:
@@ -323,8 +274,7 @@ class _Case:
         row = self._row(query)
         if row is None or row.estimate is None:
             return Missing("not measured")
-        one = row.estimate
-        return Value(one.ratio, one.low, one.high, one.confidence)
+        return value_of(row.estimate)
 
     def _row(self, query: str) -> Row | None:
         if query:
@@ -422,7 +372,7 @@ class _Case:
             own = {cell: n for cell, n in calls.items() if cell.part in PARTS[devices]}
             ratio = device_ratio(own, on_a, on_b) if own else None
             if one is not None and ratio is not None:
-                saved_ns += one.direct_ns * (1 - 1 / ratio)
+                saved_ns += one.direct_ns * (1 - 1 / ratio.ratio)
         saved_ns = min(saved_ns, whole.direct_ns)
         if saved_ns >= whole.latency_ns:
             return Missing("below zero")
@@ -450,10 +400,10 @@ def _of_sessions(calls: Calls) -> Calls:
     return {c: n for c, n in calls.items() if not c.background or c.part not in own}
 
 
-def _mean(on: Mapping[Cell, float], slope: Slope) -> float | None:
+def _mean(on: Means, slope: Slope) -> float | None:
     """Of the operation's calls by sessions, or by whoever makes them."""
     wanted = (slope.part, slope.operation)
-    cells = {cell: ns for cell, ns in on.items() if (cell.part, cell.operation) == wanted}
+    cells = {cell: fmean(ns) for cell, ns in on.items() if (cell.part, cell.operation) == wanted}
     own = [ns for cell, ns in cells.items() if not cell.background] or list(cells.values())
     return sum(own) / len(own) if own else None
 
@@ -479,18 +429,3 @@ def _classes(arms: Sequence[Arm]) -> dict[str, str]:
         else "other"
         for query in joins
     }
-
-
-def _realised(measured: Known, ratio: Known) -> Known:
-    """log(measured) / log(device ratio); not resolvable where either may be one."""
-    if isinstance(measured, Missing):
-        return measured
-    low, high = measured.low, measured.high
-    if low is None or high is None or low <= 1 <= high or not measured.covered:
-        return Missing("not resolvable")
-    if isinstance(ratio, Missing):
-        return Missing("not resolvable") if ratio.why == "no part moved" else ratio
-    if abs(math.log(ratio.value)) < math.log1p(_SUITE_ERROR):
-        return Missing("not resolvable")
-    ends = sorted(math.log(end) / math.log(ratio.value) for end in (low, high))
-    return Value(math.log(measured.value) / math.log(ratio.value), *ends)

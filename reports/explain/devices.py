@@ -3,7 +3,7 @@
 A suite that was derived from a run (``like``) measures each of the run's operations on a tier. The
 *device ratio* of two placements is the time of all of the run's calls on the tiers of the one, over
 their time on those of the other: the calls are those of the first placement's trace, the mean
-duration of each is the suite's.
+duration of each is the suite's. Its interval is that of the suite's repeats.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 
 from harness.store.runs import StoredRun
-from reports.values import histogram
+from reports.statistics import Estimate, compare_unpaired
 
 #: The suite must have measured this share of the calls of the sessions.
 _COVERED = 0.9
-_SUITE_METRIC = "io_like_duration_ns"
+_SUITE_METRIC = "io_like_mean_duration_ns"
 
 
 @dataclass(frozen=True, order=True)
@@ -37,15 +37,17 @@ class Cell:
 
 #: Calls by cell, of a run, of its mean operation or of a query.
 Calls = Mapping[Cell, float]
+#: Mean duration of a call in ns, by cell: one of each repeat of a suite.
+Means = Mapping[Cell, Sequence[float]]
 
 
 @dataclass(frozen=True)
 class DeviceFigures:
-    """Mean duration of a call in ns, by tier and cell, of suites like one run."""
+    """What suites like one run measured, by tier."""
 
-    means: Mapping[str, Mapping[Cell, float]]
+    means: Mapping[str, Means]
 
-    def on(self, tiers: Mapping[str, str]) -> Mapping[Cell, float]:
+    def on(self, tiers: Mapping[str, str]) -> Means:
         """Of a placement: part → tier."""
         cells = {cell for known in self.means.values() for cell in known}
         found = {}
@@ -66,19 +68,22 @@ def is_like(run: StoredRun) -> bool:
 
 
 def figures(suites: Sequence[StoredRun], run_ids: Collection[str]) -> DeviceFigures:
-    """Of the suites that were derived from one of the runs; the median of several."""
+    """Of the suites that were derived from one of the runs; repeats of several follow another."""
     found: dict[str, dict[Cell, list[float]]] = defaultdict(lambda: defaultdict(list))
     for suite in suites:
         if suite.head["spec"]["params"]["like"] not in run_ids or suite.head["failed"]:
             continue
         tier = tiers_of(suite).get("data", "")
         for metric in suite.run["metrics"]:
-            known = histogram(metric) if metric["name"] == _SUITE_METRIC else None
-            if known is not None and known.total:
-                found[tier][_cell(metric["labels"])].append(known.mean)
-    return DeviceFigures(
-        {tier: {cell: median(v) for cell, v in by.items()} for tier, by in found.items()}
-    )
+            if metric["name"] == _SUITE_METRIC and metric["samples"]:
+                found[tier][_cell(metric["labels"])] += metric["samples"]
+    return DeviceFigures({tier: _even(by) for tier, by in found.items()})
+
+
+def _even(found: Mapping[Cell, Sequence[float]]) -> Means:
+    """A rare call is not made in every repeat: its mean stands for each."""
+    most = max(map(len, found.values()))
+    return {c: own if len(own) == most else [fmean(own)] * most for c, own in found.items()}
 
 
 def tiers_of(run: StoredRun) -> dict[str, str]:
@@ -113,21 +118,27 @@ def calls_of_queries(runs: Sequence[StoredRun]) -> dict[str, Calls]:
     return {query: dict(calls) for query, calls in found.items()}
 
 
-def device_ratio(
-    calls: Calls, on_a: Mapping[Cell, float], on_b: Mapping[Cell, float]
-) -> float | None:
+def device_ratio(calls: Calls, on_a: Means, on_b: Means) -> Estimate | None:
     """How much faster B serves the calls: above 1 where it is faster.
 
     Σ calls × mean on A over Σ calls × mean on B. None where the suites measured too few of the
     calls of sessions, or there are none.
     """
-    both = on_a.keys() & on_b.keys()
+    both = on_a.keys() & on_b.keys() & calls.keys()
     own = {cell: n for cell, n in calls.items() if not cell.background} or calls
     if sum(n for cell, n in own.items() if cell in both) < _COVERED * sum(own.values()):
         return None
-    spent_a = sum(calls[cell] * on_a[cell] for cell in both & calls.keys())
-    spent_b = sum(calls[cell] * on_b[cell] for cell in both & calls.keys())
-    return spent_a / spent_b if spent_a > 0 and spent_b > 0 else None
+    counted = {cell: calls[cell] for cell in both}
+    spent_a, spent_b = _spent(counted, on_a), _spent(counted, on_b)
+    if not spent_a or not spent_b or min(*spent_a, *spent_b) <= 0:
+        return None
+    return compare_unpaired(spent_a, spent_b)
+
+
+def _spent(calls: Calls, on: Means) -> list[float]:
+    """The time of the calls in each repeat, as many as all of their tiers have."""
+    repeats = zip(*(on[cell] for cell in calls), strict=False)
+    return [sum(n * ns for n, ns in zip(calls.values(), one, strict=True)) for one in repeats]
 
 
 def _cell(labels: Mapping[str, str]) -> Cell:

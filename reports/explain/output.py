@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.units import format_ns
-from reports.explain.comparisons import Base, Explained, Known, Missing, Reason
+from reports.explain.comparisons import Base, Explained
+from reports.explain.known import Known, Missing, Reason
 from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
 from reports.explain.slopes import Slope
 from reports.formatting import NOTHING, percent, significant, times_at_most

@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from reports.explain.comparisons import Explained, Known, Missing
+from reports.explain.comparisons import Explained
+from reports.explain.known import Known, Missing
 from reports.statistics import ALPHA, FloatArray
 from reports.values import Summary, summarise
 

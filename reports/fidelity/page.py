@@ -14,7 +14,8 @@ from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, check_all
-from reports.explain import comparisons as explain
+from reports.explain.comparisons import Evidence, explained
+from reports.explain.known import Value
 from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
@@ -181,7 +182,7 @@ def page_of(
     micro = {run.run_id: run for one in figures for run in one.runs if is_micro(run)}
     usable = [run for run in micro.values() if run.run["status"] != "failed"]
     rows = paper_rows(devices(usable)) if usable else None
-    evidence = explain.Evidence.of(stored)
+    evidence = Evidence.of(stored)
     views = tuple(_view(name, one, series, rows, evidence) for one in figures)
     every = {run.run_id: run for one in figures for run in one.runs}
     own = [one for one in CONCLUSIONS if one.paper == name]
@@ -210,7 +211,7 @@ def _view(
     one: FigureRuns,
     series: Sequence[PublishedSeries],
     micro: PaperRows | None,
-    evidence: explain.Evidence,
+    evidence: Evidence,
 ) -> FigureView:
     own = [each for each in series if each.figure in one.published]
     notes = tuple(dict.fromkeys(f"{each.figure}: {each.note}" for each in own if each.note))
@@ -239,17 +240,17 @@ def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     return panels(usable, compared_dimension(usable), None) if usable else []
 
 
-def _predictions(made: Sequence[Panel], evidence: explain.Evidence) -> dict[Cells, str]:
+def _predictions(made: Sequence[Panel], evidence: Evidence) -> dict[Cells, str]:
     """The causal model's speed-ups by engine, workload and arms; none without what-ifs."""
-    rows = explain.explained(made, evidence) if evidence.what_ifs else []
+    rows = explained(made, evidence) if evidence.what_ifs else []
     return {
         (row.where, row.a, row.b): _interval(row.predicted)
         for row in rows
-        if not row.query and isinstance(row.predicted, explain.Value)
+        if not row.query and isinstance(row.predicted, Value)
     }
 
 
-def _interval(found: explain.Value) -> str:
+def _interval(found: Value) -> str:
     if found.low is None or found.high is None:
         return times(found.value)
     return f"{times(found.value)} [{significant(found.low)}, {significant(found.high)}]"

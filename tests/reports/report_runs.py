@@ -240,10 +240,12 @@ _UNITS = {
 }
 
 
-def metric(name: str, value: float | str, better: str = "none", **labels: str) -> dict[str, Any]:
-    """A metric as in run.json; a text is a histogram."""
+def metric(
+    name: str, value: float | str | list[float], better: str = "none", **labels: str
+) -> dict[str, Any]:
+    """A metric as in run.json; a text is a histogram, a list samples."""
     unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "1")
-    form = "hdr" if isinstance(value, str) else "value"
+    form = "hdr" if isinstance(value, str) else "samples" if isinstance(value, list) else "value"
     return {"name": name, "unit": unit, "better": better, "labels": labels, form: value}
 
 

@@ -15,7 +15,9 @@ from report_runs import Case, metric, write
 from harness.explain.fit import Estimate, Refusal
 from harness.explain.question import Device, answers
 from harness.store.runs import Store
-from reports.explain.comparisons import Evidence, Explained, Missing, Value, explained
+from reports.explain.comparisons import Evidence, Explained, explained
+from reports.explain.known import Missing, Value, realised_fraction
+from reports.explain.score import score
 from reports.select import unplanted
 from reports.series import panels
 
@@ -60,6 +62,42 @@ def test_the_device_ratio_is_the_time_of_the_run_s_calls_on_a_over_that_on_b(
     assert known(row.measured).value == pytest.approx(1.5)
     assert known(row.realised).value == pytest.approx(math.log(1.5) / math.log(76.2), rel=2e-3)
     assert row.moved == ("data", "wal", "temp", "index")
+
+
+def test_the_device_ratio_s_interval_is_that_of_the_suite_s_repeats(tmp_path: Path) -> None:
+    """Four against four: the whole range of their quotients covers 1 − 2/70."""
+    moved(tmp_path)
+    suites(tmp_path, first(tmp_path))
+    (row,) = rows(tmp_path)
+    found, fraction = known(row.device_ratio), known(row.realised)
+    assert found.low == pytest.approx(found.value * 0.99 / 1.01)
+    assert found.high == pytest.approx(found.value * 1.01 / 0.99)
+    assert found.confidence == pytest.approx(1 - 2 / 70)
+    assert fraction.low is not None and fraction.high is not None
+    assert fraction.low < fraction.value < fraction.high and fraction.covered
+
+
+def test_one_repeat_of_a_suite_has_no_interval(tmp_path: Path) -> None:
+    moved(tmp_path)
+    for tier, index in (("ssd", 1), ("pmem", 2)):
+        suite(tmp_path, first(tmp_path), tier, {c: f[index] for c, f in CALLS.items()}, (1.0,))
+    (row,) = rows(tmp_path)
+    for cell in (known(row.device_ratio), known(row.realised)):
+        assert (cell.low, cell.high) == (None, None)
+
+
+def test_a_realised_fraction_is_as_uncertain_as_both_of_its_ratios() -> None:
+    """Wider than with an exact device ratio, and narrower than from corner to corner."""
+    measured, ratio = Value(1.5, 1.4, 1.6), Value(10.0, 9.0, 11.0)
+    found = known(realised_fraction(measured, ratio))
+    assert found.value == pytest.approx(math.log(1.5) / math.log(10))
+    assert found.low is not None and found.high is not None
+    assert math.log(1.4) / math.log(11) < found.low < math.log(1.4) / math.log(10)
+    assert math.log(1.6) / math.log(10) < found.high < math.log(1.6) / math.log(9)
+    slower = known(realised_fraction(measured, Value(1 / 10, 1 / 11, 1 / 9)))
+    ends = (slower.low, slower.value, slower.high)
+    assert ends == pytest.approx((-found.high, -found.value, -found.low))
+    assert why(realised_fraction(measured, Value(2.0, 0.9, 3.0))) == "not resolvable"
 
 
 def test_a_suite_like_another_run_of_the_same_counts_and_of_other_users_does_not(
@@ -205,9 +243,16 @@ def test_a_against_a_explains_nothing(tmp_path: Path) -> None:
         for placement in ("ssd-both", "ssd2-both"):
             sign = 1 if (block + len(placement)) % 2 else -1
             tpcc(tmp_path, placement, block, 60_000 * (1 + 0.01 * sign))
-    suites(tmp_path, first(tmp_path))
+    same = {cell: found[1] for cell, found in CALLS.items()}
+    for tier in ("ssd", "ssd2"):
+        suite(tmp_path, first(tmp_path), tier, same)
     (row,) = rows(tmp_path)
     assert why(row.realised) == "not resolvable"
+    found = score([row])
+    assert {(one.by, one.summary, one.unresolved) for one in found.realised} == {
+        ("engine", None, 1),
+        ("moved", None, 1),
+    }
 
 
 def test_few_repeats_resolve_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from harness.cli.app import app
 from harness.errors import UsageError
-from reports.explain.comparisons import Explained, Missing, Value
+from reports.explain.comparisons import Explained
+from reports.explain.known import Missing, Value
 from reports.explain.output import to_json
 from reports.explain.score import LEAST_POINTS, points, score
 
