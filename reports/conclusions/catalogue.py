@@ -5,6 +5,7 @@ from __future__ import annotations
 from reports.conclusions.comparisons import Compared, FewerOfMost, GainUnder
 from reports.conclusions.devices import (
     BelowDevice,
+    DimmSize,
     HostState,
     Instructions,
     MoreDimms,
@@ -169,9 +170,9 @@ OF_DEVICES = (
         "The size of DIMMs affects performance, not only capacity.",
         "bandwidth of one size over another",
         "above",
-        None,
-        "copy the runs of both servers into one store, then harness card",
-        untested="two servers whose DIMMs differ in size alone",
+        DimmSize(_OF_DIMMS),
+        f"{_suite('perma-bench/raw')}, on both hosts",
+        of="some",
     ),
     Conclusion(
         "perma-bench",

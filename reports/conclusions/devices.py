@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
+from typing import Any
 
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
@@ -260,6 +261,54 @@ class MoreDimms:
         found = sorted({ways(device) or 0 for device in evidence.devices} - {0})
         here = f" (here: {', '.join(map(str, found))})" if found else ""
         yield f"tiers of two numbers of interleaved DIMMs{here}"
+
+
+@dataclass(frozen=True)
+class DimmSize:
+    """Bandwidth of tiers whose DIMMs differ in size alone, the better over the worse.
+
+    They are of two hosts with one model of processor, in one state; ``size`` is that of a host's
+    modules, as the firmware lists them.
+    """
+
+    labels: Labels
+
+    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
+        """One for each pair of tiers and each measurement."""
+        known = [one for one in evidence.devices if ways(one) and self.size(one)]
+        for one, other in combinations(known, 2):
+            if self.size(one) == self.size(other) or self.others(one) != self.others(other):
+                continue
+            for a, b in _alike(one, other, self.labels):
+                sides = sorted(((a, one), (b, other)), key=lambda side: -side[0].median)
+                (top, better), (base, worse) = sides
+                sizes = f"{format_bytes(self.size(better))} over {format_bytes(self.size(worse))}"
+                what = f"{a['measurement'].replace('_', ' ')} {format_bytes(a.number(_SIZE))}"
+                threads = counted(int(a.number("threads")), "thread")
+                yield _trial(f"{what}, {threads}: {sizes} DIMMs", top, base, bound, better)
+
+    def missing(self, evidence: Evidence) -> Iterator[str]:
+        """Two sizes."""
+        found = sorted({self.size(device) for device in evidence.devices} - {0})
+        here = f" (here: {', '.join(map(format_bytes, found))})" if found else ""
+        yield f"two hosts with one processor and number of DIMMs, of two sizes{here}"
+
+    @staticmethod
+    def size(device: Device) -> int:
+        """0 where it is not known, or differs among the host's modules."""
+        listed = _host(device).get("dimms", ())
+        sizes = {one["size_bytes"] for one in listed if one.get("technology") == "Optane"}
+        return int(sizes.pop()) if len(sizes) == 1 else 0
+
+    @staticmethod
+    def others(device: Device) -> tuple[object, ...]:
+        """What else differs between hosts and decides bandwidth."""
+        return ways(device), _host(device).get("cpu", {}).get("model"), device.state
+
+
+def _host(device: Device) -> Mapping[str, Any]:
+    """As in the manifest; empty where no run has one."""
+    return next((run.manifest["host"] for run in device.runs if run.manifest), {})
 
 
 def _alike(a: Device, b: Device, labels: Labels) -> list[Pair]:

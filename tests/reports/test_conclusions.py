@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import DRAM, KINDS, card_run, micro_run, numa_tier, operations, rate
+from micro_runs import (
+    DRAM,
+    KINDS,
+    card_run,
+    micro_run,
+    numa_tier,
+    operations,
+    rate,
+    tier_facts,
+)
 from report_runs import Case, metric, write
 from typer.testing import CliRunner
 
@@ -233,6 +242,26 @@ def test_states_of_the_host(tmp_path: Path) -> None:
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["ratio"] == pytest.approx(0.8)
     assert "prefetchers" in checked("perma-bench", "6 (8)", [on]).missing[0].what
+
+
+def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
+    def host(name: str, size_gib: int, gb_per_s: float, **other: Any) -> StoredRun:
+        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256, "threads": 16}
+        point = rate("random_reads", gb_per_s, **KINDS["load"], **labels)
+        ways = other.pop("ways", 6)
+        tier = numa_tier("pmem") | {"facts": tier_facts("fsdax", interleave_ways=ways)}
+        module = {"source": "smbios", "technology": "Optane", "size_bytes": size_gib << 30}
+        changes = {"tiers": [tier], "host.dimms": [module] * ways, **other}
+        return micro_run(tmp_path, [point], host=name, manifest_changes=changes)
+
+    runs = [host("a", 128, 8), host("b", 256, 12), host("c", 512, 8, ways=4)]
+    runs.append(host("d", 512, 8, **{"host.cpu.model": "another"}))
+    found = checked("perma-bench", "6 (1)", runs)
+    assert found.outcome == "holds here"
+    (trial,) = found.to_json()["trials"]
+    assert trial["ratio"] == pytest.approx(1.5)
+    assert "256 GiB over 128 GiB" in trial["what"]
+    assert checked("perma-bench", "6 (1)", runs[:1]).why == "not-measured"
 
 
 # Pages -----------------------------------------------------------------------------------
