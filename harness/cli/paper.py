@@ -29,7 +29,6 @@ from harness.paper.run import run_cells
 from harness.progress import progress_on_stderr
 from harness.store.runs import StoredRun
 from harness.units import counted, format_ns, parse_duration_ns
-from harness.yamlfile import scalar
 
 if TYPE_CHECKING:
     from reports.fidelity.page import FigureRuns, FigureView
@@ -48,7 +47,7 @@ def paper(
     param: Annotated[
         list[str] | None,
         typer.Option(
-            "--param", "-p", help="Override a parameter where a workload has it: duration=20s."
+            "--param", "-p", help="Override a parameter of its workloads, else of its suites."
         ),
     ] = None,
     dry_run: Annotated[
@@ -68,8 +67,7 @@ def paper(
     """
     found = find_paper(name)
     budget_ns = parse_duration_ns(budget)
-    params = {key: scalar(value) for key, value in key_values(param, "--param").items()}
-    request = PaperRequest(size, repeats, params, tuple(emulate or ()))
+    request = PaperRequest(size, repeats, key_values(param, "--param"), tuple(emulate or ()))
     into = store(results)
     with (
         progress_on_stderr(quiet) as progress,

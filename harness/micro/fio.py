@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
-from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, IoJob, IoPlan, plan_of
+from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob, IoPlan, plan_of
 from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.store.result import Check, Metric
 from harness.supervise.user_files import User, acting_as, open_regular
@@ -27,6 +27,8 @@ from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
+#: Of ``-p``.
+PARAMETERS = tuple(FioParams.declared())
 _FILE = "data"
 #: Of the memory that is available: a larger file would not stay in the page cache.
 _CACHED_SHARE = 0.5

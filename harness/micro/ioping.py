@@ -58,6 +58,10 @@ class IopingParams(Parameters):
         return self
 
 
+#: Of ``-p``.
+PARAMETERS = tuple(IopingParams.declared())
+
+
 def check(params: Mapping[str, Any], tier: Tier) -> None:
     """UsageError where ioping is missing, a parameter is wrong, or the tier has no room for it."""
     plan = IopingParams.from_mapping(params)

@@ -23,7 +23,7 @@ from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
 from harness.micro.host_capacity import HostCapacity, capacity_of, llc_bytes
 from harness.micro.model import Suite
-from harness.micro.overrides import Limits, parse_limits
+from harness.micro.overrides import PARAMETERS, Limits, parse_limits
 from harness.micro.protocol import Measured, Planned, Workplace
 from harness.micro.scaling import ScaledSuite, scale
 from harness.micro.suite import cpus_and_more, suite_of
@@ -147,6 +147,12 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     scaled = scale(suite, capacity, limits)
     native.refuse(scaled, tier, capacity)
     return ResolvedSuite(request, suite, tier, program, params, limits, capacity, scaled)
+
+
+def parameter_names(request: SuiteRequest, env: Environment) -> Sequence[str]:
+    """What ``-p`` may set of the program that measures a suite on its tier."""
+    other = _other_program(request, _tier(request.tier, env))
+    return getattr(_module(other["program"]), "PARAMETERS", ()) if other else PARAMETERS
 
 
 def _other_program(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ any, and cells in which something can be compared before others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import harness
@@ -20,14 +21,14 @@ from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Estimator
 from harness.micro.perma import is_perma
-from harness.micro.runner import ResolvedSuite, SuiteRequest
+from harness.micro.runner import ResolvedSuite, SuiteRequest, parameter_names
 from harness.micro.runner import prepare as prepare_suite
 from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import JsonObject, RunSpec, canonical_json
+from harness.store.spec import RunSpec, canonical_json
 from harness.units import format_ns
-from harness.yamlfile import load_yaml
+from harness.yamlfile import load_yaml, scalar
 
 #: Statuses of runs that are not run again: what could not be checked is no better the next time.
 ENOUGH = ("complete", "unknown")
@@ -35,11 +36,14 @@ ENOUGH = ("complete", "unknown")
 
 @dataclass(frozen=True)
 class PaperRequest:
-    """Options of ``harness paper``: as of an experiment, for all of its profiles and suites."""
+    """Options of ``harness paper``: as of an experiment, for all of its profiles and suites.
+
+    ``params``: a parameter that workloads of the paper have is theirs; others are of suites.
+    """
 
     size: float | None = None
     repeats: int | None = None
-    params: JsonObject = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
     emulate: tuple[str, ...] = ()
 
 
@@ -101,41 +105,58 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figure:
-    """A paper's figure here: what it publishes, by whom it is repeated, and its cells."""
+    """A paper's figure here: what it publishes, by whom it is repeated, and its cells.
+
+    ``params``: those of the request that its profile or suite has.
+    """
 
     entry: Entry
     published: tuple[str, ...]
     cells: tuple[Cell, ...]
     why: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Store) -> list[Figure]:
     """Every figure with all of its cells.
 
-    UsageError where no profile has a parameter, or no figure uses an emulated tier.
+    UsageError where no profile or suite has a parameter, or no figure uses an emulated tier.
     """
-    _check_params(paper, request.params)
     check_emulated(paper, request.emulate)
+    of_suites = _params_of_suites(paper, request, env)
     made = (
-        _figure(number, entry, request, env, store) for number, entry in enumerate(paper.entries)
+        _figure(number, entry, request, of_suites, env, store)
+        for number, entry in enumerate(paper.entries)
     )
     return list(made)
 
 
-def _check_params(paper: Paper, params: JsonObject) -> None:
-    declared = {
+def _params_of_suites(paper: Paper, request: PaperRequest, env: Environment) -> Mapping[str, str]:
+    """The parameters that are of no workload of the paper: a window is no time of a suite."""
+    of_workloads = {
         name
         for entry in paper.entries
         if entry.profile
         for name in registry.parameters(_workload(entry)).declared()
     }
-    for name in params:
-        if name not in declared:
+    found = {name: text for name, text in request.params.items() if name not in of_workloads}
+    if not found:
+        return {}
+    of_suites: set[str] = set()
+    for entry in paper.entries:
+        for tier in entry.tiers if entry.suite else ():
+            with suppress(UsageError):  # no such tier: the figure's page says so
+                of_suites |= set(parameter_names(_suite_request(entry, tier, request, {}), env))
+    declared = of_workloads | of_suites
+    for name in found:
+        if name not in of_suites:
             raise UsageError(
                 f"--param {name}",
-                f"no profile of {paper.name} has such a parameter",
+                f"no profile or suite of {paper.name} here has such a parameter"
+                f"{nearest(name, sorted(declared))}",
                 f"one of {', '.join(sorted(declared))}" if declared else "leave it out",
             )
+    return found
 
 
 def check_emulated(paper: Paper, requests: Sequence[str]) -> None:
@@ -159,22 +180,31 @@ def _workload(entry: Entry) -> str:
 
 
 def _figure(
-    number: int, entry: Entry, request: PaperRequest, env: Environment, store: Store
+    number: int,
+    entry: Entry,
+    request: PaperRequest,
+    of_suites: Mapping[str, str],
+    env: Environment,
+    store: Store,
 ) -> Figure:
     if entry.profile:
         known = registry.parameters(_workload(entry)).declared()
-        params = {name: value for name, value in request.params.items() if name in known}
+        params = {name: text for name, text in request.params.items() if name in known}
+        values = {name: scalar(text) for name, text in params.items()}
         path = find_profile(entry.profile)
-        plan = load_profile(path, request.emulate, request.size, params, request.repeats)
+        plan = load_profile(path, request.emulate, request.size, values, request.repeats)
         cells = tuple(_cells(number, plan, env, store))
-        return Figure(entry, plan.figures or entry.published, cells)
+        return Figure(entry, plan.figures or entry.published, cells, params=params)
     if entry.suite:
         documents = load_documents(find_suite(entry.suite))
         named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
         published = tuple(figure for one in named for figure in one.get("figures", ()))
-        parts = (_on_tier(entry, tier, request, env, store) for tier in entry.tiers)
+        requests = (_suite_request(entry, tier, request, of_suites) for tier in entry.tiers)
+        parts = [_on_tier(one, env, store) for one in requests]
         own = (Cell(number, i, entry.suite, (part,)) for i, part in enumerate(parts))
-        return Figure(entry, published or entry.published, tuple(own))
+        resolved = (part.suite for part in parts if part.suite)
+        params = {name: text for one in resolved for name, text in one.request.params.items()}
+        return Figure(entry, published or entry.published, tuple(own), params=params)
     return Figure(entry, entry.published, (), entry.missing)
 
 
@@ -244,24 +274,28 @@ def _arm(spec: RunSpec) -> str:
 # Suites -----------------------------------------------------------------------------------
 
 
-def _on_tier(
-    entry: Entry, tier: str, request: PaperRequest, env: Environment, store: Store
-) -> Part:
+def _suite_request(
+    entry: Entry, tier: str, request: PaperRequest, params: Mapping[str, str]
+) -> SuiteRequest:
     path = find_suite(entry.suite)
+    return SuiteRequest(
+        suite_name(path),
+        load_documents(path),
+        tier,
+        params,
+        request.repeats,
+        emulate=tuple(one.partition("=")[0] for one in request.emulate),
+    )
+
+
+def _on_tier(request: SuiteRequest, env: Environment, store: Store) -> Part:
     try:
-        resolved = prepare_suite(
-            SuiteRequest(
-                suite_name(path),
-                load_documents(path),
-                tier,
-                repeats=request.repeats,
-                emulate=tuple(one.partition("=")[0] for one in request.emulate),
-            ),
-            env,
-        )
+        names = parameter_names(request, env)
+        params = {name: text for name, text in request.params.items() if name in names}
+        resolved = prepare_suite(replace(request, params=params), env)
     except UsageError as error:
-        return Part(tier, why=f"{error.problem}: {error.context}")
-    return Part(tier, done=_measured(resolved, env, store), suite=resolved)
+        return Part(request.tier, why=f"{error.problem}: {error.context}")
+    return Part(request.tier, done=_measured(resolved, env, store), suite=resolved)
 
 
 def _measured(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun | None:

@@ -78,12 +78,12 @@ def _command(figure: Figure, request: PaperRequest) -> str:
     if entry.profile:
         words = ["harness", "experiment", "run", entry.profile]
         words += ["--size", f"{request.size:g}"] if request.size else []
-        words += [word for k, v in request.params.items() for word in ("-p", f"{k}={v}")]
     elif entry.suite:
         words = ["harness", "run", "micro", "--suite", entry.suite]
         words += [word for tier in entry.tiers for word in ("--tier", tier)]
     else:
         return ""
+    words += [word for k, v in figure.params.items() for word in ("-p", f"{k}={v}")]
     words += ["--repeats", str(request.repeats)] if request.repeats else []
     words += [word for one in request.emulate for word in ("--emulate", one)]
     return shlex.join(words)

@@ -42,7 +42,8 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     for name, text in (("mine.yml", PAPER), ("fig1.yml", PROFILE), ("published.csv", PUBLISHED),
                        ("loads.yml", SUITE)):  # fmt: skip
         (folder / name).write_text(text)
-    command = ("paper", "mine.yml", "--emulate", "pmem", "--budget", "10m", "--json")
+    options = "--emulate pmem -p warm_up=1ms --budget 10m --json"
+    command = ("paper", "mine.yml", *options.split())
     done = loaded(*command)
     assert done.code == 0, done.err
     query, loads, missing = done.json["paper"]["figures"]
@@ -55,6 +56,9 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     assert "none_such" in loads["left_out"][0]["why"]
     assert missing["missing"] == "needs another machine"
     assert (folder / "paper" / "paper.html").exists()
+
+    lines = [figure["command"] for figure in (query, loads)]
+    assert ["-p warm_up=1ms" in line for line in lines] == [False, True]
 
     again = loaded(*command, "--dry-run")
     assert again.code == 0, again.err
