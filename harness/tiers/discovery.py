@@ -45,11 +45,12 @@ def find_tiers(
 def find_tiers_and_problems(
     host_file: Path | None = None, emulated: Sequence[str] = (), user: User | None = None
 ) -> tuple[dict[str, Tier], list[UsageError]]:
-    """Return the verified tiers, and an error for each wrong claim."""
+    """Return the verified tiers, and an error for each wrong claim that emulation does not mend."""
     from harness.tiers.hostfile import find_host_file, load_host_file  # needs PyYAML
 
     tiers: dict[str, Tier] = {}
     problems: list[UsageError] = []
+    stand_ins = {request.partition("=")[0] for request in emulated}
     path = find_host_file(host_file)
     if path is None:
         tiers = discover(paths.default_tier())
@@ -58,7 +59,8 @@ def find_tiers_and_problems(
             try:
                 tiers[claim.name] = verify(claim, user)
             except UsageError as error:
-                problems.append(error)
+                if claim.name not in stand_ins:
+                    problems.append(error)
     for request in emulated:
         try:
             tier = emulate(request, tiers)

@@ -144,6 +144,13 @@ def test_a_tmpfs_stands_in_for_pmem_and_says_so() -> None:
     assert "EMULATED" in tier.warnings[0]
 
 
+def test_a_tier_whose_claim_is_wrong_can_be_emulated(tmp_path: Path) -> None:
+    path = host_file(tmp_path, "  pmem: {kind: fsdax, path: /nonexistent}\n")
+    assert find_tiers(path, ["pmem"])["pmem"].emulated
+    with pytest.raises(UsageError, match="pmem"):
+        find_tiers(path, ["cxl"])
+
+
 def test_emulation_takes_a_tmpfs_of_the_users_and_nothing_else(tmp_path: Path) -> None:
     assert emulate("pmem=/dev/shm", {}).claim.path == "/dev/shm"
     if facts_of_directory(tmp_path).kind != "tmpfs":
