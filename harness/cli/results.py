@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -113,6 +114,7 @@ def report(
     conclusions = check_all(OF_ENGINES, chosen)
     micro = [stored for stored in chosen if is_micro(stored)]
     chosen = [stored for stored in chosen if not is_micro(stored)]
+    _check_compared(bool(chosen), {"--over": over, "--baseline": baseline})
     # The report first: it checks all options before it writes anything.
     files = (
         write_report(
@@ -148,6 +150,17 @@ def report(
         print_json({"report": written} | ({"card": cards.to_json()} if cards else {}))
     else:
         print(f"report: {files.html.absolute()}")
+
+
+def _check_compared(engines: bool, given: Mapping[str, str | None]) -> None:
+    """UsageError for an option of comparisons where no run of an engine is selected."""
+    for option, value in given.items():
+        if value is not None and not engines:
+            raise UsageError(
+                f"{option} {value}",
+                "only runs of microbenchmarks are selected: their card compares tiers by itself",
+                f"leave {option} out, or select runs of engines, too",
+            )
 
 
 def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:

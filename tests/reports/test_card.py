@@ -400,6 +400,14 @@ def test_a_store_without_microbenchmarks_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "card").exists()
 
 
+@pytest.mark.parametrize("option", ["--baseline", "--over"])
+def test_a_report_of_devices_alone_compares_nothing(tmp_path: Path, option: str) -> None:
+    card_run(tmp_path)
+    done = _harness(tmp_path, "report", "--out", str(tmp_path / "report"), option, "nosuch")
+    assert isinstance(done.exception, UsageError)
+    assert not (tmp_path / "report").exists()
+
+
 def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
     write(tmp_path, Case())
     card_run(tmp_path)
