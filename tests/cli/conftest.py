@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from patience import PATIENCE_S
 
@@ -81,9 +82,7 @@ class Harness:
         )
 
     def __call__(self, *argv: object, **env: str) -> Done:
-        process = self.start(*argv, **env)
-        out, err = process.communicate(timeout=600)
-        return Done(process.returncode, out, err)
+        return Done(*forked.run([*map(str, argv)], self.root, self.environment | env))
 
     def in_time(
         self, *argv: object, seconds: Sequence[int] = (2, 30), also: str = "", **env: str

@@ -225,21 +225,17 @@ def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
     assert "host" in shown and "microbench, interface" in shown and "official YCSB" in shown
 
 
-def test_a_memory_limit_holds_for_the_engine_and_its_page_cache(loaded):
+def test_a_memory_limit_holds_and_memory_bound_to_a_node_is_verified_where_it_really_is(loaded):
     limit = 256 << 20
-    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "ssd-both", "--scale",
-                  "0.01", "--queries", "6", "--memory-limit", "256MiB", "--json")  # fmt: skip
+    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "data=ssd,memory=dram",
+                  "--scale", "0.01", "--queries", "6", "--memory-limit", "256MiB",
+                  "--json")  # fmt: skip
     assert done.code == 0, done.err
     (run,) = done.json["runs"]
+    # Of the engine and its page cache.
     assert run["memory_bytes"] == limit
     peak = next(m["value"] for m in run["metrics"] if m["name"] == "memory_cap_peak_bytes")
     assert 0 < peak <= limit
-
-
-def test_memory_bound_to_a_node_is_verified_where_it_really_is(loaded):
-    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "data=ssd,memory=dram",
-                  "--scale", "0.01", "--queries", "6", "--json")  # fmt: skip
-    assert done.code == 0, done.err
-    checks = {check["name"]: check for check in done.json["runs"][0]["checks"]}
+    checks = {check["name"]: check for check in run["checks"]}
     assert checks["memory-policy"]["status"] == "passed"
     assert "bind to node 0" in checks["memory-policy"]["detail"]

@@ -45,7 +45,7 @@ def test_the_command_line_is_importable_without_its_commands():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("argv", [["doctor"], ["doctor", "--json"], ["--version"]])
+@pytest.mark.parametrize("argv", [["data", "list"], ["doctor", "--json"], ["--version"]])
 def test_output_that_cannot_be_written_is_told(harness, argv):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -57,7 +57,7 @@ def test_output_that_cannot_be_written_is_told(harness, argv):
 
 
 def test_a_reader_that_has_gone_is_no_error_worth_words(harness):
-    process = harness.start("doctor")
+    process = harness.start("data", "list")
     process.stdout.close()
     assert "Traceback" not in process.stderr.read()
     assert process.wait() == 1

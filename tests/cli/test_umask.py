@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -11,14 +12,14 @@ _UMASK = 0o077
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["postgres", "mariadb", "duckdb"])
-def test_a_managed_server_runs_under_any_umask(harness, engine):
+def test_a_managed_engine_runs_under_any_umask(harness):
     before = os.umask(_UMASK)
     try:
-        done = harness("run", "tpch", "--engine", engine, "--placement", "ssd-both",
-                       "--scale", "0.01", "--queries", "6", "--json", "--quiet")  # fmt: skip
+        process = harness.start("run", "tpch", "--engine", "postgres", "--placement", "ssd-both",
+                                "--scale", "0.01", "--queries", "6", "--json", "-q")  # fmt: skip
     finally:
         os.umask(before)
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    (run,) = json.loads(out)["runs"]
     assert run["status"] == "complete"

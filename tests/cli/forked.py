@@ -1,0 +1,87 @@
+"""The command in a process that is forked where all that commands import is imported already.
+
+Many commands of these tests do less than their imports take. One that gets a signal is started as
+a user's is (``conftest.Harness.start``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+_HANGS_S = 600
+_IMPORTED = (
+    *(f"harness.cli.{name}" for name in ("app", "run", "runs", "data", "results")),
+    *(f"engines.{name}.engine" for name in ("duckdb", "postgres", "mysql", "rocksdb")),
+    *(f"harness.workloads.{name}.workload" for name in ("tpch", "tpcc", "ycsb")),
+    "jsonschema",
+    "numpy",
+    "rich.progress",
+)
+
+
+def run(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """Its exit status, output and errors."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        files = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in (out, err)]
+        server = _server()
+        assert server.stdin and server.stdout
+        request = {"argv": argv, "folder": str(folder), "environment": environment, "files": files}
+        print(json.dumps(request), file=server.stdin, flush=True)
+        ended, _, _ = select.select([server.stdout], [], [], _HANGS_S)
+        assert ended, f"{argv} hangs: {err.read()}"
+        return int(server.stdout.readline()), out.read(), err.read()
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """Reads requests and answers each with the exit status, one at a time."""
+    return subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _serve() -> None:
+    for name in _IMPORTED:
+        import_module(name)
+    while request := sys.stdin.readline():
+        if (pid := os.fork()) == 0:
+            _command(**json.loads(request))
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _command(
+    argv: Sequence[str], folder: str, environment: Mapping[str, str], files: Sequence[str]
+) -> None:
+    """Does not return."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None  # another TMPDIR
+    modes = (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)
+    for number, (file, mode) in enumerate(zip(("/dev/null", *files), modes, strict=True)):
+        descriptor = os.open(file, mode)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.argv = ["harness", *argv]
+    from harness.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    _serve()
