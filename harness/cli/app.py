@@ -30,6 +30,7 @@ _MODULES = {
     "card": "card",
     "paper": "paper",
     "conclusions": "conclusions",
+    "selftest": "selftest",
     "host": "host",
 }
 

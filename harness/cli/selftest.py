@@ -1,0 +1,67 @@
+"""``harness selftest``: whether this installation finds what is planted, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from harness.cli.common import JsonOption, QuietOption, print_json
+from harness.errors import UsageError
+from harness.progress import Progress, progress_on_stderr
+from harness.selftest import Case, results
+
+_GROUPS = ("statistics", "faults", "effects")
+#: Trials of each planted effect.
+_TRIALS, _QUICK_TRIALS = 20, 1
+
+
+def selftest(
+    groups: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(_GROUPS)} [all].")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One trial of each planted effect, in place of 20.")
+    ] = False,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Plant effects and faults on this host, and report whether they are found."""
+    chosen = groups or list(_GROUPS)
+    for name in chosen:
+        if name not in _GROUPS:
+            raise UsageError(f"selftest {name}", "no such group", f"known: {', '.join(_GROUPS)}")
+    found = []
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_on_stderr(quiet or json_))
+        for result in results(_cases(chosen, quick, progress, stack)):
+            found.append(result)
+            if not json_:
+                print(result, flush=True)
+    failed = sum(not one.passed for one in found)
+    passed = len(found) - failed
+    if json_:
+        cases = [one.to_json() for one in found]
+        print_json({"selftest": {"passed": passed, "failed": failed, "cases": cases}})
+    else:
+        print(f"{passed} passed, {failed} failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _cases(chosen: list[str], quick: bool, progress: Progress, stack: ExitStack) -> Iterator[Case]:
+    """The lab is opened for cases that need it."""
+    if "statistics" in chosen:
+        from harness.selftest import noise
+
+        yield from noise.cases()
+    if not {"faults", "effects"} & set(chosen):
+        return
+    from harness.selftest import effects, faults
+    from harness.selftest.lab import open_lab
+
+    lab = stack.enter_context(open_lab(progress))
+    if "faults" in chosen:
+        yield from faults.cases(lab)
+    if "effects" in chosen:
+        yield from effects.Effects(lab, _QUICK_TRIALS if quick else _TRIALS).cases()

@@ -1,0 +1,81 @@
+"""``harness selftest``: plant effects and faults of a known size, and look whether they are found.
+
+A file for each group of cases: ``noise`` (statistics on made-up noise), ``effects`` (planted delays
+in a real engine), ``faults`` (planted wrong answers, and parts that fail).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from math import comb
+from typing import Any
+
+from harness.errors import HarnessError
+
+#: A self-test that is in order fails a case no more often than this.
+_FALSE_ALARMS = 0.01
+
+
+class NotMetError(Exception):
+    """A case does not have the result that it must have; ``str()`` has the result."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One expectation; ``check`` returns what was found, or raises NotMetError with it."""
+
+    name: str
+    check: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a case ended."""
+
+    name: str
+    passed: bool
+    detail: str
+    duration_ns: int
+
+    def __str__(self) -> str:
+        """Its line."""
+        status = "passed" if self.passed else "FAILED"
+        return f"{status}  {self.name}: {self.detail} ({self.duration_ns / 1e9:.1f} s)"
+
+    def to_json(self) -> dict[str, Any]:
+        """``{name, passed, detail, duration_ns}``."""
+        return asdict(self)
+
+
+def results(cases: Iterable[Case]) -> Iterator[Result]:
+    """Check one case after the other. A case that breaks has failed."""
+    for case in cases:
+        started = time.monotonic_ns()
+        try:
+            passed, detail = True, case.check()
+        except NotMetError as error:
+            passed, detail = False, str(error)
+        except HarnessError as error:
+            passed, detail = False, f"{error}; {error.hint}".removesuffix("; ")
+        except Exception as error:
+            passed, detail = False, f"{type(error).__name__}: {error}"
+        yield Result(case.name, passed, detail, time.monotonic_ns() - started)
+
+
+def expect(condition: bool, detail: str) -> str:
+    """``detail`` if the condition is met."""
+    if not condition:
+        raise NotMetError(detail)
+    return detail
+
+
+def most_misses(trials: int, chance: float) -> int:
+    """The number of misses that trials exceed in at most 1 % of the cases; ``chance``: of each."""
+    left = 1.0
+    for misses in range(trials):
+        left -= comb(trials, misses) * chance**misses * (1 - chance) ** (trials - misses)
+        if left <= _FALSE_ALARMS:
+            return misses
+    return trials

@@ -1,0 +1,177 @@
+"""Planted faults: each ends as a failed run, a refusal, or a warning with a code.
+
+A fault is planted where the product has a seam: in the data, a setting, a driver, an extension, a
+host file, or the I/O trace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from harness.drivers.result import WindowCallbacks
+from harness.engine import RunsSql
+from harness.errors import UsageError
+from harness.selftest import Case, NotMetError, expect
+from harness.selftest.lab import TIER, YCSB, Lab
+from harness.store.runs import StoredRun
+from harness.tiers.discovery import find_tiers
+from harness.workload import Session
+from harness.workloads.tpcc import run as tpcc
+from harness.workloads.tpcc.drivers import DriverResult
+from harness.workloads.tpcc.loadgen import Loadgen
+
+_TPCH: Mapping[str, Any] = {
+    "engine": "duckdb",
+    "placement": f"{TIER}-both",
+    "params": {"scale": 0.01, "queries": [1], "plans": False},
+}
+_TPCC: Mapping[str, Any] = {
+    "engine": "postgres",
+    "placement": f"{TIER}-both",
+    "params": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "1s"},
+}
+#: RocksDB forgets what it has in memory when it is closed, and no log has it.
+_FORGETFUL = {
+    "disable_wal": "true",
+    "avoid_flush_during_shutdown": "true",
+    "write_buffer_size": "512M",
+}
+#: Longer than the client waits for an answer.
+_STALL = "wal.write=+10s"
+_ONE_ROW = """
+DELETE FROM lineitem WHERE rowid =
+(SELECT min(rowid) FROM lineitem WHERE l_shipdate < DATE '1998-01-01')
+"""
+
+Value = TypeVar("Value")
+
+
+def cases(lab: Lab) -> Iterator[Case]:
+    """Each with its control: without the fault, the run is complete."""
+    for name, check in {
+        "without a fault, runs are complete": _sound,
+        "a wrong answer of a query fails the run": _wrong_answer,
+        "a balance that does not add up fails the run": _wrong_balance,
+        "lost updates fail the run": _lost_updates,
+        "a driver that stalls fails the run": _stalls,
+        "a monitor that dies is a warning": _dying_monitor,
+        "a tier that is not what its file claims is refused": _false_claim,
+        "a tmpfs in place of PMem is marked": _emulated,
+    }.items():
+        yield Case(f"faults: {name}", partial(check, lab))
+
+
+def _sound(lab: Lab) -> str:
+    """Also loads the data that faults are planted in."""
+    runs = [
+        run
+        for workload, fixed in (("tpch", _TPCH), ("tpcc", _TPCC), ("ycsb", YCSB))
+        for run in lab.run(workload, fixed)
+    ]
+    return _ended(runs, "complete")
+
+
+def _wrong_answer(lab: Lab) -> str:
+    """One row of the loaded data is gone."""
+    import duckdb
+
+    (file,) = lab.dataset("tpch", _TPCH).content.rglob("*.duckdb")
+    with closing(duckdb.connect(str(file))) as database:
+        database.execute(_ONE_ROW)
+    return _ended(lab.run("tpch", _TPCH), "failed", "answer")
+
+
+class _Spoiling(Loadgen):
+    """The native client, and a change of another one after its last transaction."""
+
+    def drive(
+        self, session: Session, drives: WindowCallbacks, journal: Path | None = None
+    ) -> DriverResult:
+        driven = super().drive(session, drives, journal)
+        assert isinstance(session.engine, RunsSql)
+        with closing(session.engine.connect()) as connection:
+            connection.execute("UPDATE warehouse SET w_ytd = w_ytd + 1")
+        return driven
+
+
+def _wrong_balance(lab: Lab) -> str:
+    with _replaced(tpcc.DRIVERS, "loadgen", cast("Callable[..., Any]", _Spoiling)):
+        return _ended(lab.run("tpcc", _TPCC), "failed", "consistency")
+
+
+def _lost_updates(lab: Lab) -> str:
+    lab.dataset("ycsb", YCSB)  # loaded by an engine that forgets nothing
+    return _ended(lab.run("ycsb", {**YCSB, "settings": _FORGETFUL}), "failed", "records")
+
+
+def _stalls(lab: Lab) -> str:
+    """RocksDB works inside its client: a write that does not end stops that."""
+    params = {**YCSB["params"], "duration": "3s", "stall_timeout": "1s"}
+    runs = lab.run("ycsb", {**YCSB, "params": params, "plant": [_STALL]})
+    return _ended(runs, "failed")
+
+
+def _dying_monitor(lab: Lab) -> str:
+    folder = str(Path(__file__).parent / "planted")
+    paths = [folder, *filter(None, [os.environ.get("HARNESS_MONITOR_PATH")])]
+    with _replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
+        runs = lab.run("ycsb", {**YCSB, "monitors": ["dying"]})
+    codes = [warning["code"] for warning in runs[0].run["uncontrolled"]]
+    if "monitor-failed" not in codes:
+        raise NotMetError(f"its warnings: {', '.join(codes)}")
+    return f"{_ended(runs, 'complete')}, with monitor-failed"
+
+
+def _false_claim(lab: Lab) -> str:
+    try:
+        find_tiers(_host_file(lab, "fsdax"), (), lab.environment.credentials)
+    except UsageError as error:
+        return error.context
+    raise NotMetError("a tmpfs was taken for a file system with DAX")
+
+
+def _emulated(lab: Lab) -> str:
+    tier = find_tiers(_host_file(lab, "tmpfs"), (), lab.environment.credentials)["pmem"]
+    return expect(tier.emulated, tier.warnings[-1] if tier.warnings else "no warning")
+
+
+def _host_file(lab: Lab, kind: str) -> Path:
+    file = lab.root / f"{kind}.yml"
+    file.write_text(f"schema: 1\ntiers:\n  pmem: {{kind: {kind}, path: /dev/shm}}\n")
+    return file
+
+
+def _ended(runs: list[StoredRun], status: str, check: str = "") -> str:
+    """The detail of runs that ended so; ``check``: by a failed check of that name."""
+    for run in runs:
+        failed = [one for one in run.run["checks"] if one["status"] == "failed"]
+        error = run.run["error"]
+        found = [f"{one['name']}: {one['detail']}" for one in failed]
+        found += [f"{error['problem']}: {error['context']}"] if error else []
+        detail = f"{run.spec.engine}: {run.run['status']}; {'; '.join(found)}".removesuffix("; ")
+        named = not check or any(one["name"] == check for one in failed)
+        if run.run["status"] != status or not named:
+            raise NotMetError(detail)
+        if status == "failed":
+            return detail
+    return f"{', '.join(run.spec.engine for run in runs)}: {status}"
+
+
+@contextmanager
+def _replaced(table: Mapping[str, Value], key: str, value: Value) -> Iterator[None]:
+    """Another value until the end."""
+    changed = cast("dict[str, Value]", table)
+    previous = changed.get(key)
+    changed[key] = value
+    try:
+        yield
+    finally:
+        if previous is None:
+            del changed[key]
+        else:
+            changed[key] = previous

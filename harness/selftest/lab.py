@@ -1,0 +1,103 @@
+"""A place for runs of the self-test: datasets and results of its own, removed at the end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import paths
+from harness.errors import UsageError
+from harness.execution.data import loaded_dataset
+from harness.execution.environment import Environment, open_environment
+from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.preflight import prepare_all
+from harness.experiment.profile import Plan, expand
+from harness.progress import Progress
+from harness.store.datasets import Dataset, DatasetStore
+from harness.store.runs import Store, StoredRun
+from harness.yamlfile import Document
+
+#: A directory on /dev/shm: no device's noise is between a planted effect and its measurement.
+TIER = "selftest_ram"
+#: One client thread, so that each operation waits for its own I/O only. No memtable is flushed.
+YCSB: Mapping[str, Any] = {
+    "engine": "rocksdb",
+    "placement": f"{TIER}-both",
+    "params": {
+        "recordcount": 2000,
+        "threadcount": 1,
+        "readproportion": 0,
+        "updateproportion": 1,
+        "ramp_up": "0s",
+        "duration": "1s",
+    },
+    "settings": {"write_buffer_size": "512M"},
+}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """``environment``: of the host, with datasets below ``root``."""
+
+    root: Path
+    environment: Environment
+    store: Store
+
+    def run(
+        self,
+        workload: str,
+        fixed: Mapping[str, Any],
+        arms: Sequence[Mapping[str, Any]] = ({},),
+        repeats: int = 1,
+    ) -> list[StoredRun]:
+        """The runs of a profile; ``arms``: what each arm sets, in interleaved blocks."""
+        plan = _plan(workload, fixed, arms, repeats)
+        steps = plan_steps(plan, self.environment, self.store, again=True)
+        return run_plan(plan, steps, self.environment, self.store, restart=True)
+
+    def dataset(self, workload: str, fixed: Mapping[str, Any]) -> Dataset:
+        """What such runs are restored from, loaded first where it is missing."""
+        (prepared,) = prepare_all(_plan(workload, fixed).runs, self.environment)
+        return loaded_dataset(prepared, self.environment)
+
+
+def _plan(
+    workload: str,
+    fixed: Mapping[str, Any],
+    arms: Sequence[Mapping[str, Any]] = ({},),
+    repeats: int = 1,
+) -> Plan:
+    profile = {
+        "schema": 1,
+        "name": "selftest",
+        "description": "planted effects and faults",
+        "workload": workload,
+        "axes": {"configuration": list(arms)},
+        "fixed": {**fixed, "emulate": [TIER]},
+        "repeats": repeats,
+    }
+    return expand(Document("selftest", profile, {}))
+
+
+@contextmanager
+def open_lab(progress: Progress) -> Iterator[Lab]:
+    """Open it; whatever the user has stored is neither used nor changed."""
+    with open_environment(None, [TIER], progress) as own:
+        journal = own.supervisor.journal
+        parent = paths.data_root()
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"directory {parent}", str(error), "set HARNESS_DATA") from error
+        name = parent / f"selftest-{secrets.token_hex(4)}"
+        root = journal.register_directory(name, mode=0o755)
+        try:
+            datasets, source = (DatasetStore(root / kind, journal) for kind in ("golden", "source"))
+            environment = replace(own, datasets=datasets, source=source)
+            yield Lab(root, environment, Store(root / "results"))
+        finally:
+            journal.remove_directory(root)

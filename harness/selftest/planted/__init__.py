@@ -1,0 +1,1 @@
+"""Extensions that fail on purpose: a folder for ``$HARNESS_MONITOR_PATH``."""
