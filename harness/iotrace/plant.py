@@ -121,4 +121,4 @@ def _check_levels(problem: str, levels_ns: tuple[int, ...]) -> None:
 
 
 def _microseconds(ns: int) -> str:
-    return f"{ns / 1000:g}us"
+    return f"{ns / 1000:.3f}".rstrip("0").removesuffix(".") + "us"

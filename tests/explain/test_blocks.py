@@ -157,6 +157,7 @@ def test_levels_are_written_as_they_are_read():
     assert varied(["data.read=+1us", text]) == parse_plant(text)
     assert str(parse_plant("wal.sync=+auto")) == "wal.sync=+auto"
     assert varied(["data.read=+1us"]) is None
+    assert str(parse_plant("wal.write=+1.234567s")) == "wal.write=+1234567us"
 
 
 @pytest.mark.parametrize(

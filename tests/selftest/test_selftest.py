@@ -1,0 +1,72 @@
+"""The self-test: its statistics, and how cases end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli.app import app
+from harness.errors import RunFailed
+from harness.selftest import Case, NotMetError, expect, most_misses, noise, results
+from reports.statistics import Judgement
+
+
+@pytest.mark.parametrize("case", list(noise.cases()), ids=lambda case: case.name)
+def test_noise_alone_shows_no_difference(case: Case) -> None:
+    (result,) = results([case])
+    assert result.passed, result.detail
+
+
+def test_statistics_that_show_too_much_or_nothing_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(outcome: str) -> Callable[..., list[Judgement]]:
+        return lambda family: [Judgement(0.0, outcome, 6) for _ in family]
+
+    for outcome in ("shown", "not shown"):
+        monkeypatch.setattr(noise, "judge", always(outcome))
+        (result, *_) = results(noise.cases(2))
+        assert not result.passed
+
+
+def _raise(error: Exception) -> str:
+    raise error
+
+
+def test_a_case_that_breaks_has_failed() -> None:
+    cases = [
+        Case("met", lambda: expect(True, "found")),
+        Case("not met", lambda: expect(False, "found")),
+        Case("failed", lambda: _raise(RunFailed("run", "server died", "see its log"))),
+        Case("broken", lambda: _raise(KeyError("x"))),
+    ]
+    found = list(results(cases))
+    assert [one.passed for one in found] == [True, False, False, False]
+    assert "see its log" in found[2].detail
+    assert "KeyError" in found[3].detail
+
+
+def test_few_trials_may_miss_more_of_what_they_must_cover() -> None:
+    """Of 60 intervals of 96 %, a tenth may miss the truth; of three, one."""
+    assert most_misses(60, 0.04) == 6
+    assert most_misses(3, 0.04) == 1
+    assert most_misses(20, 0.0) == 0
+
+
+@pytest.mark.parametrize(("fails", "status"), [(False, 0), (True, 1)])
+def test_the_command_counts_cases(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, status: int
+) -> None:
+    def case() -> str:
+        if fails:
+            raise NotMetError("planted")
+        return "found"
+
+    monkeypatch.setattr(noise, "cases", lambda: iter([Case("one", case)]))
+    done = CliRunner().invoke(app, ["selftest", "statistics"])
+    assert done.exit_code == status
+    assert done.stdout.splitlines()[-1] == f"{1 - fails} passed, {1 * fails} failed"
+    document = json.loads(CliRunner().invoke(app, ["selftest", "statistics", "--json"]).stdout)
+    assert document["selftest"]["failed"] == fails
+    assert CliRunner().invoke(app, ["selftest", "nothing"]).exit_code != 0
