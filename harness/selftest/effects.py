@@ -23,7 +23,7 @@ REPEATS, LEAST_PAIRS = 8, 6
 _PART, _OPERATION = "wal", "write"
 #: Of all arms: long in comparison with the rest of an update.
 _BASE_NS = 50_000_000
-#: A number of updates in place of a time: no update is cut off at the window's end.
+#: Of a run.
 _UPDATES = 20
 
 
@@ -88,7 +88,7 @@ def trial(lab: Lab) -> list[Trial]:
     """Arms with the base delay and with each effect on top of it, in interleaved blocks."""
     delays_us = [round(_BASE_NS / 1000 * (1 + effect)) for effect in (0, *EFFECTS)]
     arms = [{"plant": [f"{_PART}.{_OPERATION}=+{delay}us"]} for delay in delays_us]
-    params = {**YCSB["params"], "duration": None, "operationcount": _UPDATES}
+    params = {**YCSB["params"], "operationcount": _UPDATES}
     runs = lab.run("ycsb", {**YCSB, "params": params}, arms, REPEATS)
     by_arm: dict[tuple[str, ...], dict[int, StoredRun]] = {}
     for run in runs:

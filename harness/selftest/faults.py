@@ -33,7 +33,7 @@ _TPCH: Mapping[str, Any] = {
 _TPCC: Mapping[str, Any] = {
     "engine": "postgres",
     "placement": f"{TIER}-both",
-    "params": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "1s"},
+    "params": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"},
 }
 #: RocksDB forgets what it has in memory when it is closed, and no log has it.
 _FORGETFUL = {
@@ -111,7 +111,7 @@ def _lost_updates(lab: Lab) -> str:
 
 def _stalls(lab: Lab) -> str:
     """RocksDB works inside its client: a write that does not end stops that."""
-    params = {**YCSB["params"], "duration": "3s", "stall_timeout": "1s"}
+    params = {**YCSB["params"], "stall_timeout": "1s"}
     runs = lab.run("ycsb", {**YCSB, "params": params, "plant": [_STALL]})
     return _ended(runs, "failed")
 

@@ -14,7 +14,8 @@ from harness.selftest import Case, NotMetError, expect, most_misses, noise, resu
 from reports.statistics import Judgement
 
 
-@pytest.mark.parametrize("case", list(noise.cases()), ids=lambda case: case.name)
+#: Each kind of noise once, with and without pairs.
+@pytest.mark.parametrize("case", list(noise.cases())[::2], ids=lambda case: case.name)
 def test_noise_alone_shows_no_difference(case: Case) -> None:
     (result,) = results([case])
     assert result.passed, result.detail
