@@ -87,7 +87,7 @@ def _wrong_answer(lab: Lab) -> str:
 
 
 class _Spoiling(Loadgen):
-    """The native client, and a change of another one after its last transaction."""
+    """The native client; a balance is changed after its last transaction."""
 
     def drive(
         self, session: Session, drives: WindowCallbacks, journal: Path | None = None
