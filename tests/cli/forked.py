@@ -12,6 +12,8 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -66,7 +68,7 @@ def _serve() -> None:
 def _command(
     argv: Sequence[str], folder: str, environment: Mapping[str, str], files: Sequence[str]
 ) -> None:
-    """Does not return."""
+    """Run it to the end of this process."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
@@ -80,7 +82,19 @@ def _command(
     sys.argv = ["harness", *argv]
     from harness.cli import main
 
-    main()
+    code: object = 1
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        traceback.print_exc()
+    for thread in {*threading.enumerate()} - {threading.current_thread()}:
+        if not thread.daemon:
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)  # without freeing all that is imported
 
 
 if __name__ == "__main__":
