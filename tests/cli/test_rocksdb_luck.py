@@ -34,9 +34,10 @@ def test_limits_and_processors_hold_the_client_that_has_the_engine_inside(harnes
 
 def test_kill_9_at_random_moments_leaves_nothing(harness):
     """Loading, restoring, measuring, verifying (more moments: HARNESS_TEST_KILLS=50)."""
-    argv = [*ROCKSDB, "--workload", "a", "--placement", "ssd-data-pmem-wal", "--emulate", "pmem"]
+    argv = [*ROCKSDB, "--workload", "a", "--rate", "1000", "--placement", "ssd-data-pmem-wal",
+            "--emulate", "pmem"]  # fmt: skip
     draw = random.Random(1109)
-    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "2"))):
+    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "1"))):
         process = harness.start(*argv, "--duration", "2s")
         time.sleep(draw.uniform(0.5, 8))
         process.kill()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -56,7 +54,8 @@ def measured(loaded):
     def run(engine: str):
         if engine not in done:
             argv = [engine if word == "postgres" else word for word in POSTGRES]
-            done[engine] = loaded.in_time(*argv, *SHORT, "--seed", "1", "--json")
+            rate = () if engine == "postgres" else ("--rate", "100")
+            done[engine] = loaded.in_time(*argv, *SHORT, *rate, "--seed", "1", "--json")
         return done[engine]
 
     return run
@@ -89,27 +88,21 @@ def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engin
         str(number) for number in range(1, 13)
     ]
     assert {"mix", "remote"} <= {name for name, _ in checks}
-    assert "closed-loop" in uncontrolled(run)
+    assert ("closed-loop" in uncontrolled(run)) == (engine == "postgres")
     assert loaded.settled() == []
 
 
-def test_a_rate_is_offered_by_several_clients_and_kept_apart_from_what_was_done(loaded):
-    done = loaded.in_time(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
-    assert done.code == 0, done.err + done.out
-    (run,) = done.json["runs"]
-    assert values(run, "offered_transactions_per_minute") == pytest.approx(2400, rel=0.02)
-    assert "closed-loop" not in uncontrolled(run)
-
-
 def test_a_rate_that_is_not_kept_is_said(loaded):
-    done = loaded.in_time(*POSTGRES, *SHORT, "--rate", "50000", seconds=(1, 30))
+    # A commit of the only user waits for a sync: half of these at most, on any machine.
+    argv = (*POSTGRES, "--users", "1", "--ramp-up", "0s", "--plant", "wal.sync=+20ms")
+    done = loaded.in_time(*argv, "--rate", "100", seconds=(2, 30))
     assert done.code == 0, done.err + done.out
     assert "rate not kept" in done.out
     run = max(loaded("runs", "list", "--json").json["runs"], key=lambda run: run["run_id"])
     assert "offered-rate-not-reached" in uncontrolled(run)
     assert values(run, "transactions_per_minute") < values(run, "offered_transactions_per_minute")
     shown = loaded("runs", "show", run["run_id"]).out
-    assert "warehouses 1, test throughput, users 4, " in shown
+    assert "warehouses 1, test throughput, users 1, " in shown
     assert f"checks   {len(run['checks'])} of {len(run['checks'])} passed" in shown
     assert "offered-rate-not-reached" in shown
     new_orders = values(run, "transaction_count", "transaction")["new_order"]
@@ -130,9 +123,14 @@ def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loa
     assert run["metrics"] == []
 
 
-def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded, measured):
+def test_a_rate_is_offered_by_several_clients_to_restored_data(loaded, measured):
     first = measured("postgres")
-    second = loaded.in_time(*POSTGRES, *SHORT, "--seed", "2", "--json")
+    second = loaded.in_time(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
+    assert second.code == 0, second.err + second.out
+    (run,) = second.json["runs"]
+    assert values(run, "offered_transactions_per_minute") == pytest.approx(2400, rel=0.02)
+    assert "closed-loop" not in uncontrolled(run)
+    # Loaded once, and restored for every run.
     names = [entry["name"] for entry in loaded("data", "list", "--json").json["data"]]
     assert len([name for name in names if name.startswith("tpcc-postgres-")]) == 1
     assert not [name for name in names if not name.startswith(("tpcc-", "tpch-", "ycsb-"))]
@@ -192,11 +190,12 @@ def test_hammerdb_without_hammerdb_says_where_it_comes_from(harness):
 # Durability ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("engine", ["postgres", "mariadb"])
 def test_what_was_committed_survives_a_kill(loaded, engine):
     argv = [engine if word == "postgres" else word for word in POSTGRES]
     for seconds in (3, 30):  # the machine may stand still for all that goes before the kill
-        done = loaded(*argv, *SHORT, "--duration", f"{seconds}s", "--test", "durability", "--json")
+        done = loaded(*argv, *SHORT, "--duration", f"{seconds}s", "--test", "durability",
+                      "--rate", "200", "--json")  # fmt: skip
         (run,) = done.json["runs"]
         if committed(run) > 0:
             break
@@ -303,27 +302,6 @@ def test_a_server_that_dies_fails_the_run_at_once(loaded):
     assert run["error"]["context"]
 
 
-def test_a_lost_connection_fails_the_run_at_once(loaded):
-    process, pid = started(loaded)
-    users = 4
-    while len(backends := _backends(pid)) < users:  # on a busy machine they come late
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    for backend in backends:
-        with suppress(ProcessLookupError):  # one of the harness's own comes and goes
-            os.kill(backend, signal.SIGTERM)
-    run = failed_run(loaded, process)
-    # The server's farewell, or that there was none where it came between two transactions.
-    lost = ("terminating connection", "server closed")
-    assert any(words in run["error"]["context"] for words in lost), run["error"]
-
-
-def _backends(server: int) -> list[int]:
-    """Processes of the server's that have a connection each."""
-    children = [one for one in Path("/proc").glob("[0-9]*") if _parent(one) == server]
-    return [int(one.name) for one in children if b"[local]" in _argv(one)]
-
-
 def _argv(folder: Path) -> bytes:
     try:
         return (folder / "cmdline").read_bytes()
@@ -355,27 +333,3 @@ def test_kill_9_leaves_no_client_and_no_server(loaded):
     assert loaded.settled() == []
     assert server is not None and not alive(server)
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-@pytest.mark.parametrize("small_disk", ["1700M"], indirect=True)
-def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk):
-    """A warehouse fits on it, and not much more; then somebody else takes the space."""
-    argv = [word.replace("ssd", "small") for word in POSTGRES]
-    process = harness.start(*argv, "--host", small_disk.host, "--users", "4", "--ramp-up", "20s",
-                            "--duration", "5s", "--set", "max_wal_size=2GB")  # fmt: skip
-    while process.poll() is None and _server(harness) is None:
-        time.sleep(0.05)
-    assert process.poll() is None, process.communicate()
-    time.sleep(1.0)
-    small_disk.fill()
-    out, err = process.communicate(timeout=PATIENCE_S)
-    small_disk.free()
-    assert process.returncode == 1, out + err
-    # A block of which a part had room is told so by PostgreSQL; where its log finds no room first,
-    # it is the process that writes it that fails, and all others with it.
-    told = r"No space left|wrote only \d+ of \d+ bytes|because of crash of another server process"
-    assert re.search(told, err), err
-    (run,) = harness("runs", "list", "--json").json["runs"]
-    assert run["status"] == "failed"
-    assert harness.settled() == []

@@ -219,17 +219,3 @@ def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
     os.kill(client(loaded, process).pid, signal.SIGKILL)
     run = failed_run(loaded, process)
     assert "killed by signal 9" in run["error"]["context"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-@pytest.mark.parametrize("small_disk", ["1700M"], indirect=True)
-def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk):
-    """The space was there when it was checked; then somebody else took it."""
-    argv = [word.replace("ssd", "small") for word in RUN]
-    process = harness.start(*argv, *LONG, "--engine", "rocksdb", "--host", small_disk.host,
-                            "-p", "fieldlength=1000")  # fmt: skip
-    client(harness, process)
-    small_disk.fill()
-    run = failed_run(harness, process)
-    small_disk.free()
-    assert "No space left" in run["error"]["context"], run["error"]
