@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.parameters import Duration
+from harness.workloads.ycsb import data
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
@@ -74,11 +75,23 @@ def engine_of(name: str, scratch: Path, processes: Any, **settings: str) -> Any:
 
 
 @dataclass
+class Golden:
+    """Data that the official client has loaded, by what they depend on."""
+
+    root: Path
+    facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def folder(self, key: str) -> Path:
+        return self.root / str(list(self.facts).index(key))
+
+
+@dataclass
 class Bench:
     """An engine with data that the official client has loaded, started."""
 
     root: Path
     supervisor: Supervisor
+    stored: Golden
     made: int = 0
     engine: Any = None
     facts: Mapping[str, Any] | None = None
@@ -100,16 +113,21 @@ class Bench:
         return Clients(self.supervisor, unprivileged(), self.directory("c"), inside)
 
     def load(self, name: str, params: YcsbParams, **settings: str) -> None:
-        """Loaded, stopped, copied and started again, as a run has it."""
+        """As a run has it: loaded, stopped and copied, by the first test that wants these data;
+        restored and started.
+        """
         self.engine = engine_of(name, self.directory("s"), self.supervisor, **settings)
         Official(params).check(self.engine, settings)
-        self.engine.initialise(self.places())
-        self.engine.start()
-        loading = Loading(self.engine, "ycsb", None, self.clients(), 2, SilentProgress())
-        self.facts = Official(params).load(loading)
-        self.engine.stop()
-        self.golden = self.directory("golden")
-        self.engine.snapshot(self.golden)
+        key = str((name, settings, data.key(params), Official(params).key()))
+        if key not in self.stored.facts:
+            self.engine.initialise(self.places())
+            self.engine.start()
+            loading = Loading(self.engine, "ycsb", None, self.clients(), 2, SilentProgress())
+            self.stored.facts[key] = Official(params).load(loading)
+            self.engine.stop()
+            self.stored.folder(key).mkdir()
+            self.engine.snapshot(self.stored.folder(key))
+        self.facts, self.golden = self.stored.facts[key], self.stored.folder(key)
         self.restore()
 
     def restore(self) -> None:
@@ -135,12 +153,14 @@ class Bench:
                 self.restore()
         return Official(params).drive(self.session(), drives)
 
-    def drive_in_time(self, params: YcsbParams) -> DriverResult:
+    def drive_in_time(
+        self, params: YcsbParams, drives: WindowCallbacks | None = None
+    ) -> DriverResult:
         """Again where the machine was too busy to read the counters of the window in time, or
         stood still for all of it.
         """
         for seconds in (3, 10, 30):
-            driven = self.drive(replace(params, duration=Duration(seconds * 10**9)))
+            driven = self.drive(replace(params, duration=Duration(seconds * 10**9)), drives)
             some = all(one.count for one in driven.operations.values())
             if driven.counters_late_ns is None and some:
                 break
@@ -150,13 +170,21 @@ class Bench:
         return Official(params).verify(self.session(), driven)
 
 
+@pytest.fixture(scope="session")
+def golden() -> Iterator[Golden]:
+    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir="/var/tmp"))
+    root.chmod(0o755)
+    yield Golden(root)
+    shutil.rmtree(root, ignore_errors=True)
+
+
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench(golden: Golden) -> Iterator[Bench]:
     root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir="/var/tmp"))
     root.chmod(0o755)
     try:
         with Supervisor(root / "state") as supervisor:
-            bench = Bench(root, supervisor)
+            bench = Bench(root, supervisor, golden)
             try:
                 yield bench
             finally:
