@@ -70,6 +70,18 @@ def parse_duration_ns(text: str) -> int:
     return int(value)
 
 
+def parse_share(text: str) -> float:
+    """0.05 from ``5%``; above 0 and at most 1."""
+    number = text.strip().removesuffix("%").strip()
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = 0.0
+    if not (text.strip().endswith("%") and 0 < share <= 1):
+        raise UsageError(f"share {text!r}", "not a percentage up to 100", "write it as in 5%")
+    return share
+
+
 def format_bytes(size_bytes: float) -> str:
     """``1.5 GiB``: binary units, three significant figures."""
     value = float(size_bytes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
@@ -45,6 +46,7 @@ from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.money import Money, Speedup, money
+from reports.noise import Expected, expected
 from reports.over_time import representative
 from reports.page import render, write_files
 from reports.parameter_table import ShownFact, what_was_run
@@ -88,6 +90,7 @@ def write_report(
     conclusions: Sequence[Checked] = (),
     prices: Path | None = None,
     evidence: Evidence = NO_EVIDENCE,
+    calibrations: Sequence[Calibration] = (),
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
     ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
@@ -99,7 +102,8 @@ def write_report(
     is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
     devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested;
     ``prices``: a file of prices, in place of those recorded with the runs; ``evidence``: other
-    runs, which explain comparisons. UsageError where there is no run or ``out`` cannot be written.
+    runs, which explain comparisons; ``calibrations``: the noise of workloads on this and other
+    hosts. UsageError where there is no run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
@@ -107,7 +111,8 @@ def write_report(
     listed = read_prices(prices) if prices else None
     view = view_of(runs, title, over, baseline, series, force, listed, evidence)
     tested = tuple(one for one in conclusions if one.tested)
-    view = replace(view, card=card, conclusions=tested)
+    noise = tuple(_noise(view.panels, calibrations))
+    view = replace(view, card=card, conclusions=tested, noise=noise)
     queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
     texts = {
         "report.html": render("report.j2", view, "html"),
@@ -249,7 +254,8 @@ class View:
     """The whole report, as the template shows it.
 
     ``answers``: every comparison with the baseline, by the panel's title; ``warnings``: of the
-    comparisons, then ``uncontrolled`` of the host; ``agreement_tables``: of drivers that the
+    comparisons, then ``uncontrolled`` of the host; ``noise``: what the repeats of each panel
+    resolve by its calibration; ``agreement_tables``: of drivers that the
     report's own parts do not compare.
     """
 
@@ -280,6 +286,7 @@ class View:
     card: bool = False
     explained: ExplainedView | None = None
     conclusions: tuple[Checked, ...] = ()
+    noise: tuple[Expected, ...] = ()
     alpha: float = ALPHA
     kinds: tuple[str, ...] = KINDS
 
@@ -391,6 +398,21 @@ def _predicted(known: ExplainedView) -> dict[tuple[str, str, str], Speedup]:
         for row in known.rows
         if not row.query and isinstance(row.predicted, Value)
     }
+
+
+def _noise(views: Sequence[PanelView], calibrations: Sequence[Calibration]) -> Iterator[Expected]:
+    for panel in (view.panel for view in views):
+        run = next((run for run in panel.runs if run.manifest), None)
+        rows = [group.deciding for group in panel.groups]
+        known = [(r.estimate, r.judgement) for r in rows if r and r.estimate and r.judgement]
+        if run is None or not known:
+            continue
+        host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
+        latest = latest_of(calibrations, host_id, spec.engine, spec.workload, spec.params)
+        repeats = min(min(estimate.n_a, estimate.n_b) for estimate, _ in known)
+        level = ALPHA / max(judgement.family for _, judgement in known)
+        if latest and (found := expected(latest, spec.params, repeats, level)) is not None:
+            yield found
 
 
 def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:

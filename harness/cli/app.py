@@ -16,6 +16,7 @@ import harness
 #: name, or sub-commands as ``app``.
 _MODULES = {
     "doctor": "doctor",
+    "calibrate": "calibrate",
     "run": "run",
     "experiment": "experiment",
     "whatif": "whatif",

@@ -23,6 +23,7 @@ from harness.execution.environment import open_environment
 from harness.execution.repro import repeat
 from harness.experiment.profile import published_of
 from harness.progress import progress_on_stderr
+from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.warnings import RunWarning, warn
 
@@ -130,6 +131,7 @@ def report(
             conclusions,
             prices,
             Evidence.of(where.runs()),
+            CalibrationStore(where.root).all(),
         )
         if chosen
         else None

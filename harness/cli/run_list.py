@@ -15,11 +15,13 @@ from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, least_ns
 from harness.progress import progress_on_stderr
+from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.runs import Store
 from harness.store.spec import RunSpec, canonical_json
 from harness.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
+    from reports.noise import Expected
     from reports.planned import PlannedRepeats
 
 
@@ -38,7 +40,8 @@ def run_or_list(plan: Plan, options: CommonOptions, again: bool, restart: bool) 
         if options.dry_run:
             print_run_list(steps, env, into, options.json_)
             return
-        if text := _repeats(steps, env).text:
+        repeats, expected = _forecast(steps, env, into)
+        for text in filter(None, (repeats.text, *(one.text for one in expected))):
             progress.say(text)
         finished = run_plan(plan, steps, env, into, restart)
     show.runs(finished, options.json_)
@@ -48,9 +51,10 @@ def run_or_list(plan: Plan, options: CommonOptions, again: bool, restart: bool) 
 def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json_: bool) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
-    As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}}``.
+    As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
+    each]}``.
     """
-    repeats = _repeats(steps, env)
+    repeats, expected = _forecast(steps, env, earlier)
     times = Estimator(earlier.runs())
     rows: list[dict[str, Any]] = []
     for step in steps:
@@ -77,7 +81,12 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
     estimated_ns = _estimated_ns(rows)
     if json_:
         print_json(
-            {"plan": rows, "estimated_duration_ns": estimated_ns, "repeats": asdict(repeats)}
+            {
+                "plan": rows,
+                "estimated_duration_ns": estimated_ns,
+                "repeats": asdict(repeats),
+                "expected": [asdict(one) for one in expected],
+            }
         )
         return
     print_table(
@@ -99,16 +108,32 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
         title=f"{counted(len(rows), 'run')}, {sum(r['complete'] is None for r in rows)} to do"
         f"{_how_long(rows, estimated_ns)}; no run is started",
     )
-    if repeats.text:
-        print(repeats.text)
+    for text in filter(None, (repeats.text, *(one.text for one in expected))):
+        print(text)
     if shared := _shared([step.spec for step in steps]):
         print(f"all runs: {shared}")
 
 
-def _repeats(steps: Sequence[Step], env: Environment) -> PlannedRepeats:
+def _forecast(
+    steps: Sequence[Step], env: Environment, into: Store
+) -> tuple[PlannedRepeats, list[Expected]]:
+    """What the repeats can show, and what they resolve where the noise was calibrated."""
+    from reports.noise import expected
     from reports.planned import planned_repeats
 
-    return planned_repeats([step.spec for step in steps], env.host["mode"])
+    specs = [step.spec for step in steps]
+    repeats = planned_repeats(specs, env.host["mode"])
+    if not repeats.comparisons:
+        return repeats, []
+    calibrations = CalibrationStore(into.root).all()
+    host_id = str(env.host["host_id"])
+    found = []
+    for spec in {spec.engine: spec for spec in reversed(specs)}.values():
+        of_engine = spec.engine, spec.workload, spec.params
+        if (latest := latest_of(calibrations, host_id, *of_engine)) is not None:
+            level = repeats.level / repeats.comparisons
+            found.append(expected(latest, spec.params, repeats.repeats, level))
+    return repeats, [one for one in found if one is not None]
 
 
 def _estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
@@ -121,15 +146,15 @@ def _how_long(rows: Sequence[Mapping[str, Any]], estimated_ns: int | None) -> st
     """The estimate with its basis, and the part of ramp-up and windows."""
     to_do = [row for row in rows if row["complete"] is None]
     shortest_ns = sum(row["least_duration_ns"] for row in to_do)
-    windows = f"{_hours(shortest_ns)} of it ramp-up and windows" if shortest_ns else ""
+    windows = f"{hours(shortest_ns)} of it ramp-up and windows" if shortest_ns else ""
     if not estimated_ns:
         return f", at least {windows.replace(' of it', ' of')}" if windows else ""
     bases = dict.fromkeys(row["estimated_from"] for row in to_do)
     known = f"by {' and '.join(bases)}, without loading data"
-    return f", about {_hours(estimated_ns)} ({'; '.join(filter(None, (known, windows)))})"
+    return f", about {hours(estimated_ns)} ({'; '.join(filter(None, (known, windows)))})"
 
 
-def _hours(duration_ns: int) -> str:
+def hours(duration_ns: int) -> str:
     """``2 h 20 min``; shorter ones in seconds."""
     minutes = round(duration_ns / 60e9)
     if minutes < 10:

@@ -169,6 +169,30 @@ def test_an_experiment_is_planned_run_and_not_run_again(loaded):
     assert [run["run_id"] for run in first] == [run["run_id"] for run in second]
 
 
+def test_a_calibration_is_stored_and_used_by_experiments(loaded):
+    before = len(loaded("runs", "list", "--json").json["runs"])
+    identical = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01",
+                 "--queries", "6", "--no-plans"]  # fmt: skip
+    done = loaded("calibrate", *identical, "--repeats", "2", "--resolve", "50%", "--json")
+    assert done.code == 0, done.err
+    (found,) = done.json["calibrations"]
+    assert [len(pair) for pair in found["run_ids"]] == [2, 2]
+    deciding = found["metrics"][found["headline"]]
+    assert len(deciding["log_ratios"]) == 2
+    assert deciding["resolutions"][0] == {
+        "repeats": 3, "difference": None, "duration_ns": 6 * found["run_duration_ns"],
+    }  # fmt: skip
+    assert found["resolve"]["difference"] == 0.5
+    # Its runs are in no report, and complete no experiment.
+    assert len(loaded("runs", "list", "--json").json["runs"]) == before
+    planned = loaded("run", *identical, "--placement", "pmem-both", "--emulate", "pmem",
+                     "--repeats", "8", "--dry-run", "--json").json  # fmt: skip
+    (expected,) = planned["expected"]
+    assert expected["calibration_id"] == found["calibration_id"]
+    assert (expected["repeats"], expected["other_parameters"]) == (8, [])
+    assert loaded("calibrate", *identical, "--resolve", "5").code == 2
+
+
 def test_a_dry_run_says_what_it_takes_and_what_it_can_show(loaded):
     before = len(loaded("runs", "list", "--json").json["runs"])
     for workload, size in (("tpcc", "--warehouses"), ("ycsb", "--records")):

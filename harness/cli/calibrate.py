@@ -1,0 +1,146 @@
+"""``harness calibrate WORKLOAD``: how much do identical runs differ on this host?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from harness import registry
+from harness.cli import show
+from harness.cli.common import print_json, print_table, store
+from harness.cli.options import RunCommand, RunGroup, callback
+from harness.cli.run import RunOptions, plan_of
+from harness.cli.run_list import hours, print_run_list
+from harness.errors import RunFailed
+from harness.execution.environment import open_environment
+from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.calibration import pairs_of, twice
+from harness.experiment.preflight import placement_label
+from harness.progress import progress_on_stderr
+from harness.store.calibrations import Calibration, CalibrationStore
+from harness.units import parse_share
+from harness.workloads.parameters import Parameters
+
+_PAIRS = 10
+_HELP = "Measure how much identical runs differ, and what repeats can show."
+#: Options of a run that have no meaning here.
+_WITHOUT = ("plant", "observe", "name", "again")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateOptions(RunOptions):
+    """Options of ``harness calibrate``, in addition to those of a run."""
+
+    repeats: Annotated[
+        int | None, typer.Option(min=2, max=1000, help=f"Pairs of identical runs [{_PAIRS}].")
+    ] = None
+    resolve: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Print the repeats that show it: 5%.")
+    ] = None
+
+
+def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
+    """Run each engine and placement twice in every block; store and print the noise."""
+    resolve = parse_share(options.resolve) if options.resolve is not None else None
+    options = replace(options, repeats=options.repeats or _PAIRS)
+    plan = twice(plan_of(parameters, replace(options, name="calibration")))
+    root = store(options.results).root
+    into = CalibrationStore(root)
+    with (
+        progress_on_stderr(options.quiet) as progress,
+        open_environment(options.host, plan.emulate, progress) as env,
+    ):
+        with plan.blaming():
+            steps = plan_steps(plan, env, into.runs, again=True)
+        if options.dry_run:
+            print_run_list(steps, env, store(options.results), options.json_)
+            return
+        finished = run_plan(plan, steps, env, into.runs, restart=True)
+    from reports.noise import calibration_of  # reports are loaded where they are needed
+
+    found = []
+    for pairs in pairs_of(finished):
+        if len(pairs) > 1:
+            found.append(calibration_of(pairs))
+            into.write(found[-1])
+    if not found:
+        failed = sum(run.run["status"] == "failed" for run in finished)
+        raise RunFailed(
+            "calibrate",
+            f"{failed} of {len(finished)} runs failed",
+            f"`harness runs list --results {into.folder}` shows them",
+        )
+    _print(found, resolve, options.json_)
+    show.exit_for(finished)
+
+
+def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> None:
+    from reports import noise
+
+    documents = [noise.to_json(one, resolve) for one in found]
+    if json_:
+        print_json({"calibrations": documents})
+        return
+    for one, document in zip(found, documents, strict=True):
+        print_table(
+            ("result", "noise", *(f"{n} repeats" for n in noise.REPEATS)),
+            [
+                (
+                    noise.title_of(metric),
+                    f"{entry['noise']:.2%}",
+                    *(_share(each["difference"]) for each in entry["resolutions"]),
+                )
+                for metric, entry in zip(one.metrics, document["metrics"], strict=True)
+            ],
+            title=f"{one.spec.engine} {placement_label(one.spec)}: noise between identical runs "
+            f"({len(one.run_ids)} pairs), and the difference that repeats show (power 80 %)",
+        )
+        if one.deciding is None:
+            print("no result stands for the whole: there is no headline")
+        elif document["arms_differ"]:
+            print(
+                f"arms-differ: a difference in {noise.title_of(one.deciding)} is shown between "
+                "identical runs; by accident, this happens in 5 % of calibrations. Repeat it; "
+                "if it stays, look at what is not controlled:"
+            )
+            for warning in one.warnings:
+                print(f"  {warning}")
+        if (wanted := document.get("resolve")) is not None:
+            print(_needed(wanted["difference"], wanted["repeats"], wanted["duration_ns"]))
+
+
+def _share(difference: float | None) -> str:
+    return "nothing" if difference is None else f"{difference:.2%}"
+
+
+def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> str:
+    if repeats is None or duration_ns is None:
+        return f"a difference of {difference:.3g} takes more than 100 repeats: reduce the noise"
+    return (
+        f"to show {difference:.1%}: {repeats} repeats of each side, about {hours(duration_ns)} "
+        "for a comparison of two"
+    )
+
+
+app = typer.Typer(
+    cls=RunGroup,
+    no_args_is_help=True,
+    help="Measure how much identical runs differ, before hours are spent.",
+)
+for _workload, _parameters in registry.all_parameters().items():
+    app.command(_workload, cls=RunCommand, help=_HELP)(
+        callback(
+            CalibrateOptions,
+            partial(calibrate, _parameters),
+            _parameters,
+            without=(
+                *_WITHOUT,
+                *(["driver"] if len(_parameters.drivers) == 1 else []),
+                *([] if _parameters.property_files else ["properties"]),
+            ),
+        )
+    )

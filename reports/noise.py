@@ -1,0 +1,177 @@
+"""The noise between identical runs: what a calibration measured, and what repeats resolve."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from harness.store.calibrations import Calibration, MetricNoise
+from harness.store.runs import StoredRun
+from harness.warnings import RunWarning, unique
+from reports.formatting import percent, utc
+from reports.headline import headline
+from reports.metric_registry import metric_info
+from reports.statistics import (
+    ALPHA,
+    compare_paired,
+    noise_of,
+    repeats_to_resolve,
+    smallest_difference,
+)
+from reports.values import Measured, Quantity, in_order, measured
+
+#: Numbers of repeats whose smallest difference is shown.
+REPEATS = (3, 5, 7, 10, 15, 20)
+#: What is a result, not an explanation of one.
+_RESULTS = ("headline", "detail", "part")
+_Pair = tuple[StoredRun, StoredRun]
+
+
+def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
+    """What pairs of identical runs (n ≥ 1), all of them with a result, say of the noise."""
+    runs = [run for pair in pairs for run in pair]
+    first = runs[0]
+    values = [(measured(a), measured(b)) for a, b in pairs]
+    kinds = {q: one for a, b in values for side in (a, b) for q, one in side.items()}
+    ratios = {q: tuple(_log_ratios(q, values)) for q in in_order(kinds)}
+    kept = [q for q, found in ratios.items() if found and _is_result(kinds[q])]
+    sides = [a for a, _ in pairs], [b for _, b in pairs]
+    deciding = headline(*sides, {q: kinds[q].better for q in kept}).quantity
+    warnings = [RunWarning.from_json(one) for run in runs for one in run.run["uncontrolled"]]
+    return Calibration(
+        calibration_id=first.run_id,
+        unix_ns=time.time_ns(),
+        host_id=str(first.manifest["host"]["host_id"]),
+        spec=first.spec,
+        run_ids=tuple((a.run_id, b.run_id) for a, b in pairs),
+        run_duration_ns=round(median(int(run.run["duration_ns"]) for run in runs)),
+        headline=kept.index(deciding) if deciding in kept else None,
+        metrics=tuple(_noise(q, kinds[q], ratios[q]) for q in kept),
+        warnings=tuple(unique(warnings)),
+    )
+
+
+def _is_result(one: Measured) -> bool:
+    return one.better != "none" and metric_info(one.quantity, one.better).role in _RESULTS
+
+
+def _log_ratios(
+    quantity: Quantity, values: Sequence[tuple[Mapping[Quantity, Measured], ...]]
+) -> Iterator[float]:
+    """Of the pairs in which both runs have a positive value."""
+    for pair in values:
+        found = [side[quantity].value if quantity in side else None for side in pair]
+        a, b = (value if value and value > 0 else None for value in found)
+        if a is not None and b is not None:
+            yield math.log(a / b)
+
+
+def _noise(quantity: Quantity, one: Measured, ratios: tuple[float, ...]) -> MetricNoise:
+    return MetricNoise(quantity.name, one.unit, one.better, dict(quantity.labels), ratios)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a number of repeats can show: ``difference`` as a share, None: nothing.
+
+    ``duration_ns``: of the repeats of both sides of a comparison.
+    """
+
+    repeats: int
+    difference: float | None
+    duration_ns: int
+
+
+def resolutions(
+    noise: MetricNoise, run_duration_ns: int, level: float = ALPHA
+) -> tuple[Resolution, ...]:
+    """Of each of :data:`REPEATS`."""
+    return tuple(
+        Resolution(n, smallest_difference(noise.log_ratios, n, level), 2 * n * run_duration_ns)
+        for n in REPEATS
+    )
+
+
+def arms_differ(noise: MetricNoise) -> bool:
+    """Whether a difference is shown where there is none: by accident in 5 % of calibrations."""
+    values = [math.exp(one) for one in noise.log_ratios]
+    return compare_paired(values, [1.0] * len(values)).p <= ALPHA
+
+
+def title_of(noise: MetricNoise) -> str:
+    """``query time, query 6``."""
+    quantity = Quantity(noise.name, tuple(noise.labels.items()))
+    return ", ".join(filter(None, (metric_info(quantity, noise.better).title,
+                                   quantity.labels_text())))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an experiment's repeats resolve, by the latest calibration of its engine and workload.
+
+    ``noise``, ``difference``: shares; ``difference`` None: nothing. ``level``: of one comparison
+    among those of the experiment. ``other_parameters``: those in which the calibration differs.
+    """
+
+    engine: str
+    calibration_id: str
+    calibrated_unix_ns: int
+    noise: float
+    repeats: int
+    difference: float | None
+    level: float
+    other_parameters: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        other = ", ".join(self.other_parameters)
+        of = f" with other {other}" if other else ""
+        shows = (
+            "show no difference"
+            if self.difference is None
+            else f"show a difference of {percent(self.difference)} in the headline"
+        )
+        return (
+            f"{self.engine}: identical runs differ by {percent(self.noise)} (calibrated{of} "
+            f"{utc(self.calibrated_unix_ns)}); {self.repeats} repeats {shows}"
+        )
+
+
+def expected(
+    calibration: Calibration, params: Mapping[str, Any], repeats: int, level: float = ALPHA
+) -> Expected | None:
+    """For runs with these parameters; None where the calibration has no headline."""
+    noise = calibration.deciding
+    if noise is None:
+        return None
+    return Expected(
+        calibration.spec.engine,
+        calibration.calibration_id,
+        calibration.unix_ns,
+        noise_of(noise.log_ratios),
+        repeats,
+        smallest_difference(noise.log_ratios, repeats, level),
+        level,
+        tuple(calibration.differing(params)),
+    )
+
+
+def to_json(calibration: Calibration, resolve: float | None = None) -> dict[str, Any]:
+    """As stored, and what follows from it; ``resolve``: a wanted difference, as a share."""
+    document = calibration.to_json()
+    for noise, entry in zip(calibration.metrics, document["metrics"], strict=True):
+        entry["noise"] = noise_of(noise.log_ratios)
+        found = resolutions(noise, calibration.run_duration_ns)
+        entry["resolutions"] = [vars(one) for one in found]
+    deciding = calibration.deciding
+    document["arms_differ"] = arms_differ(deciding) if deciding else None
+    if resolve is not None and deciding is not None:
+        needed = repeats_to_resolve(deciding.log_ratios, resolve)
+        took = needed and 2 * needed * calibration.run_duration_ns
+        document["resolve"] = {"difference": resolve, "repeats": needed, "duration_ns": took}
+    return document

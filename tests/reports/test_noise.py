@@ -1,0 +1,174 @@
+"""What pairs of identical runs say of the noise, and what repeats resolve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_runs import Case, metric, write
+
+from harness.experiment.calibration import pairs_of, twice
+from harness.experiment.profile import find_profile, load_profile
+from harness.store.calibrations import Calibration, CalibrationStore, latest_of
+from harness.store.runs import StoredRun
+from reports.noise import arms_differ, calibration_of, expected, to_json
+from reports.statistics import (
+    compare_paired,
+    noise_of,
+    repeats_to_resolve,
+    smallest_difference,
+)
+
+NOISE = 0.03
+
+
+def log_ratios(seed: int, pairs: int) -> list[float]:
+    return [float(one) for one in np.random.default_rng(seed).normal(0, NOISE, pairs)]
+
+
+def power(difference: float, repeats: int, trials: int = 400) -> float:
+    """How often a difference is shown in noise of that size."""
+    draw = np.random.default_rng(7)
+    shown = 0
+    for _ in range(trials):
+        a = np.exp(draw.normal(0, NOISE, repeats)) * (1 + difference)
+        shown += compare_paired(a, np.ones(repeats)).p <= 0.05
+    return shown / trials
+
+
+@pytest.mark.parametrize("repeats", [6, 7, 12])
+def test_the_smallest_difference_is_shown_in_four_of_five_experiments(repeats: int) -> None:
+    found = smallest_difference(log_ratios(1, 2000), repeats)
+    assert found is not None
+    assert 0.75 <= power(found, repeats) <= 0.85
+    assert power(found / 2, repeats) < 0.5
+
+
+def test_ten_pairs_predict_a_difference_that_is_shown_within_one_and_a_half_of_it() -> None:
+    """In nine of ten calibrations: the noise of ten pairs is not known better."""
+    enough = 0
+    for seed in range(40):
+        predicted = smallest_difference(log_ratios(seed, 10), 7)
+        assert predicted is not None
+        enough += power(1.5 * predicted, 7, trials=60) >= 0.7
+    assert enough >= 36
+
+
+def test_too_few_repeats_show_nothing_and_more_show_less() -> None:
+    noise = log_ratios(3, 10)
+    found = [smallest_difference(noise, n) for n in (3, 5, 6, 10, 20)]
+    assert found[:2] == [None, None]
+    known = [one for one in found if one is not None]
+    assert len(known) == 3 and known == sorted(known, reverse=True)
+    # Of a family of four, six repeats reach no level.
+    assert smallest_difference(noise, 6, 0.05 / 4) is None
+
+
+def test_the_repeats_for_a_difference_are_the_fewest_that_resolve_it() -> None:
+    noise = log_ratios(3, 10)
+    needed = repeats_to_resolve(noise, 0.03)
+    assert needed is not None
+    at, below = (smallest_difference(noise, n) for n in (needed, needed - 1))
+    assert at is not None and below is not None and at <= 0.03 < below
+    assert repeats_to_resolve(noise, 0.5) == 6
+    assert repeats_to_resolve(noise, 0.001) is None
+
+
+def test_without_noise_every_difference_is_resolved() -> None:
+    assert noise_of([0.0, 0.0]) == 0
+    assert smallest_difference([0.0, 0.0], 6) == 0
+
+
+def runs(root: Path, values: Sequence[float], failed: Sequence[int] = ()) -> list[StoredRun]:
+    """Runs in the order of a plan that has each one twice."""
+    return [
+        write(
+            root,
+            Case(
+                block=number // 2,
+                status="failed" if number in failed else "complete",
+                metrics=[metric("queries_geomean_ns", value, "lower"),
+                         metric("io_calls_count", 5)],
+            ),
+        )
+        for number, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def test_each_block_of_a_calibration_has_every_run_twice_in_a_row() -> None:
+    plan = load_profile(find_profile("demo"), repeats=2)
+    doubled = twice(plan)
+    assert doubled.runs[::2] == doubled.runs[1::2] == plan.runs
+    assert doubled.hash != plan.hash
+
+
+def test_in_every_second_block_the_first_run_is_b(tmp_path: Path) -> None:
+    made = runs(tmp_path, [1, 2, 3, 4, 5, 6])
+    (pairs,) = pairs_of(made)
+    assert pairs == [(made[0], made[1]), (made[3], made[2]), (made[4], made[5])]
+
+
+def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
+    made = runs(tmp_path, [1, 2, 3, 4], failed=[1])
+    assert list(pairs_of(made)) == [[(made[3], made[2])]]
+
+
+def calibrated(root: Path, values: Sequence[float]) -> Calibration:
+    (pairs,) = pairs_of(runs(root, values))
+    return calibration_of(pairs)
+
+
+def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(
+    tmp_path: Path,
+) -> None:
+    found = calibrated(tmp_path, [100, 110, 100, 110])
+    assert [one.name for one in found.metrics] == ["queries_geomean_ns"]
+    assert found.deciding == found.metrics[0]
+    assert found.metrics[0].log_ratios == pytest.approx([-np.log(1.1), np.log(1.1)])
+    assert len(found.warnings) == 2 and found.run_duration_ns == 90 * 10**9
+    document = to_json(found, resolve=0.2)
+    assert document["metrics"][0]["noise"] == pytest.approx(0.1)
+    assert document["resolve"]["duration_ns"] == 2 * document["resolve"]["repeats"] * 90 * 10**9
+    assert document["arms_differ"] is False
+
+
+def test_identical_runs_that_differ_are_reported(tmp_path: Path) -> None:
+    """B is slower in every pair, whichever ran first."""
+    found = calibrated(tmp_path, [100, 110, 111, 100] * 3)
+    assert found.deciding is not None and arms_differ(found.deciding)
+
+
+def test_the_store_gives_back_what_it_was_given(tmp_path: Path) -> None:
+    store = CalibrationStore(tmp_path)
+    assert store.all() == []
+    made = calibrated(tmp_path / "runs", [100, 104, 103, 101])
+    store.write(made)
+    assert [one.to_json() for one in store.all()] == [made.to_json()]
+
+
+def test_a_damaged_calibration_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = CalibrationStore(tmp_path)
+    store.write(calibrated(tmp_path / "runs", [100, 104, 103, 101]))
+    (tmp_path / "calibrations" / "20260101T000000Z-x.json").write_text("{")
+    assert len(store.all()) == 1
+    assert "calibration-unreadable" in capsys.readouterr().err
+
+
+def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
+    first = calibrated(tmp_path, [100, 104, 103, 101])
+    other = replace(
+        first, spec=replace(first.spec, params={"scale": 10}), unix_ns=first.unix_ns + 1
+    )
+    elsewhere = replace(first, host_id="another", unix_ns=first.unix_ns + 2)
+    known = [first, other, elsewhere]
+    assert latest_of(known, first.host_id, "postgres", "tpch", first.spec.params) is first
+    assert latest_of(known, first.host_id, "postgres", "tpch", {"scale": 3}) is other
+    assert latest_of(known, first.host_id, "duckdb", "tpch", {"scale": 3}) is None
+    found = expected(other, first.spec.params, 8)
+    assert found is not None and set(found.other_parameters) == {"scale", "queries", "cache"}
+    assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
