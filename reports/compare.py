@@ -379,7 +379,8 @@ def _group(
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
         sides.append(Side(name, ids, emulations(runs), unknown))
-    rows = _rows(found.a, found.b, found.pairing, only)
+    looks = max(int(run.run["experiment"].get("looks", 1)) for run in (*found.a, *found.b))
+    rows = _rows(found.a, found.b, found.pairing, only, looks)
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
@@ -418,7 +419,11 @@ def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
 
 
 def _rows(
-    a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing, only: Collection[Quantity]
+    a: Sequence[StoredRun],
+    b: Sequence[StoredRun],
+    pairing: Pairing,
+    only: Collection[Quantity],
+    looks: int,
 ) -> list[Row]:
     measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
     quantities = dict.fromkeys(
@@ -427,7 +432,7 @@ def _rows(
         for q in one
         if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
     )
-    return [_row(quantity, measured_a, measured_b, pairing) for quantity in in_order(quantities)]
+    return [_row(q, measured_a, measured_b, pairing, looks) for q in in_order(quantities)]
 
 
 def _row(
@@ -435,6 +440,7 @@ def _row(
     a: Sequence[Mapping[Quantity, Measured]],
     b: Sequence[Mapping[Quantity, Measured]],
     pairing: Pairing,
+    looks: int,
 ) -> Row:
     one = next(run[quantity] for run in (*a, *b) if quantity in run)
     values = [[_value(run, quantity) for run in side] for side in (a, b)]
@@ -448,7 +454,7 @@ def _row(
     if all(present) and not all(compared):
         estimate, note = None, "no pair of repeats has a value on both sides"
     else:
-        estimate, note = _estimate(present[0], present[1], one.better, pairing)
+        estimate, note = _estimate(present[0], present[1], one.better, pairing, looks)
     if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
@@ -488,7 +494,7 @@ def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None
 
 
 def _estimate(
-    a: Sequence[float], b: Sequence[float], better: Better, pairing: Pairing
+    a: Sequence[float], b: Sequence[float], better: Better, pairing: Pairing, looks: int
 ) -> tuple[Estimate | None, str]:
     if not a or not b:
         return None, "measured on one side only" if a or b else ""
@@ -496,7 +502,7 @@ def _estimate(
         return None, "no ratio: a value is zero or negative"
     first, second = (a, b) if better == "lower" else (b, a)
     if pairing == "paired" and len(a) == len(b):
-        estimate = compare_paired(first, second)
+        estimate = compare_paired(first, second, looks=looks)
     else:
-        estimate = compare_unpaired(first, second)
+        estimate = compare_unpaired(first, second, looks=looks)
     return estimate, ""

@@ -41,22 +41,34 @@ class PlannedRepeats:
         return f"{need}, but {planned} planned: no difference can be shown, however large"
 
 
-def planned_repeats(specs: Sequence[RunSpec], host_mode: str) -> PlannedRepeats:
-    """What a report on these runs would compare, on a host in this mode."""
+def planned_repeats(specs: Sequence[RunSpec], host_mode: str, looks: int = 1) -> PlannedRepeats:
+    """What a report on these runs would compare, on a host in this mode.
+
+    ``looks``: how often at most results decide whether there are more repeats.
+    """
+    over, together = compared_together(specs, host_mode)
+    comparisons = sum(len(arms) - 1 for arms in together)
+    repeats = max((spec.block for spec in specs), default=0) + 1
+    level = ALPHA / looks
+    needed = repeats_needed(level / comparisons, "paired") if comparisons else None
+    return PlannedRepeats(over, repeats, comparisons, needed, level)
+
+
+def compared_together(
+    specs: Sequence[RunSpec], host_mode: str
+) -> tuple[str, list[list[list[RunSpec]]]]:
+    """The compared dimension, and the runs that are compared with one another, by their arms."""
     known = [
         facts_of_spec(spec.to_json(), host_mode if spec.runs_in(host_mode) else _other_mode(spec))
         for spec in specs
     ]
     over = varying_dimension(known)
     dim = dimension(over)
-    arms: dict[frozenset[tuple[str, str]], set[str]] = {}
-    for one in known:
+    together: dict[frozenset[tuple[str, str]], dict[str, list[RunSpec]]] = {}
+    for spec, one in zip(specs, known, strict=True):
         rest = frozenset((f, v) for f, v in one.items() if not dim.covers(f, v, v))
-        arms.setdefault(rest, set()).add(one.get(dim.fact, ""))
-    comparisons = sum(len(values) - 1 for values in arms.values())
-    repeats = max((spec.block for spec in specs), default=0) + 1
-    needed = repeats_needed(ALPHA / comparisons, "paired") if comparisons else None
-    return PlannedRepeats(over, repeats, comparisons, needed)
+        together.setdefault(rest, {}).setdefault(one.get(dim.fact, ""), []).append(spec)
+    return over, [list(arms.values()) for arms in together.values()]
 
 
 def _other_mode(spec: RunSpec) -> str:

@@ -68,6 +68,8 @@ class Estimate:
     reached, and less where the repeats are too few for it. ``p``: two-sided, of the
     hypothesis that the ratio is one; ``smallest_p``: what these repeats could have
     reached at best. ``n_a``, ``n_b``: repeats used of either side (equal when paired).
+    ``looks``: how often results decided whether there would be more repeats; interval and both p
+    are those of the last one, corrected (Bonferroni).
     """
 
     ratio: float
@@ -79,6 +81,7 @@ class Estimate:
     n_a: int
     n_b: int
     pairing: Pairing
+    looks: int = 1
 
 
 @dataclass(frozen=True)
@@ -156,42 +159,48 @@ def rank_sum_p(a: FloatArray, b: FloatArray) -> float:
     return _two_sided(_choice_distribution(tuple(int(r) for r in np.sort(ranks)), len(a)), observed)
 
 
-def compare_paired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Estimate:
+def compare_paired(
+    a: Sequence[float], b: Sequence[float], alpha: float = ALPHA, looks: int = 1
+) -> Estimate:
     """The ratio A/B of paired repeats (same length n ≥ 1, all values positive)."""
     differences = log_ratios(a, b)
     n = len(differences)
     walsh = _walsh_order(differences)
-    steps, confidence = _signed_rank_cut(n, alpha)
+    steps, confidence = _signed_rank_cut(n, alpha / looks)
     low, high = _between(walsh, steps, confidence)
     return Estimate(
         math.exp(walsh.median()),
         low,
         high,
         confidence,
-        sign_flip_p(differences),
-        smallest_p_paired(n),
+        min(1.0, looks * sign_flip_p(differences)),
+        min(1.0, looks * smallest_p_paired(n)),
         n,
         n,
         "paired",
+        looks,
     )
 
 
-def compare_unpaired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Estimate:
+def compare_unpaired(
+    a: Sequence[float], b: Sequence[float], alpha: float = ALPHA, looks: int = 1
+) -> Estimate:
     """The ratio A/B of repeats that were not run in pairs (each ≥ 1, all positive)."""
     log_a, log_b = _logs(a), _logs(b)
     differences = _difference_order(log_a, log_b)
-    steps, confidence = _rank_sum_cut(len(log_a), len(log_b), alpha)
+    steps, confidence = _rank_sum_cut(len(log_a), len(log_b), alpha / looks)
     low, high = _between(differences, steps, confidence)
     return Estimate(
         math.exp(differences.median()),
         low,
         high,
         confidence,
-        rank_sum_p(np.round(log_a, _TIE_DECIMALS), np.round(log_b, _TIE_DECIMALS)),
-        smallest_p_unpaired(len(log_a), len(log_b)),
+        min(1.0, looks * rank_sum_p(*(np.round(logs, _TIE_DECIMALS) for logs in (log_a, log_b)))),
+        min(1.0, looks * smallest_p_unpaired(len(log_a), len(log_b))),
         len(log_a),
         len(log_b),
         "unpaired",
+        looks,
     )
 
 
@@ -305,7 +314,7 @@ def judge(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Judgement]:
             outcome = "not shown"
         else:
             outcome = "cannot be shown"
-        needed = repeats_needed(alpha / len(family), estimate.pairing)
+        needed = repeats_needed(alpha / len(family) / estimate.looks, estimate.pairing)
         judged.append(Judgement(adjusted, outcome, needed, len(family)))
     return judged
 

@@ -13,10 +13,14 @@ from harness.cli.common import (
     QuietOption,
     ResultsOption,
     key_values,
+    names,
 )
 from harness.cli.options import CommonOptions
 from harness.cli.run_list import run_or_list
 from harness.experiment.profile import find_profile, load_profile
+from harness.experiment.selection import only
+from harness.experiment.sequential import Goal
+from harness.units import parse_duration_ns, parse_share
 from harness.yamlfile import scalar
 
 app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.")
@@ -49,8 +53,33 @@ def run(
     ] = None,
     repeats: Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="Override the number of interleaved repeats."),
+        typer.Option(
+            min=1, max=10_000, help="Interleaved repeats; with --budget or --resolve the most."
+        ),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Repeat where intervals are widest, for 2h."),
+    ] = None,
+    resolve: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Repeat until headlines show or exclude 5%."),
+    ] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="Only this engine of the profile; may repeat.")
+    ] = None,
+    placement: Annotated[
+        list[str] | None, typer.Option(help="Only this placement of the profile; may repeat.")
+    ] = None,
+    driver: Annotated[
+        list[str] | None, typer.Option(help="Only this driver of the profile; may repeat.")
+    ] = None,
+    monitor: Annotated[
+        list[str] | None, typer.Option(help="Monitor to add to all runs; may repeat.")
+    ] = None,
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Leave out engines that are not installed.")
+    ] = False,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -58,13 +87,23 @@ def run(
     quiet: QuietOption = False,
 ) -> None:
     """Expand a profile; run incomplete runs and resume interrupted ones."""
+    goal = None
+    if budget is not None or resolve is not None:
+        goal = Goal(
+            parse_duration_ns(budget) if budget is not None else None,
+            parse_share(resolve) if resolve is not None else None,
+            repeats,
+        )
     plan = load_profile(
         find_profile(profile),
         tuple(emulate or ()),
         size,
         {name: scalar(value) for name, value in key_values(param, "--param").items()},
         repeats,
+        names(monitor),
     )
+    chosen = {"engine": names(engine), "placement": names(placement), "driver": names(driver)}
+    plan = only(plan, chosen)
     options = CommonOptions(dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet)
     from_scratch = again and not resume
-    run_or_list(plan, options, again=from_scratch, restart=from_scratch)
+    run_or_list(plan, options, from_scratch, from_scratch, goal, skip_missing)

@@ -11,12 +11,15 @@ from harness.cli.common import print_json, print_table, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, open_environment
 from harness.execution.run_list import Step, plan_steps, run_plan
+from harness.experiment.budget import Budget
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, least_ns
+from harness.experiment.selection import installed
+from harness.experiment.sequential import Goal, Sequential, results, run_sequence, sequence_of
 from harness.progress import progress_on_stderr
 from harness.store.calibrations import CalibrationStore, latest_of
-from harness.store.runs import Store
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
 from harness.units import counted, format_bytes, format_ns
 
@@ -25,10 +28,19 @@ if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.planned import PlannedRepeats
 
 
-def run_or_list(plan: Plan, options: CommonOptions, again: bool, restart: bool) -> None:
+def run_or_list(
+    plan: Plan,
+    options: CommonOptions,
+    again: bool,
+    restart: bool,
+    goal: Goal | None = None,
+    skip_missing: bool = False,
+) -> None:
     """Run a plan and print its results; with --dry-run print its runs instead.
 
     ``again``: complete runs are repeated, too. ``restart``: interrupted ones are not resumed.
+    ``goal``: when there are enough repeats, in place of the plan's number. ``skip_missing``:
+    leave out engines that are not installed.
     """
     into = store(options.results)
     with (
@@ -36,25 +48,88 @@ def run_or_list(plan: Plan, options: CommonOptions, again: bool, restart: bool) 
         open_environment(options.host, plan.emulate, progress) as env,
     ):
         with plan.blaming():
+            plan = installed(plan, env, skip_missing)
+        sequence = sequence_of(plan, goal, env.host["mode"]) if goal else None
+        if sequence is not None:
+            plan = sequence.plan
+        with plan.blaming():
             steps = plan_steps(plan, env, into, again)
         if options.dry_run:
-            print_run_list(steps, env, into, options.json_)
+            print_run_list(steps, env, into, options.json_, sequence)
             return
-        repeats, expected = _forecast(steps, env, into)
+        repeats, expected = _forecast(steps, env, into, plan.looks)
         for text in filter(None, (repeats.text, *(one.text for one in expected))):
             progress.say(text)
-        finished = run_plan(plan, steps, env, into, restart)
-    show.runs(finished, options.json_)
+        if sequence is None:
+            finished, ended = run_plan(plan, steps, env, into, restart), ""
+        else:
+            finished, ended = run_sequence(
+                sequence,
+                steps,
+                lambda own: run_plan(plan, own, env, into, restart),
+                lambda own: _cost_ns(own, into),
+                Budget(sequence.goal.budget_ns),
+                progress.say,
+            )
+    if sequence is None:
+        show.runs(finished, options.json_)
+    else:
+        _print_sequence(sequence, finished, ended, options.json_)
     show.exit_for(finished)
 
 
-def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json_: bool) -> None:
+def _cost_ns(steps: Sequence[Step], earlier: Store) -> int | None:
+    """Of the runs to do, by those of the store; None if one of them is not known."""
+    times = Estimator(earlier.runs())
+    known = [step.run_time(times) for step in steps if step.done is None]
+    return None if None in known else sum(one.duration_ns for one in known if one)
+
+
+def _print_sequence(
+    sequence: Sequential, finished: Sequence[StoredRun], ended: str, json_: bool
+) -> None:
+    """Print the runs, and each comparison with its repeats. As JSON ``{runs, sequence}``."""
+    found = results(sequence)
+    if json_:
+        looks = {"looks": sequence.plan.looks, "counts": list(sequence.counts), "ended": ended}
+        runs = [stored.run for stored in finished]
+        print_json({"runs": runs, "sequence": {**looks, "comparisons": found}})
+        return
+    show.runs(finished, json_)
+    print_table(
+        ("engine", "compared", "repeats", "speed-up", "interval", "verdict"),
+        [
+            (
+                one["context"].get("engine", ""),
+                f"{one['b']} against {one['a']}",
+                one["repeats"],
+                f"{one['speed_up']:.3f}",
+                "–" if one["low"] is None else f"[{one['low']:.3f}, {one['high']:.3f}]",
+                one["verdict"],
+            )
+            for one in found
+        ],
+        title=f"ended: {ended}; p and intervals are corrected for {sequence.plan.looks} looks",
+    )
+
+
+def print_run_list(
+    steps: Sequence[Step],
+    env: Environment,
+    earlier: Store,
+    json_: bool,
+    sequence: Sequential | None = None,
+) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
+    Of a ``sequence`` the runs before its first look.
+
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
-    each]}``.
+    each], counts: [repeats at each look]}``.
     """
-    repeats, expected = _forecast(steps, env, earlier)
+    repeats, expected = _forecast(steps, env, earlier, sequence.plan.looks if sequence else 1)
+    counts = list(sequence.counts) if sequence else []
+    steps = [step for step in steps if not counts or step.spec.block < counts[0]]
     times = Estimator(earlier.runs())
     rows: list[dict[str, Any]] = []
     for step in steps:
@@ -86,6 +161,7 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
                 "estimated_duration_ns": estimated_ns,
                 "repeats": asdict(repeats),
                 "expected": [asdict(one) for one in expected],
+                "counts": counts,
             }
         )
         return
@@ -110,19 +186,21 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
     )
     for text in filter(None, (repeats.text, *(one.text for one in expected))):
         print(text)
+    if len(counts) > 1:
+        print(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
     if shared := _shared([step.spec for step in steps]):
         print(f"all runs: {shared}")
 
 
 def _forecast(
-    steps: Sequence[Step], env: Environment, into: Store
+    steps: Sequence[Step], env: Environment, into: Store, looks: int
 ) -> tuple[PlannedRepeats, list[Expected]]:
     """What the repeats can show, and what they resolve where the noise was calibrated."""
     from reports.noise import expected
     from reports.planned import planned_repeats
 
     specs = [step.spec for step in steps]
-    repeats = planned_repeats(specs, env.host["mode"])
+    repeats = planned_repeats(specs, env.host["mode"], looks)
     if not repeats.comparisons:
         return repeats, []
     calibrations = CalibrationStore(into.root).all()

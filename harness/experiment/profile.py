@@ -17,7 +17,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -55,7 +55,8 @@ class Plan:
 
     ``emulate``: tiers that a tmpfs emulates, as requested (``pmem``, ``pmem=/path``); the specs
     hold the names only. ``several_commands``: whether plans of other commands under
-    the same name belong to the same experiment.
+    the same name belong to the same experiment. ``looks``: how often at most results decide
+    whether there are more repeats (harness.experiment.sequential).
     """
 
     name: str
@@ -68,12 +69,14 @@ class Plan:
     figures: tuple[str, ...] = ()
     document: Document | None = field(default=None, repr=False, compare=False)
     several_commands: bool = False
+    looks: int = 1
 
     @property
     def experiment(self) -> dict[str, Any]:
         """The entry ``experiment`` of each run's run.json."""
         entry: dict[str, Any] = {"name": self.name, "hash": self.hash}
-        return entry | ({"several_commands": True} if self.several_commands else {})
+        entry |= {"several_commands": True} if self.several_commands else {}
+        return entry | ({"looks": self.looks} if self.looks > 1 else {})
 
     @property
     def hash(self) -> str:
@@ -142,10 +145,12 @@ def load_profile(
     size: float | None = None,
     params: JsonObject | None = None,
     repeats: int | None = None,
+    monitors: Sequence[str] = (),
 ) -> Plan:
     """Read, validate and expand a profile file.
 
-    ``emulate`` adds to the profile's own; ``size``, ``params`` and ``repeats`` override them.
+    ``emulate`` and ``monitors`` add to the profile's own; ``size``, ``params`` and ``repeats``
+    override them.
     """
     document = load_yaml(path, "profile")
     if size is not None:
@@ -154,6 +159,11 @@ def load_profile(
         document = _with_params(document, params)
     if repeats is not None:
         document = replace(document, value={**document.value, "repeats": repeats})
+    if monitors:
+        fixed = document.value.get("fixed", {})
+        added = list(dict.fromkeys((*fixed.get("monitors", ()), *monitors)))
+        fixed = {**fixed, "monitors": added}
+        document = replace(document, value={**document.value, "fixed": fixed})
     published = path.with_name(_PUBLISHED)
     return expand(document, published if published.exists() else None, emulate)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.budget import Budget
 from harness.experiment.run_time import Estimator
 from harness.micro.runner import run as run_suite
 from harness.paper.plan import ENOUGH, Cell
@@ -30,12 +31,11 @@ def run_cells(
     clock: Callable[[], int] = time.monotonic_ns,
 ) -> tuple[list[StoredRun], LeftOut]:
     """The runs that were made, failed ones included, and the cells that were not run."""
-    started = clock()
+    budget = Budget(budget_ns, clock)
     made: list[StoredRun] = []
     left_out: LeftOut = {}
     for cell in cells:
-        left_ns = budget_ns - (clock() - started)
-        if why := _over(cell, left_ns, store):
+        if why := budget.refuses(cell.estimate_ns(Estimator(store.runs()))):
             left_out[cell.entry, cell.turn] = why
             continue
         env.progress.say(f"{cell.what}: {', '.join(part.what for part in cell.to_do)}")
@@ -44,16 +44,6 @@ def run_cells(
         except UsageError as error:
             left_out[cell.entry, cell.turn] = f"{error.problem}: {error.context}"
     return made, left_out
-
-
-def _over(cell: Cell, left_ns: int, store: Store) -> str:
-    """Why a cell does not fit into what is left of the budget; empty where it does."""
-    if left_ns <= 0:
-        return "the budget is spent"
-    cost = cell.estimate_ns(Estimator(store.runs()))
-    if cost is not None and cost > left_ns:
-        return "does not fit into what is left of the budget"
-    return ""
 
 
 def _run(cell: Cell, env: Environment, store: Store) -> list[StoredRun]:

@@ -1,0 +1,246 @@
+"""Repeats as needed: blocks until each headline resolves a difference, or the time is over.
+
+Results decide at most :data:`LOOKS` times for a comparison whether it gets more blocks, after
+numbers of blocks that are fixed beforehand. However they decide, a p value of such a look is valid
+when multiplied by the number of looks (Bonferroni). Plans say so (``Plan.looks``), and
+reports.compare corrects p values and intervals of their runs, here as in every report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import UsageError
+from harness.execution.run_list import Step
+from harness.experiment.budget import Budget
+from harness.experiment.profile import Plan
+from harness.experiment.selection import with_repeats
+from harness.store.runs import StoredRun
+
+if TYPE_CHECKING:  # reports are loaded where they are needed
+    from reports.compare import Group
+    from reports.statistics import Estimate
+
+LOOKS = 4
+#: Most repeats, in multiples of the fewest that show a difference, where no time limits them.
+_MOST_TIMES = 3
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When there are enough repeats; at least one of ``budget_ns`` and ``resolve`` is set.
+
+    ``resolve``: a difference, as a share. ``most``: repeats, whatever is resolved.
+    """
+
+    budget_ns: int | None = None
+    resolve: float | None = None
+    most: int | None = None
+
+
+@dataclass
+class Together:
+    """Runs that are compared with one another, by the series of each arm, the baseline first.
+
+    ``stage``: looks that were taken; ``found``: the comparisons as of the last one.
+    """
+
+    arms: Sequence[frozenset[str]]
+    stage: int = 0
+    found: list[Group] = field(default_factory=list)
+
+    def has(self, series: str) -> bool:
+        """Whether runs of this series are part of it."""
+        return any(series in arm for arm in self.arms)
+
+    @property
+    def width(self) -> float:
+        """The ratio of the ends of the widest interval."""
+        ends = [(one.low, one.high) for group in self.found if (one := _estimate(group))]
+        return max((h / low if low and h else math.inf for low, h in ends), default=0.0)
+
+    def settled(self, goal: Goal) -> bool:
+        """Whether more repeats are of no use: nothing is compared, or all is resolved."""
+        if all(_estimate(group) is None for group in self.found):
+            return True
+        resolve = goal.resolve
+        return resolve is not None and all(resolved(group, resolve) for group in self.found)
+
+
+def _estimate(group: Group) -> Estimate | None:
+    row = group.deciding
+    return row.estimate if row is not None else None
+
+
+def resolved(group: Group, difference: float) -> bool:
+    """Whether a difference is shown, or one of this share is excluded."""
+    row, estimate = group.deciding, _estimate(group)
+    if row is None or estimate is None or estimate.low is None or estimate.high is None:
+        return False
+    bound = 1 + difference
+    return row.shown or (1 / bound <= estimate.low and estimate.high <= bound)
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """A plan with the numbers of blocks (``counts``) after which its results are looked at."""
+
+    plan: Plan
+    goal: Goal
+    over: str
+    together: tuple[Together, ...]
+    counts: tuple[int, ...]
+
+
+def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
+    """The plan with as many blocks as there may be; UsageError where nothing is compared."""
+    from reports.planned import compared_together
+    from reports.statistics import ALPHA, MOST_REPEATS, repeats_needed
+
+    over, found = compared_together(with_repeats(plan, 1).runs, host_mode)
+    together = tuple(
+        Together([frozenset(spec.series() for spec in arm) for arm in arms])
+        for arms in found
+        if len(arms) > 1
+    )
+    if not together:
+        raise UsageError(
+            f"--budget or --resolve with {plan.name}",
+            "no two of its runs are compared",
+            "give --repeats",
+        )
+    decides = goal.resolve is not None or len(together) > 1
+    looks = LOOKS if decides else 1
+    comparisons = sum(len(one.arms) - 1 for one in together)
+    first = repeats_needed(ALPHA / looks / comparisons, "paired")
+    most = goal.most or (MOST_REPEATS if goal.budget_ns is not None else _MOST_TIMES * first)
+    if most < first:
+        raise UsageError(
+            f"--repeats {most} of {plan.name}",
+            f"{comparisons} comparisons, looked at {looks} times, need {first} repeats",
+            f"give --repeats {first} or more, or restrict the profile",
+        )
+    counts = numbers_of_blocks(first, most, looks)
+    return Sequential(replace(with_repeats(plan, most), looks=looks), goal, over, together, counts)
+
+
+def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
+    """From ``first`` to ``most``, each by the same factor more than the last one."""
+    if looks == 1:
+        return (most,)
+    growth = (most / first) ** (1 / (looks - 1))
+    return tuple(dict.fromkeys(round(first * growth**look) for look in range(looks)))
+
+
+def run_sequence(
+    sequence: Sequential,
+    steps: Sequence[Step],
+    run: Callable[[Sequence[Step]], Sequence[StoredRun]],
+    cost_ns: Callable[[Sequence[Step]], int | None],
+    budget: Budget,
+    say: Callable[[str], None],
+) -> tuple[list[StoredRun], str]:
+    """The runs, and why there are no more of them.
+
+    ``steps`` of all blocks; ``run`` runs those of a block, which is not divided.
+    """
+    _refuse_other_modes(steps)
+    blocks: dict[int, list[Step]] = {}
+    for step in steps:
+        blocks.setdefault(step.spec.block, []).append(step)
+    finished: list[StoredRun] = []
+
+    def run_blocks(first: int, end: int, chosen: Together | None) -> str:
+        for block in range(first, end):
+            own = [s for s in blocks[block] if chosen is None or chosen.has(s.spec.series())]
+            if why := budget.refuses(cost_ns(own)):
+                return why
+            finished.extend(run(own))
+        return ""
+
+    counts, together = sequence.counts, sequence.together
+    why = run_blocks(0, counts[0], None)
+    _look(sequence, finished, together)
+    while not why:
+        open_ = [
+            one for one in together if one.stage < len(counts) and not one.settled(sequence.goal)
+        ]
+        if not open_:
+            return finished, _why_ended(sequence)
+        widest = max(open_, key=lambda one: one.width)
+        say(f"{counts[widest.stage - 1]} repeats: {'; '.join(_texts(widest))}; continuing")
+        why = run_blocks(counts[widest.stage - 1], counts[widest.stage], widest)
+        _look(sequence, finished, [widest])
+    return finished, why
+
+
+def _why_ended(sequence: Sequential) -> str:
+    resolve = sequence.goal.resolve
+    found = [group for one in sequence.together for group in one.found]
+    if resolve is not None and found and all(resolved(group, resolve) for group in found):
+        return "resolved"
+    if all(one.stage == len(sequence.counts) for one in sequence.together):
+        return "most repeats"
+    return "no result to decide by"
+
+
+def _refuse_other_modes(steps: Sequence[Step]) -> None:
+    for step in steps:
+        if step.prepared is None and step.done is None:
+            raise UsageError(
+                "--budget or --resolve",
+                f"a run {step.why}, and blocks are not divided",
+                "leave it out with --placement or --engine, or give --repeats",
+            )
+
+
+def _look(sequence: Sequential, finished: Sequence[StoredRun], now: Sequence[Together]) -> None:
+    """Compare all runs that there are; those ``now`` have spent one look more."""
+    from reports.compare import compare, judged
+
+    owners, comparisons = [], []
+    for one in sequence.together:
+        one.found = []
+        arms = [[run for run in finished if run.spec.series() in arm] for arm in one.arms]
+        for arm in arms[1:]:
+            try:
+                found = compare(arms[0], arm, [sequence.over], neighbours=finished)
+            except UsageError:  # an arm failed, or something else changed meanwhile: see the report
+                continue
+            owners.append(one)
+            comparisons.append(found)
+    for one, found in zip(owners, judged(comparisons), strict=True):
+        one.found += found.groups
+    for one in now:
+        one.stage += 1
+
+
+def _texts(one: Together) -> Iterator[str]:
+    for group in one.found:
+        if (estimate := _estimate(group)) is not None and estimate.low is not None:
+            ends = f"[{estimate.low:.3f}, {estimate.high:.3f}]"
+            yield f"{group.b.name} is {estimate.ratio:.3f}x of {group.a.name} {ends}"
+
+
+def results(sequence: Sequential) -> list[Mapping[str, Any]]:
+    """Each comparison as of the last look, for ``--json``."""
+    resolve = sequence.goal.resolve
+    return [
+        {
+            "context": dict(group.context),
+            "a": group.a.name,
+            "b": group.b.name,
+            "repeats": min(estimate.n_a, estimate.n_b),
+            "speed_up": estimate.ratio,
+            "low": estimate.low,
+            "high": estimate.high,
+            "verdict": group.verdict,
+            "resolved": None if resolve is None else resolved(group, resolve),
+        }
+        for one in sequence.together
+        for group in one.found
+        if (estimate := _estimate(group)) is not None
+    ]

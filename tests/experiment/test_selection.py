@@ -1,0 +1,91 @@
+"""Parts of a plan: some values of its axes, engines that are installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness import registry
+from harness.errors import UsageError
+from harness.execution.environment import Environment
+from harness.experiment.profile import find_profile, load_profile
+from harness.experiment.selection import installed, only, with_repeats
+
+DEMO = load_profile(find_profile("demo"), repeats=2)
+NONE: dict[str, list[str]] = {"engine": [], "placement": [], "driver": []}
+
+
+def test_a_plan_is_restricted_to_values_of_its_axes() -> None:
+    found = only(DEMO, NONE | {"engine": ["duckdb"], "placement": ["pmem-both", "ssd-both"]})
+    assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    assert only(DEMO, NONE).runs == DEMO.runs
+
+
+@pytest.mark.parametrize(
+    ("chosen", "known"),
+    [
+        ({"engine": ["mysql"]}, "duckdb, postgres"),
+        ({"placement": ["ssd-bth"]}, "ssd-both, pmem-both"),
+        ({"driver": ["hammerdb"]}, "native"),
+    ],
+)
+def test_an_unknown_value_is_refused_with_those_of_the_profile(
+    chosen: dict[str, list[str]], known: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        only(DEMO, NONE | chosen)
+    assert known in refused.value.hint and refused.value.exit_code == 2
+
+
+def test_more_blocks_of_a_restricted_plan_are_restricted() -> None:
+    restricted = only(DEMO, NONE | {"engine": ["duckdb"]})
+    more = with_repeats(restricted, 3)
+    assert more.runs[:4] == restricted.runs
+    assert {spec.engine for spec in more.runs} == {"duckdb"}
+    assert more.runs[-1].block == 2
+
+
+def test_monitors_are_added_to_those_of_the_profile() -> None:
+    path = find_profile("demo")
+    assert {spec.monitors for spec in load_profile(path, monitors=["perf"]).runs} == {("perf",)}
+
+
+class Missing:
+    """Engines of which some are not installed."""
+
+    def __init__(self, *missing: str) -> None:
+        self.missing = missing
+
+    def __call__(self, name: str) -> Any:
+        def available(options: object, prefix: object) -> str:
+            if name in self.missing:
+                raise UsageError(name, "installations found: none", f"install {name}")
+            return "1"
+
+        return SimpleNamespace(available=available)
+
+
+ENVIRONMENT = cast(Environment, SimpleNamespace(engines_prefix=Path("/nonexistent")))
+
+
+def test_one_error_lists_all_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "engine", Missing("duckdb", "postgres"))
+    for skip in (False, True):  # nothing would be left
+        with pytest.raises(UsageError) as refused:
+            installed(DEMO, ENVIRONMENT, skip)
+        assert all(one in refused.value.context for one in ("duckdb", "postgres"))
+        assert all(f"install {one}" in refused.value.hint for one in ("duckdb", "postgres"))
+
+
+def test_a_missing_engine_is_left_out_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "engine", Missing("postgres"))
+    found = installed(DEMO, ENVIRONMENT, skip_missing=True)
+    assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    assert "engine-skipped" in capsys.readouterr().err
+    monkeypatch.setattr(registry, "engine", Missing())
+    assert installed(DEMO, ENVIRONMENT, skip_missing=True) is not None

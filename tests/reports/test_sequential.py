@@ -1,0 +1,204 @@
+"""Repeats until a difference is resolved or the time is over, with runs that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from report_runs import Case, metric, write
+
+from harness.errors import UsageError
+from harness.execution.run_list import Step
+from harness.experiment.budget import Budget
+from harness.experiment.profile import Plan, expand
+from harness.experiment.sequential import (
+    LOOKS,
+    Goal,
+    Sequential,
+    numbers_of_blocks,
+    results,
+    run_sequence,
+    sequence_of,
+)
+from harness.store.runs import StoredRun
+from harness.yamlfile import Document
+from reports.compare import compare
+from reports.statistics import compare_paired
+
+
+def plan(engines: Sequence[str] = ("duckdb",), **changes: Any) -> Plan:
+    profile: dict[str, Any] = {
+        "schema": 1, "name": "made-up", "description": "made up", "workload": "tpch",
+        "axes": {"engine": list(engines), "placement": ["ssd-both", "pmem-both"]},
+        "fixed": {"params": {"scale": 1}},
+    }  # fmt: skip
+    return expand(Document("made up", profile | changes, {}))
+
+
+@dataclass
+class Host:
+    """Writes made-up runs: ``gain`` of pmem by engine, and its noise."""
+
+    root: Path
+    sequence: Sequential
+    gains: dict[str, float]
+    noise: dict[str, float]
+
+    def run(self, steps: Sequence[Step]) -> list[StoredRun]:
+        return [self._made(step) for step in steps]
+
+    def _made(self, step: Step) -> StoredRun:
+        spec = step.spec
+        assert spec.placement is not None
+        seed = [spec.block, len(spec.engine), len(spec.placement.name)]
+        value = 1e9 * np.exp(np.random.default_rng(seed).normal(0, self.noise[spec.engine]))
+        if spec.placement.name == "pmem-both":
+            value /= self.gains[spec.engine]
+        case = Case(
+            engine=spec.engine,
+            block=spec.block,
+            metrics=[metric("queries_geomean_ns", value, "lower")],
+            spec_changes={one.name: getattr(spec, one.name) for one in fields(spec)},
+            run_changes={"experiment": self.sequence.plan.experiment},
+        )
+        return write(self.root, case)
+
+
+def steps_of(sequence: Sequential) -> list[Step]:
+    """All of them could be run here."""
+    return [Step(spec, cast(Any, object()), None) for spec in sequence.plan.runs]
+
+
+def ran(
+    root: Path,
+    goal: Goal,
+    gains: dict[str, float],
+    noise: dict[str, float],
+    clock: Callable[[], int] = lambda: 0,
+) -> tuple[Sequential, list[StoredRun], str]:
+    sequence = sequence_of(plan(list(gains)), goal, "Default")
+    host = Host(root, sequence, gains, noise)
+    budget = Budget(goal.budget_ns, clock)
+    made, ended = run_sequence(
+        sequence, steps_of(sequence), host.run, lambda _: None, budget, lambda _: None
+    )
+    return sequence, made, ended
+
+
+def repeats(made: Sequence[StoredRun], engine: str) -> int:
+    """Blocks of an engine; each of them is whole."""
+    found = [run for run in made if run.spec.engine == engine]
+    for block in {run.spec.block for run in found}:
+        assert sum(run.spec.block == block for run in found) == 2
+    return len(found) // 2
+
+
+def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
+    sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
+    assert (ended, repeats(made, "duckdb")) == ("resolved", sequence.counts[0])
+    (found,) = results(sequence)
+    assert (found["verdict"], found["resolved"]) == ("faster", True)
+    # Every report on these runs is corrected for the looks.
+    a, b = ([r for r in made if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
+    (group,) = compare(a, b).groups
+    assert group.deciding is not None and group.deciding.estimate is not None
+    assert (group.deciding.estimate.low, group.deciding.estimate.looks) == (found["low"], LOOKS)
+
+
+def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
+    sequence, _, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, {"duckdb": 0.02})
+    (found,) = results(sequence)
+    assert ended == "resolved" and found["verdict"] == "no difference"
+    assert 1 / 1.1 <= found["low"] <= found["high"] <= 1.1
+
+
+def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
+    sequence, made, ended = ran(
+        tmp_path,
+        Goal(resolve=0.02),
+        {"duckdb": 1.3, "postgres": 1.0},
+        {"duckdb": 0.01, "postgres": 0.3},
+    )
+    assert repeats(made, "duckdb") == sequence.counts[0]
+    assert repeats(made, "postgres") == sequence.counts[-1]
+    assert ended == "most repeats"
+    assert [one["resolved"] for one in results(sequence)] == [True, False]
+
+
+def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
+    ticks = count(step=10)
+    _, made, ended = ran(
+        tmp_path, Goal(budget_ns=45), {"duckdb": 1.3}, {"duckdb": 0.01}, lambda: next(ticks)
+    )
+    assert ended == "the budget is spent"
+    assert repeats(made, "duckdb") == 4
+
+
+def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
+    tmp_path: Path,
+) -> None:
+    ticks = count()
+    sequence, made, _ = ran(
+        tmp_path,
+        Goal(budget_ns=15, most=20),
+        {"duckdb": 1.3, "postgres": 1.0},
+        {"duckdb": 0.01, "postgres": 0.3},
+        lambda: next(ticks),
+    )
+    assert repeats(made, "duckdb") == sequence.counts[0]
+    assert repeats(made, "postgres") == 14
+
+
+def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
+    sequence = sequence_of(plan(), Goal(budget_ns=1), "Default")
+    assert sequence.plan.looks == 1 and len(sequence.counts) == 1
+    assert "looks" not in sequence.plan.experiment
+
+
+def test_what_cannot_show_anything_is_refused() -> None:
+    with pytest.raises(UsageError) as few:
+        sequence_of(plan(), Goal(resolve=0.05, most=5), "Default")
+    assert "--repeats 8" in few.value.hint
+    one = plan(axes={"engine": ["duckdb"], "placement": ["ssd-both"]})
+    with pytest.raises(UsageError):
+        sequence_of(one, Goal(resolve=0.05), "Default")
+
+
+def test_a_run_that_needs_another_host_mode_is_refused_before_any_is_made(
+    tmp_path: Path,
+) -> None:
+    sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
+    steps = [replace(step, prepared=None, why="needs Memory") for step in steps_of(sequence)]
+    with pytest.raises(UsageError):
+        run_sequence(
+            sequence, steps, lambda _: pytest.fail("a run"), lambda _: None, Budget(None), print
+        )
+
+
+def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:
+    assert numbers_of_blocks(8, 24, 4) == (8, 12, 17, 24)
+    assert numbers_of_blocks(8, 8, 4) == (8,)
+    assert numbers_of_blocks(8, 24, 1) == (24,)
+
+
+@pytest.mark.parametrize("noise", ["normal", "log-normal", "outliers"])
+def test_stopping_at_the_best_look_keeps_the_error_rate(noise: str) -> None:
+    """At most 5 %; without the correction more identical arms would differ."""
+    counts, trials = numbers_of_blocks(8, 24, LOOKS), 400
+    draw = np.random.default_rng(11)
+    corrected = uncorrected = 0
+    for _ in range(trials):
+        a, b = draw.normal(0, 1, (2, counts[-1]))
+        if noise == "log-normal":
+            a, b = np.exp(a), np.exp(b)
+        if noise == "outliers":
+            a = np.where(draw.random(counts[-1]) < 0.1, 20 * a, a)
+        found = [compare_paired(np.exp(a[:n] / 9), np.exp(b[:n] / 9)).p for n in counts]
+        uncorrected += min(found) <= 0.05
+        corrected += min(found) * LOOKS <= 0.05
+    assert corrected / trials <= 0.05 < uncorrected / trials
