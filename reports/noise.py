@@ -96,10 +96,14 @@ def resolutions(
     )
 
 
-def arms_differ(noise: MetricNoise) -> bool:
-    """Whether a difference is shown where there is none: by accident in 5 % of calibrations."""
+def arms_differ(noise: MetricNoise) -> bool | None:
+    """Whether a difference is shown where there is none: by accident in 5 % of calibrations.
+
+    None: too few pairs to show any.
+    """
     values = [math.exp(one) for one in noise.log_ratios]
-    return compare_paired(values, [1.0] * len(values)).p <= ALPHA
+    found = compare_paired(values, [1.0] * len(values))
+    return None if found.smallest_p > ALPHA else found.p <= ALPHA
 
 
 def title_of(noise: MetricNoise) -> str:

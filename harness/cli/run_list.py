@@ -16,7 +16,14 @@ from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, least_ns
 from harness.experiment.selection import installed
-from harness.experiment.sequential import Goal, Sequential, results, run_sequence, sequence_of
+from harness.experiment.sequential import (
+    Goal,
+    Sequential,
+    own_steps,
+    results,
+    run_sequence,
+    sequence_of,
+)
 from harness.progress import progress_on_stderr
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.runs import Store, StoredRun
@@ -54,6 +61,8 @@ def run_or_list(
             plan = sequence.plan
         with plan.blaming():
             steps = plan_steps(plan, env, into, again)
+        if sequence is not None:
+            steps = own_steps(sequence, steps)
         if options.dry_run:
             print_run_list(steps, env, into, options.json_, sequence)
             return
@@ -89,11 +98,11 @@ def _print_sequence(
     sequence: Sequential, finished: Sequence[StoredRun], ended: str, json_: bool
 ) -> None:
     """Print the runs, and each comparison with its repeats. As JSON ``{runs, sequence}``."""
-    found = results(sequence)
+    found, looks = results(sequence), sequence.plan.looks
     if json_:
-        looks = {"looks": sequence.plan.looks, "counts": list(sequence.counts), "ended": ended}
+        rule = {"looks": looks, "counts": list(sequence.counts), "ended": ended}
         runs = [stored.run for stored in finished]
-        print_json({"runs": runs, "sequence": {**looks, "comparisons": found}})
+        print_json({"runs": runs, "sequence": {**rule, "comparisons": found}})
         return
     show.runs(finished, json_)
     print_table(
@@ -109,7 +118,8 @@ def _print_sequence(
             )
             for one in found
         ],
-        title=f"ended: {ended}; p and intervals are corrected for {sequence.plan.looks} looks",
+        title=f"ended: {ended}"
+        + (f"; intervals and verdicts are corrected for {looks} looks" if looks > 1 else ""),
     )
 
 

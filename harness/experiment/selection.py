@@ -76,13 +76,13 @@ def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
     if not skip_missing or not kept:
         raise UsageError(
             f"engines of {plan.name}",
-            "; ".join(f"{error.problem}: {error.context}" for error in missing.values()),
-            " · ".join(dict.fromkeys(error.hint for error in missing.values()))
+            "; ".join(f"{why.problem}: {why.context}" for why in missing.values()),
+            " · ".join(dict.fromkeys(why.hint for why in missing.values()))
             + ("" if skip_missing else "; or add --skip-missing"),
         )
-    for (engine, _), error in missing.items():
-        found = f"{engine}: {error.problem}: {error.context}"
-        warn(RunWarning("engine-skipped", "an engine is left out", found, error.hint))
+    for (engine, _), why in missing.items():
+        found = f"{engine}: {why.problem}: {why.context}"
+        warn(RunWarning("engine-skipped", "an engine is left out", found, why.hint))
     return replace(plan, runs=kept)
 
 

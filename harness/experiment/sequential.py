@@ -124,7 +124,8 @@ def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
             f"give --repeats {first} or more, or restrict the profile",
         )
     counts = numbers_of_blocks(first, most, looks)
-    return Sequential(replace(with_repeats(plan, most), looks=looks), goal, over, together, counts)
+    whole = replace(with_repeats(plan, most), looks=len(counts))
+    return Sequential(whole, goal, over, together, counts)
 
 
 def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
@@ -133,6 +134,20 @@ def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
         return (most,)
     growth = (most / first) ** (1 / (looks - 1))
     return tuple(dict.fromkeys(round(first * growth**look) for look in range(looks)))
+
+
+def own_steps(sequence: Sequential, steps: Sequence[Step]) -> list[Step]:
+    """The steps, without complete runs whose results did not decide under the same rule.
+
+    Such a run says of no looks, so its comparison would not be corrected for them.
+    """
+    looks = sequence.plan.looks
+    return [
+        replace(step, done=None, why="its earlier run is of another number of looks")
+        if step.done and step.prepared and step.done.run["experiment"].get("looks", 1) != looks
+        else step
+        for step in steps
+    ]
 
 
 def run_sequence(
@@ -179,12 +194,11 @@ def run_sequence(
 
 def _why_ended(sequence: Sequential) -> str:
     resolve = sequence.goal.resolve
-    found = [group for one in sequence.together for group in one.found]
-    if resolve is not None and found and all(resolved(group, resolve) for group in found):
-        return "resolved"
-    if all(one.stage == len(sequence.counts) for one in sequence.together):
+    if any(all(_estimate(group) is None for group in one.found) for one in sequence.together):
+        return "no result to decide by"
+    if resolve is None or not all(one.settled(sequence.goal) for one in sequence.together):
         return "most repeats"
-    return "no result to decide by"
+    return "resolved"
 
 
 def _refuse_other_modes(steps: Sequence[Step]) -> None:

@@ -22,8 +22,8 @@ _SSD, _PMEM, _NODAX = ({"placement": f"{tier}-both"} for tier in ("ssd", "pmem",
 _PMEM_OVER_SSD = Compared(_SSD, _PMEM)
 
 
-def _profile(name: str, repeats: int = 6) -> str:
-    return f"harness experiment run papers/nvm-for-databases/{name} --repeats {repeats}"
+def _profile(name: str) -> str:
+    return f"harness experiment run papers/nvm-for-databases/{name}"
 
 
 def _suite(name: str, *tiers: str, options: str = "") -> str:

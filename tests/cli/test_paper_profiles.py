@@ -89,8 +89,8 @@ def profiles_of(workload: str) -> list[str]:
 
 @pytest.mark.parametrize("name", profiles_of("tpch"))
 def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
-    done = loaded("experiment", "run", name, "--emulate", "pmem", "--size", "0.25", "--dry-run",
-                  "--json")  # fmt: skip
+    done = loaded("experiment", "run", name, "--emulate", "pmem", "--size", "0.25", "--repeats",
+                  "1", "--dry-run", "--json")  # fmt: skip
     assert done.code == 0, done.err
     plan = done.json["plan"]
     modes = {row["host_mode"]: row["why"] for row in plan}
@@ -111,7 +111,8 @@ def tiers_of(profile: str) -> set[str]:
 def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
     """Settings are judged by the servers, 128 users by what they are allowed to connect."""
     emulated = [f"--emulate={tier}" for tier in sorted(tiers_of(name) - {"ssd"})]
-    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--dry-run", "--json")
+    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--repeats", "1",
+                  "--dry-run", "--json")  # fmt: skip
     assert done.code == 0, done.err
     plan = done.json["plan"]
     assert {row["why"] for row in plan} == {""}
@@ -124,7 +125,8 @@ def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
 def test_a_dry_run_adds_up_the_times_that_no_size_makes_shorter(loaded):
     name = PAPER + "table7"
     emulated = [f"--emulate={tier}" for tier in tiers_of(name) - {"ssd"}]
-    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--dry-run")
+    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--repeats", "1",
+                  "--dry-run")  # fmt: skip
     assert done.code == 0, done.err
     assert "15 runs, 15 to do, about " in done.out
     assert "1 h 30 min of it ramp-up and windows" in done.out
@@ -143,7 +145,7 @@ def test_the_paper_s_tpcc_profiles_have_its_regime():
     """§3.1: 1000 warehouses, 48 GB of buffers, 64 GB of memory, 3 minutes twice."""
     assert {name.removeprefix(PAPER) for name in profiles_of("tpcc")} == set(VARIED)
     for name in profiles_of("tpcc"):
-        plan = load_profile(known_profiles()[name], size=100)
+        plan = load_profile(known_profiles()[name], size=100, repeats=1)
         assert len(plan.runs) == VARIED[name.removeprefix(PAPER)], name
         for spec in plan.runs:
             assert spec.params["warehouses"] == 1000
@@ -200,7 +202,7 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
 
 def test_the_paper_s_ycsb_profiles_plan_with_pmem_emulated(loaded):
     done = loaded("experiment", "run", PAPER + "fig12", "--emulate", "pmem", "--size", "0.01",
-                  "--dry-run", "--json")  # fmt: skip
+                  "--repeats", "1", "--dry-run", "--json")  # fmt: skip
     assert done.code == 0, done.err
     modes = {row["host_mode"]: row["why"] for row in done.json["plan"]}
     assert modes.pop("Memory") == "needs the host in Memory mode"

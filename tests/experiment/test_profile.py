@@ -292,6 +292,6 @@ def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
 
 def test_more_repeats_keep_the_runs_that_are_there():
     path = find_profile("papers/nvm-for-databases/fig8")
-    once, more = load_profile(path), load_profile(path, repeats=3)
+    once, more = (load_profile(path, repeats=n) for n in (1, 3))
     assert len(more.runs) == 3 * len(once.runs)
     assert [spec.hash() for spec in more.runs[: len(once.runs)]] == [s.hash() for s in once.runs]

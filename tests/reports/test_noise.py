@@ -11,10 +11,11 @@ import pytest
 from report_runs import Case, metric, write
 
 from harness.experiment.calibration import pairs_of, twice
-from harness.experiment.profile import find_profile, load_profile
+from harness.experiment.profile import find_profile, known_profiles, load_profile
 from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from reports.noise import arms_differ, calibration_of, expected, to_json
+from reports.planned import planned_repeats
 from reports.statistics import (
     compare_paired,
     noise_of,
@@ -82,6 +83,12 @@ def test_without_noise_every_difference_is_resolved() -> None:
     assert smallest_difference([0.0, 0.0], 6) == 0
 
 
+UNCONTROLLED = [
+    {"code": "turbo", "what": "the clock follows the load", "found": "on", "do": "turn it off"},
+    {"code": "other-load", "what": "other users", "found": "load 1.9", "do": "wait"},
+]
+
+
 def runs(root: Path, values: Sequence[float], failed: Sequence[int] = ()) -> list[StoredRun]:
     """Runs in the order of a plan that has each one twice."""
     return [
@@ -92,6 +99,7 @@ def runs(root: Path, values: Sequence[float], failed: Sequence[int] = ()) -> lis
                 status="failed" if number in failed else "complete",
                 metrics=[metric("queries_geomean_ns", value, "lower"),
                          metric("io_calls_count", 5)],
+                run_changes={"uncontrolled": UNCONTROLLED},
             ),
         )
         for number, value in enumerate(values)
@@ -132,7 +140,7 @@ def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(
     document = to_json(found, resolve=0.2)
     assert document["metrics"][0]["noise"] == pytest.approx(0.1)
     assert document["resolve"]["duration_ns"] == 2 * document["resolve"]["repeats"] * 90 * 10**9
-    assert document["arms_differ"] is False
+    assert document["arms_differ"] is None  # two pairs cannot show any difference
 
 
 def test_identical_runs_that_differ_are_reported(tmp_path: Path) -> None:
@@ -172,3 +180,13 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     found = expected(other, first.spec.params, 8)
     assert found is not None and set(found.other_parameters) == {"scale", "queries", "cache"}
     assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
+
+
+@pytest.mark.parametrize("name", [name for name in known_profiles() if name.startswith("papers/")])
+def test_profiles_of_papers_resolve_ten_percent_in_noise_of_four(name: str) -> None:
+    plan = load_profile(known_profiles()[name])
+    planned = [planned_repeats(plan.runs, mode) for mode in ("Default", "AppDirect")]
+    comparisons = max(one.comparisons for one in planned)
+    noise = np.random.default_rng(1).normal(0, np.log(1.04), 1000)
+    found = smallest_difference(list(noise), planned[0].repeats, 0.05 / max(1, comparisons))
+    assert found is not None and found <= 0.1

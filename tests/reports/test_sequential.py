@@ -21,6 +21,7 @@ from harness.experiment.sequential import (
     Goal,
     Sequential,
     numbers_of_blocks,
+    own_steps,
     results,
     run_sequence,
     sequence_of,
@@ -178,6 +179,18 @@ def test_a_run_that_needs_another_host_mode_is_refused_before_any_is_made(
         run_sequence(
             sequence, steps, lambda _: pytest.fail("a run"), lambda _: None, Budget(None), print
         )
+
+
+def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
+    sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
+    fixed = replace(sequence, plan=replace(sequence.plan, looks=1))
+    first, second = steps_of(sequence)[:2]
+    done = [
+        Host(tmp_path, one, {"duckdb": 1.0}, {"duckdb": 0.01}).run([step])[0]
+        for one, step in ((sequence, first), (fixed, second))
+    ]
+    steps = [replace(first, done=done[0]), replace(second, done=done[1])]
+    assert [step.done for step in own_steps(sequence, steps)] == [done[0], None]
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:
