@@ -77,9 +77,13 @@ def _estimate(group: Group) -> Estimate | None:
 
 def resolved(group: Group, difference: float) -> bool:
     """Whether a difference is shown, or one of this share is excluded."""
+    from reports.statistics import ALPHA
+
     row, estimate = group.deciding, _estimate(group)
     if row is None or estimate is None or estimate.low is None or estimate.high is None:
         return False
+    if estimate.smallest_p > ALPHA:
+        return False  # so few pairs that the interval covers less than it should
     bound = 1 + difference
     return row.shown or (1 / bound <= estimate.low and estimate.high <= bound)
 

@@ -133,11 +133,14 @@ def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
 
 def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
     ticks = count(step=10)
-    _, made, ended = ran(
-        tmp_path, Goal(budget_ns=45), {"duckdb": 1.3}, {"duckdb": 0.01}, lambda: next(ticks)
+    goal = Goal(budget_ns=45, resolve=0.5)
+    sequence, made, ended = ran(
+        tmp_path, goal, {"duckdb": 1.3}, {"duckdb": 0.01}, lambda: next(ticks)
     )
     assert ended == "the budget is spent"
     assert repeats(made, "duckdb") == 4
+    (found,) = results(sequence)
+    assert not found["resolved"], "four pairs exclude nothing at this level"
 
 
 def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
