@@ -109,7 +109,7 @@ def _draw(axes: Axes, one: WhatIf, tiers: Sequence[Device]) -> None:
         color=colour,
         label="planted delays",
     )
-    last_ns = own_ns + levels[-1].delay_ns
+    last_ns = max(level.call_ns + level.delay_ns for level in levels)
     calls_ns = np.linspace(0.0, last_ns, 30)
     at = [one.fit.at(call_ns - own_ns) for call_ns in calls_ns]
     xs = calls_ns / _US
