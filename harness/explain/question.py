@@ -17,6 +17,8 @@ from harness.units import NS_PER_S, format_ns, parse_duration_ns
 
 #: Operations that are called less often have too few delayed calls in a block.
 _LEAST_CALLS_PER_S = 10
+#: Others take too small a share of the time in calls to change the order of the parts.
+_LEAST_SHARE = 0.01
 #: Workload of microbenchmarks, and the metric of a suite that repeats a run's I/O.
 _MICRO, _LIKE = "micro", "io_like_duration_ns"
 
@@ -54,9 +56,9 @@ class Answer:
 
     @property
     def counts(self) -> bool:
-        """Whether it says what these calls cost, be it with a wide interval."""
+        """Whether it says what these calls cost: with a wide interval, or at most."""
         found = self.at_zero
-        return isinstance(found, Estimate) or found.code == "too-uncertain"
+        return isinstance(found, Estimate) or found.code in ("too-uncertain", "below-floor")
 
     def to_json(self) -> dict[str, Any]:
         """As printed."""
@@ -117,13 +119,13 @@ def ranking(found: Sequence[Answer], without: Collection[str] = ()) -> Ranking:
     saved: dict[tuple[str, str], Any] = defaultdict(float)
     for seed, answer in enumerate(found):
         place = answer.whatif.part, answer.whatif.operation
-        fit, call_ns = answer.whatif.fit, answer.whatif.calls.mean_ns
-        now = fit.sampled(0.0, seed)
+        one = answer.whatif
+        now, after = (one.fit.sampled(ns, seed) for ns in (0.0, -one.calls.mean_ns))
         spent[place] += now
-        saved[place] += now - fit.sampled(-call_ns, seed) if answer.counts else 0.0
+        saved[place] += now - after.clip(min=one.floor_ns or 0.0) if answer.counts else 0.0
     shares: dict[str, Any] = defaultdict(float)
     for place, now in spent.items():
-        shares[place[0]] += (saved[place] / now).clip(max=1.0)
+        shares[place[0]] += saved[place] / now
     known = {part: estimate(each) for part, each in shares.items()}
     known = dict(sorted(known.items(), key=lambda item: -item[1].value))
     best = next(iter(known))
@@ -143,7 +145,8 @@ def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:
     """(part, operation) of a run's calls by threads that serve clients, most time first.
 
     Of a log that only threads in the background write, theirs: sessions wait for these. Those
-    called rarely are left out. RunFailed where none is left.
+    called rarely, or for a small share of the time in all of these calls, are left out. RunFailed
+    where none is left.
     """
     cells = stored.artifact("io-operations") or []
     timed_s = _timed_ns(stored.run["metrics"]) / NS_PER_S
@@ -161,7 +164,9 @@ def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:
             f"no foreground operation was called {_LEAST_CALLS_PER_S} times per second",
             "choose a workload whose users wait for its files",
         )
-    return sorted(spent, key=lambda place: -spent[place])
+    least_ns = _LEAST_SHARE * sum(spent.values())
+    chosen = [place for place, ns in spent.items() if ns >= least_ns]
+    return sorted(chosen, key=lambda place: -spent[place])
 
 
 def _timed_ns(metrics: Sequence[Mapping[str, Any]]) -> float:

@@ -75,6 +75,8 @@ def test_what_cannot_be_is_refused_and_ranked_last(tmp_path):
     assert question.ranking([data[1], more]).first == "wal"
     assert question.ranking([*data, more]).first is None  # data may cost anything
     assert question.ranking([more], without=["data"]).first is None
+    floor = replace(more, whatif=replace(more.whatif, floor_ns=800_000))
+    assert question.ranking([floor]).shares["wal"].value == pytest.approx(0.2, rel=0.05)
     assert question.ranking([data[1], less]).first is None
     assert all(len(row) == 7 for row in question.rows([beyond, less]))
 
@@ -92,6 +94,7 @@ def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
             ("data", "read", "unknown", 9000, 9),
             ("data", "write", "background", 9000, 99),
             ("wal", "read", "foreground", 20, 99),
+            ("index", "read", "foreground", 900, 0.1),
         )
     ]
     window = {"name": "window_duration_ns", "unit": "ns", "better": "none", "labels": {},
@@ -102,7 +105,7 @@ def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
                      io_operations=[one | {"role": "background"} for one in cells])  # fmt: skip
     assert question.operations_to_vary(queries) == [("wal", "sync")]  # sessions wait for it
     with pytest.raises(RunFailed):
-        question.operations_to_vary(stored(tmp_path, SPEC, [window], io_operations=cells[2:]))
+        question.operations_to_vary(stored(tmp_path, SPEC, [window], io_operations=cells[2:4]))
 
 
 def test_a_tier_is_as_fast_as_a_run_has_measured_it(tmp_path):
