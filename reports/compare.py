@@ -18,6 +18,7 @@ from harness.store.result import Better
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
+from reports.basis import Fact, basis
 from reports.headline import NONE, Headline, headline
 from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
@@ -131,7 +132,7 @@ class Group:
 
     ``warnings``: such as a memory limit that was not enforced; ``what``: the workload, its
     driver and every parameter; ``headline``: what decides; ``plans``: hashes of the plans that
-    its runs are of.
+    its runs are of; ``rests_on``: what its certainty rests on.
     """
 
     context: Mapping[str, str]
@@ -145,6 +146,7 @@ class Group:
     what: tuple[ShownFact, ...] = ()
     headline: Headline = NONE
     plans: frozenset[str] = frozenset()
+    rests_on: tuple[Fact, ...] = ()
 
     def row(self, quantity: Quantity | None) -> Row | None:
         """The row of a quantity."""
@@ -162,6 +164,19 @@ class Group:
             return "rate not kept"
         row = self.deciding
         return row.verdict if row is not None else "not resolvable"
+
+    def regressed(self, above: float) -> bool:
+        """Whether B is shown to be worse by more than this share (0.05: 5 %).
+
+        By the headline: its whole interval is beyond, and the difference is shown. A side that
+        does not keep a set rate is worse than one that does.
+        """
+        row, rate = self.deciding, self.headline.rate
+        if rate is not None and rate.not_kept:
+            return rate.not_kept == ("b",)
+        if row is None or row.estimate is None or row.better == "none" or not row.shown:
+            return False
+        return row.estimate.high is not None and row.estimate.high * (1 + above) < 1
 
     @property
     def emulated(self) -> tuple[str, ...]:
@@ -397,6 +412,7 @@ def _group(
         what,
         headline(found.a, found.b, comparable),
         plans,
+        basis(found.a, found.b, found.pairing, warnings),
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from reports.basis import line
 from reports.compare import Comparison, Group, Row, Side
 from reports.formatting import (
     NOTHING,
@@ -28,7 +29,7 @@ from reports.values import Quantity, Summary
 # JSON ---------------------------------------------------------------------------
 
 
-def to_json(comparison: Comparison) -> dict[str, Any]:
+def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str, Any]:
     """The comparison as ``harness compare --json`` prints it.
 
     ``ratio`` is how much better B is: A/B where lower is better, else B/A. ``verdict``: how B
@@ -41,16 +42,17 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "differences": [difference.to_json() for difference in comparison.differences],
         "excluded": [{"run_id": k, "reason": v} for k, v in comparison.excluded.items()],
         "unmatched": list(comparison.unmatched),
-        "groups": [_group_json(group) for group in comparison.groups],
+        "groups": [_group_json(group, fail_above) for group in comparison.groups],
     }
 
 
-def _group_json(group: Group) -> dict[str, Any]:
+def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
     return {
         "context": dict(group.context),
         "headline": _quantity_json(group.headline.quantity),
         "second": _quantity_json(group.headline.second),
         "verdict": group.verdict,
+        "regressed": None if fail_above is None else group.regressed(fail_above),
         "set_rate": _rate_json(group.headline.rate),
         "worsening": _change_json(group.worsening),
         "gain": _change_json(group.gain),
@@ -60,6 +62,7 @@ def _group_json(group: Group) -> dict[str, Any]:
         "why_unpaired": group.why_unpaired,
         "left_out": list(group.left_out),
         "warnings": [warning.to_json() for warning in group.warnings],
+        "rests_on": [fact.to_json() for fact in group.rests_on],
         "what_was_run": dict(group.what),
         "rows": [_row_json(row) for row in group.rows],
     }
@@ -212,6 +215,7 @@ def _verdict(group: Group) -> Iterator[Text]:
     for name, change in (("largest worsening", group.worsening), ("largest gain", group.gain)):
         if change is not None:
             yield _row_line(name, change)
+    yield Text(f"rests on: {line(group.rests_on)}")
     if group.pairing == "unpaired":
         yield Text(f"unpaired: {group.why_unpaired}", style="yellow")
     for warning in group.warnings:

@@ -14,6 +14,7 @@ from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
+from reports.basis import line
 from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
 from reports.charts.drawing import Drawing
@@ -44,6 +45,7 @@ from reports.explain.known import Missing, Value
 from reports.explain.score import Score, score
 from reports.formatting import utc
 from reports.headline import headline
+from reports.history import History, histories
 from reports.metric_registry import metric_info
 from reports.money import Money, Speedup, money
 from reports.noise import Expected, expected
@@ -255,8 +257,8 @@ class View:
 
     ``answers``: every comparison with the baseline, by the panel's title; ``warnings``: of the
     comparisons, then ``uncontrolled`` of the host; ``noise``: what the repeats of each panel
-    resolve by its calibration; ``agreement_tables``: of drivers that the
-    report's own parts do not compare.
+    resolve by its calibration; ``agreement_tables``: of drivers that the report's own parts do
+    not compare; ``histories``: of experiments that were executed several times.
     """
 
     title: str
@@ -283,6 +285,7 @@ class View:
     published: tuple[str, ...]
     published_rows: tuple[PublishedRow, ...]
     published_notes: tuple[tuple[str, str], ...]
+    histories: tuple[History, ...]
     card: bool = False
     explained: ExplainedView | None = None
     conclusions: tuple[Checked, ...] = ()
@@ -294,6 +297,15 @@ class View:
     def overview(self) -> Drawing | None:
         """The speed-ups of all answers."""
         return overview(self.answers)
+
+    @property
+    def rests_on(self) -> Mapping[str, list[str]]:
+        """What the certainty of the answers rests on, and of which ones."""
+        found: dict[str, list[str]] = {}
+        for where, group in self.answers:
+            named = f"{where}, {group.b.marked_name} against {group.a.marked_name}"
+            found.setdefault(line(group.rests_on), []).append(named)
+        return found
 
     @property
     def warning_names(self) -> list[str]:
@@ -364,6 +376,7 @@ def view_of(
         repeat=tuple(f"harness repro {run.run_id}" for run in runs),
         published=tuple(dict.fromkeys(s.figure for s in published)),
         published_rows=tuple(published_rows(found, swept, published)),
+        histories=tuple(histories(runs)),
         published_notes=tuple(dict.fromkeys((s.figure, s.note) for s in published if s.note)),
     )
 

@@ -25,6 +25,7 @@ from harness.experiment.profile import published_of
 from harness.progress import progress_on_stderr
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
+from harness.units import parse_share
 from harness.warnings import RunWarning, warn
 
 
@@ -40,6 +41,10 @@ def compare(
     all_: Annotated[
         bool, typer.Option("--all", help="Print counters and operator times, too.")
     ] = False,
+    fail_above: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Exit with 1 where B is shown to be worse by more: 5%."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -48,15 +53,18 @@ def compare(
     from reports.compare import compare as compared
     from reports.select import select
 
+    above = parse_share(fail_above) if fail_above is not None else None
     where = store(results)
     sides = select(where, a), select(where, b)
     blocks = {_block(stored) for side in sides for stored in side}
     neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
     found = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
-        print_json(compare_output.to_json(found))
+        print_json(compare_output.to_json(found, above))
     else:
         console().print(compare_output.table(found, all_))
+    if above is not None and any(group.regressed(above) for group in found.groups):
+        raise typer.Exit(1)
 
 
 def _block(stored: StoredRun) -> tuple[str, int]:

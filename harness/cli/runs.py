@@ -233,20 +233,27 @@ def rm(
 @app.command("export")
 def export(
     runs: Annotated[list[str] | None, typer.Argument(help="Run ids [all finished].")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help=".csv, .json or .tar.gz")] = Path(
-        "runs.csv"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help=".csv, .json, .tar.gz, or .yaml for Apache Otava")
+    ] = Path("runs.csv"),
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write runs as one tidy CSV, one JSON document, or an archive of their directories."""
+    """Write runs as one tidy CSV, one JSON document, an archive, or series for Apache Otava."""
     where = store(results)
     chosen = [where.run(name) for name in runs] if runs else where.runs()
     if not chosen:
         raise UsageError("export", f"no finished run in {where.root}", "run something first")
-    writers = {".csv": _export_csv, ".json": _export_json, ".gz": _export_tar, ".tgz": _export_tar}
+    writers = {
+        ".csv": _export_csv,
+        ".json": _export_json,
+        ".gz": _export_tar,
+        ".tgz": _export_tar,
+        ".yaml": _export_otava,
+    }
     if out.suffix not in writers:
-        raise UsageError(f"export to {out}", "unknown format", "name a .csv, .json or .tar.gz file")
+        known = "name a .csv, .json, .tar.gz or .yaml file"
+        raise UsageError(f"export to {out}", "unknown format", known)
     try:
         writers[out.suffix](chosen, out)
     except OSError as error:
@@ -261,6 +268,14 @@ def _export_csv(chosen: list[StoredRun], out: Path) -> None:
     from reports.table_csv import runs_as_csv
 
     out.write_text(runs_as_csv(chosen), encoding="utf-8", newline="")
+
+
+def _export_otava(chosen: list[StoredRun], out: Path) -> None:
+    from reports.otava import files
+    from reports.select import unplanted
+
+    for file, text in files(unplanted(chosen), out).items():
+        file.write_text(text, encoding="utf-8", newline="")
 
 
 def _export_json(chosen: list[StoredRun], out: Path) -> None:

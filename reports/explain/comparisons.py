@@ -13,6 +13,7 @@ from typing import cast
 
 from harness.explain.fit import Change, Estimate, Refusal, predict_all
 from harness.store.runs import StoredRun
+from reports.basis import Fact
 from reports.compare import Group, Row
 from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings, traced
 from reports.explain.devices import (
@@ -99,6 +100,7 @@ class Explained:
     ``ceiling``: the largest speed-up that devices of zero latency could give to what moved.
     ``predicted``: the speed-up by the causal model, from ``base``; ``by_waits``: by A's waits and
     the device ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
+    ``rests_on``: what the certainty of the comparison rests on.
     """
 
     where: str
@@ -117,6 +119,7 @@ class Explained:
     measured: Known
     realised: Known
     base: Base | None = None
+    rests_on: tuple[Fact, ...] = ()
 
     @property
     def devices(self) -> Devices | None:
@@ -203,6 +206,7 @@ class _Case:
             measured,
             realised_fraction(measured, ratio),
             base,
+            self.group.rests_on,
         )
 
     def with_queries(self, whole: Explained, queries: Sequence[Explained]) -> Explained:

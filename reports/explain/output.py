@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.units import format_ns
+from reports.basis import line
 from reports.explain.comparisons import Base, Explained
 from reports.explain.known import Known, Missing, Reason
 from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
@@ -140,6 +141,11 @@ def table(rows: Sequence[Explained], found: Score) -> RenderableType:
         Text(
             f"rank correlation of device ratio and speed-up: {correlation_text(found.correlation)}"
         ),
+        *(
+            Text(f"{row.where}, {row.b} against {row.a} rests on: {line(row.rests_on)}")
+            for row in rows
+            if not row.query
+        ),
         *(Text(f"missing: {command}") for command in commands(rows)),
         *(Text(f"not used: {why}") for why in not_used(rows)),
         *(
@@ -213,6 +219,7 @@ def _row_json(row: Explained) -> dict[str, Any]:
         "base": _base_json(row.base),
         "measured": _known_json(row.measured),
         "realised_fraction": _known_json(row.realised),
+        "rests_on": [fact.to_json() for fact in row.rests_on],
     }
 
 

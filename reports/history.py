@@ -1,0 +1,141 @@
+"""An experiment's executions over time: the headline of each, and what changed since the last one.
+
+An execution ends where a block comes that it has had: the same command was given again. Series are
+those of the runs' specs, so that another engine version or kernel is a later execution of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from harness.store.result import Better
+from harness.store.runs import StoredRun
+from reports.formatting import utc
+from reports.headline import headline
+from reports.metric_registry import metric_info
+from reports.run_configuration import emulations, facts, marked, placement_name
+from reports.statistics import Estimate, Judgement, compare_unpaired, judge
+from reports.values import Quantity, Summary, measured, summarise
+
+#: More facts than this are counted.
+_MOST_FACTS = 4
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution. ``estimate``: how much better it is than the one before it, None of the first.
+
+    ``changed``: facts in which they differ, with both values.
+    """
+
+    runs: tuple[StoredRun, ...]
+    summary: Summary
+    estimate: Estimate | None = None
+    judgement: Judgement | None = None
+    changed: tuple[str, ...] = ()
+
+    @property
+    def began(self) -> str:
+        """``2026-11-21 07:16:55 UTC``."""
+        return utc(self.runs[0].run["started_unix_ns"])
+
+    @property
+    def verdict(self) -> str:
+        """In comparison with the one before it."""
+        if self.estimate is None or self.judgement is None:
+            return ""
+        if self.judgement.outcome == "shown":
+            return "faster" if self.estimate.ratio > 1 else "slower"
+        return "no difference" if self.judgement.outcome == "not shown" else "not resolvable"
+
+
+@dataclass(frozen=True)
+class History:
+    """One series of an experiment with at least two executions, oldest first."""
+
+    title: str
+    metric: str
+    unit: str
+    executions: tuple[Execution, ...]
+
+
+def histories(runs: Sequence[StoredRun]) -> list[History]:
+    """Of every series; all changes are judged as one family."""
+    found = [one for series in _series(runs) if (one := _history(series)) is not None]
+    changes = [e.estimate for one in found for e in one.executions if e.estimate is not None]
+    judgements = iter(judge(changes))
+    return [
+        replace(
+            one,
+            executions=tuple(
+                e if e.estimate is None else replace(e, judgement=next(judgements))
+                for e in one.executions
+            ),
+        )
+        for one in found
+    ]
+
+
+def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
+    found: dict[tuple[str, ...], list[StoredRun]] = {}
+    for run in sorted(runs, key=lambda one: int(one.head["started_unix_ns"])):
+        if run.head["status"] != "failed":
+            host = run.head["host"]["host_id"] if run.head["host"] else ""
+            name = run.head["experiment"]["name"]
+            found.setdefault((name, str(run.spec.series()), str(host)), []).append(run)
+    yield from found.values()
+
+
+def _history(series: Sequence[StoredRun]) -> History | None:
+    split = list(_executions(series))
+    values = {q: one for q, one in measured(series[-1]).items() if one.value is not None}
+    quantity = headline(series, series, {q: one.better for q, one in values.items()}).quantity
+    if len(split) < 2 or quantity is None:
+        return None
+    one = values[quantity]
+    executions = [
+        Execution(tuple(own), summary)
+        for own in split
+        if (summary := summarise(_values(own, quantity))) is not None
+    ]
+    compared = [_compared(*pair, quantity, one.better) for pair in pairwise(executions)]
+    if not compared:
+        return None
+    spec = series[-1].run["spec"]
+    unknown = any(run.run["status"] == "unknown" for run in series)
+    place = marked(placement_name(spec), bool(emulations(series)), unknown)
+    name = series[-1].run["experiment"]["name"]
+    title = ", ".join((name, spec["engine"], spec["workload"], place))
+    metric = metric_info(quantity, one.better).title
+    return History(title, metric, one.unit, (executions[0], *compared))
+
+
+def _executions(series: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
+    current: list[StoredRun] = []
+    for run in series:
+        if any(run.spec.block == other.spec.block for other in current):
+            yield current
+            current = []
+        current.append(run)
+    yield current
+
+
+def _values(runs: Sequence[StoredRun], quantity: Quantity) -> list[float]:
+    found = (measured(run).get(quantity) for run in runs)
+    return [one.value for one in found if one is not None and one.value]
+
+
+def _compared(before: Execution, one: Execution, quantity: Quantity, better: Better) -> Execution:
+    sides = _values(before.runs, quantity), _values(one.runs, quantity)
+    estimate = compare_unpaired(*(sides if better == "lower" else sides[::-1]))
+    then, now = facts(before.runs[-1]), facts(one.runs[-1])
+    differing = [
+        f"{fact}: {then.get(fact, 'none')} → {now.get(fact, 'none')}"
+        for fact in {**then, **now}
+        if then.get(fact) != now.get(fact)
+    ]
+    more = len(differing) - _MOST_FACTS
+    changed = (*differing[:_MOST_FACTS], *([f"{more} more"] if more > 0 else ()))
+    return replace(one, estimate=estimate, changed=changed)

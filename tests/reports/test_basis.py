@@ -1,0 +1,113 @@
+"""What a comparison rests on, and what a script decides by."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import yaml
+from report_runs import EMULATED, Case, metric, printed, write
+from typer.testing import CliRunner
+
+from harness.cli.app import app
+from harness.store.runs import StoredRun
+from reports.compare import compare
+from reports.compare_output import to_json
+from reports.history import histories
+
+
+def arms(root: Path, slower: float, blocks: int = 6, **changes: object) -> list[StoredRun]:
+    """A and B, which takes longer by a factor, as one experiment leaves them."""
+    return [
+        write(
+            root,
+            Case(
+                placement=placement,
+                block=block,
+                metrics=[metric("queries_geomean_ns", 1e9 * factor + block, "lower")],
+                **changes,
+            ),
+        )
+        for block in range(blocks)
+        for placement, factor in (("ssd-both", 1.0), ("pmem-both", slower))
+    ]
+
+
+def test_a_comparison_says_what_it_rests_on(tmp_path: Path) -> None:
+    found = compare(*split(arms(tmp_path, 1.5, emulated=EMULATED)))
+    (group,) = found.groups
+    facts = {fact.code: fact.values for fact in group.rests_on}
+    assert facts["pairs"] == (6,)
+    assert facts["emulated"] == ("pmem by tmpfs",)
+    assert "rests on: 6 pairs" in printed(found)
+    assert [one["code"] for one in to_json(found)["groups"][0]["rests_on"]] == [*facts]
+
+
+def test_codes_of_warnings_are_listed_once(tmp_path: Path) -> None:
+    entry = {"code": "not-steady-state", "what": "x", "found": "y", "do": ""}
+    runs = arms(tmp_path, 1.5, run_changes={"uncontrolled": [entry], "status": "unknown"})
+    (group,) = compare(*split(runs)).groups
+    facts = {fact.code: fact.values for fact in group.rests_on}
+    assert facts["warnings"] == ("not-steady-state",)
+    assert facts["answers-unknown"] == (12,)
+
+
+def split(runs: list[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
+    return runs[::2], runs[1::2]
+
+
+@pytest.mark.parametrize(
+    ("slower", "blocks", "status"), [(1.2, 6, 1), (1.03, 6, 0), (1.2, 3, 0), (0.5, 6, 0)]
+)
+def test_a_regression_that_is_shown_fails_the_command(
+    tmp_path: Path, slower: float, blocks: int, status: int
+) -> None:
+    arms(tmp_path, slower, blocks)
+    argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
+    assert CliRunner().invoke(app, [*argv, "--fail-above", "5%"]).exit_code == status
+    assert CliRunner().invoke(app, argv).exit_code == 0
+
+
+def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> None:
+    runs = arms(tmp_path, 1.2)
+    assert histories(runs) == []
+    later = {"started_unix_ns": runs[-1].run["started_unix_ns"] + 86_400 * 10**9}
+    runs += [
+        write(
+            tmp_path,
+            Case(
+                block=block,
+                metrics=[metric("queries_geomean_ns", 2e9 + block, "lower")],
+                run_changes=later,
+                manifest_changes={"engine.version": "19.0"},
+            ),
+        )
+        for block in range(6)
+    ]
+    (history,) = histories(runs)
+    first, second = history.executions
+    assert first.verdict == ""
+    assert second.verdict == "slower"
+    assert "engine.version: 18.4 → 19.0" in second.changed
+
+
+def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:
+    """As its documentation has them: time, attributes, and a number in every cell."""
+    arms(tmp_path, 1.2)
+    out = tmp_path / "otava.yaml"
+    done = CliRunner().invoke(
+        app, ["runs", "export", "--out", str(out), "--results", str(tmp_path)]
+    )
+    assert done.exit_code == 0
+    tests = yaml.safe_load(out.read_text())["tests"]
+    assert len(tests) == 2
+    for test in tests.values():
+        with Path(test["file"]).open(newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        assert len(rows) == 6
+        assert test["type"] == "csv"
+        assert {test["time_column"], *test["attributes"]} < {*rows[0]}
+        (one,) = test["metrics"].values()
+        assert one["direction"] == -1
+        assert all(float(row[one["column"]]) > 0 for row in rows)
