@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,11 @@ def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
 
 def _name(run: StoredRun) -> str:
     """``nightly.postgres.tpcc.ssd-both.1a2b3c``: what is the same in all runs of a series."""
-    spec = run.run["spec"]
-    series = run.spec.series()
-    place = placement_name(spec).replace(",", "-").replace(" ", "-").replace("/", "-")
-    name = run.run["experiment"]["name"].replace("/", "-")
-    return ".".join((name, spec["engine"], spec["workload"], place, series[:6]))
+    spec, host = run.run["spec"], run.head["host"]
+    place = placement_name(spec).replace(",", "-").replace(" ", "-")
+    same = sha256(f"{run.spec.series()} {host and host['host_id']}".encode()).hexdigest()[:6]
+    name = (run.run["experiment"]["name"], spec["engine"], spec["workload"], place, same)
+    return ".".join(name).replace("/", "-")
 
 
 def _values(run: StoredRun) -> Mapping[Quantity, tuple[float, int]]:

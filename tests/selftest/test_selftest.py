@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The self-test: its statistics, and how cases end."""
-=======
-"""The self-test: its statistics on a few families, and how cases end."""
->>>>>>> 2f52804 (Say what comparisons rest on; fail above a share; history; export for Otava)
 
 from __future__ import annotations
 
@@ -17,16 +13,9 @@ from harness.errors import RunFailed
 from harness.selftest import Case, NotMetError, expect, most_misses, noise, results
 from reports.statistics import Judgement
 
-<<<<<<< HEAD
 
 #: Each kind of noise once, with and without pairs.
 @pytest.mark.parametrize("case", list(noise.cases())[::2], ids=lambda case: case.name)
-=======
-FAMILIES = 60
-
-
-@pytest.mark.parametrize("case", noise.cases(FAMILIES), ids=lambda case: case.name)
->>>>>>> 2f52804 (Say what comparisons rest on; fail above a share; history; export for Otava)
 def test_noise_alone_shows_no_difference(case: Case) -> None:
     (result,) = results([case])
     assert result.passed, result.detail
