@@ -1,4 +1,4 @@
-"""An experiment's executions over time: the headline of each, and what changed since the last one.
+"""An experiment's executions over time: the headline of each, and what changed since the previous one.
 
 An execution ends where a block comes that it has had: the same command was given again. Series are
 those of the runs' specs, so that another engine version or kernel is a later execution of the same.
@@ -25,7 +25,7 @@ _MOST_FACTS = 4
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution. ``estimate``: how much better it is than the one before it, None of the first.
+    """One execution. ``estimate``: how much better it is than the previous one, None of the first.
 
     ``changed``: facts in which they differ, with both values.
     """
@@ -43,7 +43,7 @@ class Execution:
 
     @property
     def verdict(self) -> str:
-        """In comparison with the one before it."""
+        """In comparison with the previous one."""
         if self.estimate is None or self.judgement is None:
             return ""
         if self.judgement.outcome == "shown":
