@@ -1,4 +1,4 @@
-"""An experiment's executions over time: the headline of each, and what changed since the previous one.
+"""An experiment's executions over time: the headline of each, and what changed in between.
 
 An execution ends where a block comes that it has had: the same command was given again. Series are
 those of the runs' specs, so that another engine version or kernel is a later execution of the same.
