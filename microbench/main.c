@@ -96,6 +96,18 @@ static bool run_repeat(const struct mb_measurement *measurement, uint32_t number
     return result != NULL;
 }
 
+/* All that is needed to go on after this measurement in another process. */
+static void report(const json_t *result)
+{
+    json_t *measurements = json_object_get(result, "measurements");
+    json_t *last = json_array_get(measurements, json_array_size(measurements) - 1);
+    json_t *found = json_pack("{s:O, s:O, s:O}", "measurement", last, "targets",
+                              json_object_get(result, "targets"), "notes",
+                              json_object_get(result, "notes"));
+    tb_progress_whole("measured", found);
+    json_decref(found);
+}
+
 static bool run_measurement(struct mb_measurement *measurement, json_t *result,
                             struct tb_error *error)
 {
@@ -113,6 +125,7 @@ static bool run_measurement(struct mb_measurement *measurement, json_t *result,
     for (uint32_t i = 0; i < measurement->repeats; i++)
         if (!run_repeat(measurement, i, repeats, error) || !mb_cpu_clock_kept(error))
             return false;
+    report(result);
     return true;
 }
 

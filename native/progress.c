@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,14 +31,37 @@ void tb_progress_close(void)
     opened = false;
 }
 
-void tb_progress(const char *event, json_t *counts)
+static json_t *line_of(const char *event, json_t *counts)
 {
-    if (!opened)
-        return;
     json_t *line = json_pack("{s:s, s:I}", "event", event, "monotonic_ns",
                              (json_int_t)tb_monotonic_ns());
     if (counts)
         json_object_set(line, "counts", counts);
+    return line;
+}
+
+void tb_progress_whole(const char *event, json_t *counts)
+{
+    if (!opened)
+        return;
+    json_t *line = line_of(event, counts);
+    char *text = json_dumps(line, JSON_COMPACT);
+    size_t length = strlen(text), done = 0;
+    ssize_t written = 0;
+    text[length++] = '\n';
+    fcntl(PROGRESS_FD, F_SETFL, flags);
+    for (; done < length && written >= 0; done += (size_t)written)
+        written = write(PROGRESS_FD, text + done, length - done);
+    fcntl(PROGRESS_FD, F_SETFL, flags | O_NONBLOCK);
+    free(text);
+    json_decref(line);
+}
+
+void tb_progress(const char *event, json_t *counts)
+{
+    if (!opened)
+        return;
+    json_t *line = line_of(event, counts);
     char text[PIPE_BUF];
     size_t length = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT);
     json_decref(line);

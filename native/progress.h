@@ -3,7 +3,7 @@
  *
  * A reader that does not read must not hold up the load: the descriptor does not block, and a
  * line that does not fit into the pipe is dropped. A line is shorter than PIPE_BUF, so it arrives
- * whole or not at all.
+ * whole or not at all. Results are no load: their lines are waited for.
  */
 #ifndef NATIVE_PROGRESS_H
 #define NATIVE_PROGRESS_H
@@ -22,5 +22,7 @@ void tb_progress_close(void);
  * may be NULL and stays the caller's.
  */
 void tb_progress(const char *event, json_t *counts);
+/* The same, of any length: it waits for its reader, so only while nothing is measured. */
+void tb_progress_whole(const char *event, json_t *counts);
 
 #endif

@@ -21,7 +21,14 @@ from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.protocol import PlannedOne
-from harness.micro.runner import ResolvedSuite, SuiteRequest, planned_by, prepare, run
+from harness.micro.runner import (
+    ResolvedSuite,
+    SuiteRequest,
+    planned_by,
+    policy_of,
+    prepare,
+    run,
+)
 from harness.micro.suite import (
     find_suite,
     known_suites,
@@ -121,42 +128,12 @@ class MicroOptions(CommonOptions):
         str | None, typer.Option(metavar="RUN", help="File I/O like that of a run, instead.")
     ] = None
     tier: Annotated[list[str] | None, typer.Option(help="Tier to measure; may repeat.")] = None
-    threads: Annotated[int | None, typer.Option(min=1, help="Most threads.")] = None
-    duration: Annotated[
-        str | None, typer.Option(help="Duration of each measurement: 1s [the suite's].")
-    ] = None
-    ramp_up: Annotated[
-        str | None, typer.Option(help="Time before each measurement: 100ms [the suite's].")
-    ] = None
-    operations: Annotated[
-        int | None, typer.Option(help="Most operations of a measurement [the suite's].")
-    ] = None
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Overwrite the content of a raw device.")
     ] = False
     format_: Annotated[
         str, typer.Option("--format", help="table, or perma (PerMA-Bench's JSON).")
     ] = "table"
-
-
-def _parameters(options: MicroOptions) -> dict[str, str]:
-    """From ``--param`` and the options of the same names; UsageError for one given twice."""
-    given = dict(options.pairs)
-    plain = {
-        "threads": options.threads,
-        "cpus": options.cpus,
-        "duration": options.duration,
-        "warm_up": options.ramp_up,
-        "operations": options.operations,
-    }
-    for key, value in plain.items():
-        if value is not None and key in given:
-            raise UsageError(
-                f"--param {key}={given[key]}",
-                f"{key} is {value} already",
-                "leave one of the two out",
-            )
-    return given | {key: str(value) for key, value in plain.items() if value is not None}
 
 
 def run_micro(options: MicroOptions) -> None:
@@ -173,7 +150,7 @@ def run_micro(options: MicroOptions) -> None:
             _print_plan(resolved, options.json_)
             return
         into = store(options.results)
-        finished = [run(one, env, into) for one in resolved]
+        finished = [run(one, env, into, policy_of(one, env, options.again)) for one in resolved]
     _print(finished, resolved, options)
     show.exit_for(finished)
 
@@ -196,7 +173,7 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
         name,
         documents,
         "",
-        _parameters(options),
+        options.pairs,
         options.repeats,
         options.seed,
         tuple(dict.fromkeys(one.partition("=")[0] for one in options.emulate or ())),
@@ -296,6 +273,7 @@ def _print(
     for stored in finished:
         out = sys.stderr if perma else sys.stdout  # no part of that JSON
         marks = "".join(f"  EMULATED by {one['by']}" for one in stored.run["emulated"])
+        marks += "  resumed" * bool(stored.run["resumed"])
         print(f"{stored.run_id}  {stored.run['status']}{marks}", file=out)
         if not perma:
             print_figures(stored.run)

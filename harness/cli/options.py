@@ -20,6 +20,7 @@ from harness.cli.common import (
     key_values,
 )
 from harness.errors import UsageError, nearest
+from harness.micro.params import MicroParams
 from harness.workloads.parameters import Choice, Count, Flag, Number, Parameter, Parameters, Time
 
 #: Of a parameter of the callback; the options' dataclass has names of its own.
@@ -44,6 +45,9 @@ class CommonOptions:
         typer.Option(help="Processors to use: 0-7,16-23, socket:0, node:0 [all]."),
     ] = None
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random choices of a run.")] = 0
+    again: Annotated[
+        bool, typer.Option("--again", help="Start from scratch; resume no interrupted run.")
+    ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
     ] = False
@@ -148,6 +152,11 @@ def _metavar(one: Parameter) -> str:
     return "DURATION" if isinstance(one.kind, Time) else "VALUE"
 
 
+def known_parameters() -> dict[str, type[Parameters]]:
+    """Those of the sub-commands of ``harness run``, by name."""
+    return {**registry.all_parameters(), MicroParams.workload: MicroParams}
+
+
 class RunGroup(TyperGroup):
     """``harness run``: an unknown workload is an error like any other."""
 
@@ -175,7 +184,7 @@ class RunCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """List the parameters and drivers that have no option of their own."""
-        parameters = registry.all_parameters().get(self.name or "")
+        parameters = known_parameters().get(self.name or "")
         if parameters is None:
             return
         others = [one for one in parameters.declared().values() if not one.option]

@@ -22,6 +22,7 @@ from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import run_or_list
 from harness.errors import UsageError
 from harness.experiment.profile import Plan, expand
+from harness.micro.params import MicroParams
 from harness.workloads.parameters import Parameters
 from harness.yamlfile import Document
 
@@ -92,9 +93,6 @@ class RunOptions(CommonOptions):
         str | None,
         typer.Option(help=f"Experiment of these runs; commands may share one [{_UNNAMED}]."),
     ] = None
-    again: Annotated[
-        bool, typer.Option("--again", help="Start from scratch; resume no interrupted run.")
-    ] = False
 
 
 def run(parameters: type[Parameters], options: RunOptions) -> None:
@@ -189,6 +187,6 @@ for _workload, _parameters in registry.all_parameters().items():
             without=[name for name, unused in _unused.items() if unused],
         )
     )
-app.command("micro", cls=RunCommand, help=micro.MicroOptions.__doc__)(
-    callback(micro.MicroOptions, micro.run_micro)
+app.command(MicroParams.workload, cls=RunCommand, help=MicroParams.__doc__)(
+    callback(micro.MicroOptions, micro.run_micro, MicroParams)
 )

@@ -17,6 +17,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.execution import runner
 from harness.execution.environment import Environment
+from harness.execution.run_record import ResumePolicy
 from harness.experiment.preflight import prepare_all
 from harness.micro import runner as micro
 from harness.store.runs import Store, StoredRun
@@ -97,15 +98,12 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
             "it failed before there was a manifest",
             "run it again from its command",
         )
+    policy = ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None)
     if original.spec.workload == micro.WORKLOAD:
-        return judge(original, micro.again(original, env, store), tolerance)
-    (prepared,) = prepare_all([original.spec], env)
-    again = runner.run(
-        prepared,
-        env,
-        store,
-        runner.ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None),
-    )
+        again = micro.run(micro.prepared_again(original, env), env, store, policy)
+    else:
+        (prepared,) = prepare_all([original.spec], env)
+        again = runner.run(prepared, env, store, policy)
     return judge(original, again, tolerance)
 
 

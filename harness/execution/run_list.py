@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -13,6 +13,7 @@ from harness.errors import HarnessError, UsageError, interruption
 from harness.execution import data, runner
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
+from harness.execution.run_record import ResumePolicy
 from harness.experiment.placement import Part
 from harness.experiment.preflight import ResolvedRun, needed_bytes, prepare_all
 from harness.experiment.profile import Plan
@@ -20,6 +21,7 @@ from harness.experiment.run_time import Estimator, RunTime
 from harness.host.processors import format_cpus
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
+from harness.tiers.linux.model import Tier
 
 _MODES = {
     "AppDirect": "`harness host apply appdirect --set pmem_goal=AppDirect`",
@@ -135,9 +137,7 @@ def run_plan(
             if step.done:
                 runs.append(step.done)
             elif step.prepared:
-                policy = runner.ResumePolicy(
-                    experiment, _resume_conditions(step.prepared, env, experiment), restart
-                )
+                policy = _policy(step.prepared, env, experiment, restart)
                 runs.append(_one(step.prepared, env, store, policy))
             else:
                 continue
@@ -195,9 +195,7 @@ def _modes(spec: RunSpec) -> str:
     return " or ".join((spec.required_host_mode or "any").split("|"))
 
 
-def _one(
-    prepared: ResolvedRun, env: Environment, store: Store, policy: runner.ResumePolicy
-) -> StoredRun:
+def _one(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
     stored = runner.run(prepared, env, store, policy)
     error = stored.run["error"]
     detail = f": {error['problem']}: {error['context']}" if error else ""
@@ -227,32 +225,37 @@ def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
     return {
         "engine build": prepared.version.build,
         "engine settings": dict(prepared.settings),
-        "tiers": [place_of(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
-        "host mode": env.host["mode"],
         "data": prepared.dataset_name or None,
-        "processors": [env.host["cpu"]["online"], format_cpus(prepared.cpus) or None],
+        **host_conditions(dict.fromkeys(prepared.tiers.values()), prepared.cpus, env),
+    }
+
+
+def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
+    """Those of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
+    return {
+        "tiers": [place_of(tier.to_json()) for tier in tiers],
+        "host mode": env.host["mode"],
+        "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
         "harness": harness.__version__,
     }
 
 
-def _resume_conditions(
-    prepared: ResolvedRun, env: Environment, experiment: Mapping[str, str]
-) -> dict[str, Any] | None:
-    """``conditions``, and what else must not change within an interrupted run.
-
-    None on a user's server: its settings and its machine may change at any time, unseen.
-    """
-    if prepared.external:
-        return None
-    host = {name: env.host[name] for name in _HOST_STATE}
-    kernel = env.host["kernel"]["release"]
+def host_state(env: Environment) -> dict[str, Any]:
+    """What else of the host must not change within an interrupted run."""
     return {
-        **conditions(prepared, env),
         "host": env.host["host_id"],
-        "kernel": kernel,
-        "host state": host,
-        "experiment": dict(experiment),
+        "kernel": env.host["kernel"]["release"],
+        "host state": {name: env.host[name] for name in _HOST_STATE},
     }
+
+
+def _policy(
+    prepared: ResolvedRun, env: Environment, experiment: Mapping[str, str], restart: bool
+) -> ResumePolicy:
+    if prepared.external:  # its settings and its machine may change at any time, unseen
+        return ResumePolicy(experiment, None, restart)
+    same = conditions(prepared, env) | host_state(env) | {"experiment": dict(experiment)}
+    return ResumePolicy(experiment, same, restart)
 
 
 def conditions_of(stored: StoredRun) -> dict[str, Any]:

@@ -45,6 +45,19 @@ class Program:
     durability_settings: Sequence[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class ResumePolicy:
+    """The experiment that a run belongs to, and whether the run can be resumed.
+
+    ``conditions``: everything that must be the same for an interrupted run to be resumed;
+    None: it never is (a repeated run, or one on a user's server). ``restart``: not this time.
+    """
+
+    experiment: Mapping[str, Any]
+    conditions: Mapping[str, Any] | None
+    restart: bool = False
+
+
 def _stamps() -> dict[str, int]:
     return {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
 
@@ -60,9 +73,7 @@ class RunRecord:
 
     spec: RunSpec
     env: Environment
-    #: Makes the run's directory, or opens the one of an interrupted run.
-    begin: Callable[[], RunWriter]
-    experiment: Mapping[str, Any]
+    policy: ResumePolicy
     tiers: Sequence[Tier]
     pinned: bool = False
     program: Program | None = None
@@ -84,17 +95,16 @@ class RunRecord:
     writer: RunWriter = field(init=False)
     _clock: dict[str, int] = field(default_factory=_stamps)
 
-    def measure(
-        self, store: Store, measure: Callable[[], None], resumable: bool = False
-    ) -> StoredRun:
+    def measure(self, store: Store, measure: Callable[[], None]) -> StoredRun:
         """Call ``measure`` while no other harness measures, and store the run.
 
-        A failure is stored as such and returned. KeyboardInterrupt leaves no run directory,
-        unless the run is ``resumable`` and has a finished step.
+        A failure is stored as such and returned. KeyboardInterrupt leaves no run directory before
+        the first step is finished; afterwards the run can be resumed.
         """
         begun = False
         try:
-            self.writer = self.begin()  # here, so that Ctrl-C finds no directory outside the try
+            # Here, so that Ctrl-C finds no directory outside the try.
+            self.writer = self._begin(store)
             begun = True
             try:
                 with one_at_a_time(self.env.progress):
@@ -113,13 +123,21 @@ class RunRecord:
                 raise
             if (cause := interruption(error)) is None and isinstance(error, HarnessError):
                 raise  # its result could not be stored: it stays, unfinished
-            self._abandon(store, resumable)
+            self._abandon(store)
             if cause is not None:
                 raise cause from None
             raise
         finally:
             if begun:
                 self.writer.close()
+
+    def _begin(self, store: Store) -> RunWriter:
+        """The run's directory: that of an interrupted run, or a new one."""
+        policy, writer = self.policy, None
+        external = self.spec.placement is None  # not resumed, which is said
+        if (policy.conditions is not None or external) and not policy.restart:
+            writer = store.resume(self.spec, policy.conditions, self.env.progress.say)
+        return writer or store.begin(self.spec)
 
     @property
     def run_id(self) -> str:
@@ -132,16 +150,16 @@ class RunRecord:
         dropped.metrics, dropped.checks, dropped.warnings, dropped.artifacts = [], [], [], {}
         return dropped
 
-    def begin_attempt(self, conditions: Mapping[str, Any]) -> None:
+    def begin_attempt(self) -> None:
         """Measuring begins, or is resumed: note when, and what is not controlled now."""
         warnings = uncontrolled(self.tiers, pinned=self.pinned)
-        attempt = Attempt(self.run_id, time.time_ns(), conditions, warnings)
+        attempt = Attempt(self.run_id, time.time_ns(), self.policy.conditions or {}, warnings)
         self.writer.checkpoint.begin(attempt)
 
-    def _abandon(self, store: Store, resumable: bool) -> None:
+    def _abandon(self, store: Store) -> None:
         self.writer.close()
         kept = self.writer.checkpoint.finished
-        if not (resumable and kept):
+        if self.policy.conditions is None or not kept:
             store.remove(self.writer.directory)
             return
         self.env.progress.say(
@@ -172,7 +190,7 @@ class RunRecord:
             "status": run_status(self.checks) if self.complete else "failed",
             "spec": self.spec.to_json(),
             "spec_hash": self.spec.hash(),
-            "experiment": dict(self.experiment),
+            "experiment": dict(self.policy.experiment),
             "started_unix_ns": attempts[0].unix_ns if attempts else self._clock["realtime_ns"],
             "duration_ns": time.monotonic_ns() - self._clock["monotonic_ns"],
             "host_mode": self.env.host["mode"],

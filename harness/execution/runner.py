@@ -6,9 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness import registry
 from harness.engine import (
@@ -33,7 +31,7 @@ from harness.execution.data import (
 from harness.execution.environment import Environment
 from harness.execution.monitoring import RunMonitors
 from harness.execution.observing import Observing
-from harness.execution.run_record import Program, RunRecord
+from harness.execution.run_record import Program, ResumePolicy, RunRecord
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.preflight import ResolvedRun, work_directory
@@ -48,7 +46,7 @@ from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
-from harness.store.runs import RunWriter, Store, StoredRun
+from harness.store.runs import Store, StoredRun
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.residency import residency as numa_residency
 from harness.tiers.traffic import TierTraffic
@@ -66,40 +64,14 @@ _EXTERNAL = RunWarning(
 )
 
 
-@dataclass(frozen=True)
-class ResumePolicy:
-    """The experiment that a run belongs to, and whether the run can be resumed.
-
-    ``conditions``: everything that must be the same for an interrupted run to be resumed;
-    None: it never is (a repeated run, or one on a user's server). ``restart``: not this time.
-    """
-
-    experiment: Mapping[str, Any]
-    conditions: Mapping[str, Any] | None
-    restart: bool = False
-
-
 def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
-    """Measure and store one run, or resume an interrupted one; a failed run is returned, too.
-
-    KeyboardInterrupt leaves no run directory before the first step is finished; afterwards the
-    run can be resumed.
-    """
+    """Measure and store one run, or resume an interrupted one; a failed run is returned, too."""
     import numpy  # noqa: F401  (harness.later: never first within a measured window)
-
-    resumable = policy.conditions is not None
-
-    def begin() -> RunWriter:
-        writer = None
-        if (resumable or prepared.external) and not policy.restart:
-            writer = store.resume(prepared.spec, policy.conditions, env.progress.say)
-        return writer or store.begin(prepared.spec)
 
     record = RunRecord(
         prepared.spec,
         env,
-        begin,
-        policy.experiment,
+        policy,
         list(dict.fromkeys(prepared.tiers.values())),
         memory_bytes=None if prepared.external else env.memory_bytes,
         processors=format_cpus(prepared.cpus) or None,
@@ -111,11 +83,11 @@ def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePol
         with memory_cap(limit, env.supervisor) as cap, _naming_oom_kills(cap):
             _record_cap(record, cap)
             with ExitStack() as stack:
-                _Run(prepared, env, record, stack).measure(policy.conditions or {})
+                _Run(prepared, env, record, stack).measure()
             for name in prepared.spec.observe:
                 _observe(prepared, env, record, name)
 
-    return record.measure(store, measure, resumable)
+    return record.measure(store, measure)
 
 
 def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: str) -> None:
@@ -192,10 +164,10 @@ class _Run:
         self.room: TmpfsRoom | None = None
         self.places: DataDirectories | None = None
 
-    def measure(self, conditions: Mapping[str, Any]) -> None:
+    def measure(self) -> None:
         """place → restore → start → (workload) → counters → stop."""
         try:
-            self._measure(conditions)
+            self._measure()
         finally:
             self.record.checks += self.session.own_checks()
 
@@ -212,7 +184,7 @@ class _Run:
             self.prepared.workload.measure(self.prepared.params, session)
         self.engine.stop()
 
-    def _measure(self, conditions: Mapping[str, Any]) -> None:
+    def _measure(self) -> None:
         prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
         if (changes := changes_data(prepared, self.env)) is not None:
             self.stack.enter_context(changes.in_use())
@@ -225,7 +197,7 @@ class _Run:
         monitors = RunMonitors(prepared.spec, self._monitor_context())
         try:
             with monitors.running() as session.monitors:
-                record.begin_attempt(conditions)
+                record.begin_attempt()
                 outcome = prepared.workload.measure(prepared.params, session)
         finally:  # of a failed run, too: they show what led to it
             record.metrics += monitors.metrics()

@@ -12,6 +12,8 @@ import json
 import os
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +90,10 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
             text = job_file(job, plan, past_cache, work.seed + repeat)
             files.setdefault(job.configuration, text)
-            if cached and not _direct(job, past_cache):
-                page_cache.warm(directory / _FILE, user)
-            with measuring(f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"):
-                found[job].append(sample_of(_fio(work, text), job))
+            warmed = cached and not _direct(job, past_cache)
+            name = f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"
+            document = work.step(name, partial(_measured, work, job, text, name, warmed))
+            found[job].append(IoSample(**document))
     metrics = [
         metric
         for job, samples in found.items()
@@ -106,6 +108,13 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
         artifacts={"fio": {"jobs": files}},
         uncontrolled=tuple(_findings(plan, past_cache, cached)),
     )
+
+
+def _measured(work: Workplace, job: IoJob, text: str, name: str, warmed: bool) -> dict[str, Any]:
+    if warmed:
+        page_cache.warm(work.files / _FILE, work.env.credentials)
+    with measuring(name):
+        return asdict(sample_of(_fio(work, text), job))
 
 
 def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:

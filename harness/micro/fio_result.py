@@ -27,15 +27,16 @@ LAYOUT = hdr.Layout(1, 3600 * 10**9, 3)
 class IoSample:
     """One repeat of one configuration, times in ns.
 
-    ``syncs``: latencies of the sync calls, None where fio makes none of its own.
+    ``latencies``: an encoded histogram; ``syncs``: that of the sync calls, None where fio makes
+    none of its own.
     """
 
     bytes_per_second: float
     operations_per_second: float
     operations: int
     mean_ns: float
-    latencies: hdr.Histogram
-    syncs: hdr.Histogram | None
+    latencies: str
+    syncs: str | None
     sync_mean_ns: float
 
 
@@ -45,14 +46,15 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
         (told,) = document["jobs"]
         side = told[job.operation]
         sync = told["sync"]["lat_ns"] if job.sync in ("fsync", "fdatasync") else None
+        # Without a single one fio leaves its bins out.
+        syncs = histogram(sync.get("bins", {})) if sync else None
         found = IoSample(
             bytes_per_second=float(side["bw_bytes"]),
             operations_per_second=float(side["iops"]),
             operations=int(side["total_ios"]),
             mean_ns=float(side["lat_ns"]["mean"]),
-            latencies=histogram(side["lat_ns"].get("bins", {})),
-            # Without a single one fio leaves its bins out.
-            syncs=histogram(sync.get("bins", {})) if sync else None,
+            latencies=histogram(side["lat_ns"].get("bins", {})).encode(),
+            syncs=syncs.encode() if syncs else None,
             sync_mean_ns=float(sync["mean"]) if sync else 0.0,
         )
         failed = int(told["error"])
@@ -70,7 +72,7 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             "fio did no I/O: no operation ended in time",
             "give the measurements a longer duration",
         )
-    if found.syncs is not None and not found.syncs.total:
+    if syncs is not None and not syncs.total:
         raise RunFailed(
             f"measure {job.configuration}",
             f"fio did {found.operations} operations, but no {job.sync} ended in time",
@@ -94,8 +96,8 @@ def metrics_of(samples: Sequence[IoSample], labels: Mapping[str, str], sync: str
     def each(name: str, unit: str, better: Any, values: Sequence[float]) -> Metric:
         return Metric(name, unit, better, labels, samples=tuple(values))
 
-    def all_of(name: str, histograms: Sequence[hdr.Histogram]) -> Metric:
-        return Metric(name, "ns", "lower", labels, hdr=hdr.merge(histograms).encode())
+    def all_of(name: str, histograms: Sequence[str]) -> Metric:
+        return Metric(name, "ns", "lower", labels, hdr=hdr.merge_encoded(histograms))
 
     rates = [one.bytes_per_second for one in samples]
     means = [one.mean_ns + one.sync_mean_ns for one in samples]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.execution.environment import Environment
 from harness.host.processors import resolve_cpus
 from harness.micro.model import Place
-from harness.micro.overrides import Limits
+from harness.micro.params import MicroParams
 from harness.micro.suite import cpus_and_more
 from harness.tiers.explain import node_list
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -53,7 +53,7 @@ class HostCapacity:
 
 
 def capacity_of(
-    tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE
+    tier: Tier, env: Environment, limits: MicroParams, kernel: Kernel = LIVE
 ) -> HostCapacity:
     """The capacity for a tier now; UsageError for processors that may not be used."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)

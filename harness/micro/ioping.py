@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from harness.errors import RunFailed, UsageError
@@ -107,8 +108,9 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             )
             argv = _argv(plan, operation, pattern, direct, work.seed + repeat)
             configuration = _configuration(operation, pattern)
-            with measuring(f"{configuration} (repeat {repeat + 1} of {work.repeats})"):
-                times[operation, pattern].append(_times(external_tools.run(work, argv), plan))
+            name = f"{configuration} (repeat {repeat + 1} of {work.repeats})"
+            found = work.step(name, partial(_measured, work, argv, plan, name))
+            times[operation, pattern].append(found)
     metrics = [
         metric
         for (operation, pattern), repeats in times.items()
@@ -125,6 +127,11 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             "ioping": {"argv": [_argv(plan, o, p, direct, work.seed) for o, p in plan.cases]}
         },
     )
+
+
+def _measured(work: Workplace, argv: list[str], plan: IopingParams, name: str) -> list[int]:
+    with measuring(name):
+        return _times(external_tools.run(work, argv), plan)
 
 
 def _argv(plan: IopingParams, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import KEYS
-from harness.micro.metrics import NOTHING_DONE, collected, metrics_of
+from harness.micro.metrics import NOTHING_DONE, collected, metrics_of, pages_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
 from harness.micro.protocol import Measured, Workplace, failed_in
@@ -23,9 +23,11 @@ from harness.micro.result_warnings import warnings_of
 from harness.micro.scaling import ScaledSuite
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
+from harness.store import schemas
 from harness.store.result import Check, CheckStatus
 from harness.tiers.linux.model import Tier
 from harness.units import counted
+from harness.warnings import RunWarning
 
 NAME = "microbench"
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
@@ -87,23 +89,29 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
         seed=work.seed,
         repeats=work.repeats,
     )
+    every = spec["measurements"]
+    kept = {one["name"]: found for one in every if (found := work.finished(one["name"]))}
+    # The last one's process describes the host: it is measured again if all of them are there.
+    left = [one for one in every if one["name"] not in kept] or every[-1:]
     user = _user(work)
     program = native_programs.microbench_for(user, work.scratch)
     told = f"{suite.name} on {work.tier.name}"
-    with env.progress.task(told, len(spec["measurements"])) as task:
-        under_way = _UnderWay(scaled, work.repeats, task)
+    with env.progress.task(told, len(left)) as task:
+        under_way = _UnderWay(scaled, work, task)
         try:
             result = run_program(
                 [str(program), "-"],
-                spec,
+                {**spec, "measurements": left},
                 env.supervisor,
                 work.scratch,
                 user,
-                under_way.begins,
+                under_way.receive,
                 env.credentials,
             )
         except RunFailed as error:
             raise under_way.named(error) from error
+    warnings = list(_joined(result, kept))
+    schemas.validate(result, "microbench-result", "microbench's result")
     return Measured(
         metrics=tuple(metrics_of(scaled.measurements, result, work.repeats)),
         checks=(
@@ -115,8 +123,28 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
         build=result["version"],
         source="built with the harness",
         artifacts={"microbench": {"spec": spec, "result": result}},
-        uncontrolled=tuple(warnings_of(scaled.measurements, result, work.repeats)),
+        uncontrolled=(*warnings_of(scaled.measurements, result, work.repeats), *warnings),
     )
+
+
+def _joined(result: dict[str, Any], kept: Mapping[str, Any]) -> Iterator[RunWarning]:
+    """Add what an earlier attempt measured to the result of this one; warn of other memory."""
+    done = {one["name"] for one in result["measurements"]}
+    earlier = [one for name, one in kept.items() if name not in done]
+    result["measurements"] = [*(one["measurement"] for one in earlier), *result["measurements"]]
+    result["notes"] = list(
+        dict.fromkeys([*(n for o in earlier for n in o["notes"]), *result["notes"]])
+    )
+    now = {name: pages_of(target) for name, target in result["targets"].items()}
+    for name, pages in now.items():
+        then = {pages_of(one["targets"][name]) for one in earlier} - {pages}
+        if then:
+            yield RunWarning(
+                "resumed-on-other-pages",
+                f"target {name} is on other pages than before the interruption",
+                f"{', '.join(sorted(then))}, then {pages}; labels name the latter",
+                "run the suite again with --again",
+            )
 
 
 @dataclass
@@ -124,15 +152,18 @@ class _UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile."""
 
     scaled: ScaledSuite
-    repeats: int
+    work: Workplace
     task: Task
     said: str = ""
 
-    def begins(self, name: str) -> None:
-        """The program begins with a measurement, by the name that it has in the spec."""
-        index, _, block = name.partition(BLOCK)
+    def receive(self, event: str, counts: dict[str, Any]) -> None:
+        """A measurement, by the name that it has in the spec, begins or is finished."""
+        if event == "measured":
+            self.work.finish(counts["measurement"]["name"], counts)
+            return
+        index, _, block = counts["measurement"].partition(BLOCK)
         configuration = self.scaled.measurements[int(index)].configuration
-        self.said = f"{configuration} (repeat {int(block) + 1} of {self.repeats})"
+        self.said = f"{configuration} (repeat {int(block) + 1} of {self.work.repeats})"
         self.task.advance(1, configuration)
 
     def named(self, error: RunFailed) -> RunFailed:

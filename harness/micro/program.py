@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.engine import Credentials
 from harness.errors import RunFailed
-from harness.store import schemas
 from harness.supervise.conversation import converse
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.supervisor import Supervisor
@@ -21,13 +20,13 @@ def run_program(
     supervisor: Supervisor,
     scratch: Path,
     credentials: Credentials | None,
-    on_measurement: Callable[[str], None],
+    on_event: Callable[[str, dict[str, Any]], None],
     scratch_owner: Credentials | None = None,
 ) -> dict[str, Any]:
-    """Its result (schema microbench-result), validated; RunFailed in its own words otherwise.
+    """Its result (schema microbench-result); RunFailed in its own words otherwise.
 
-    ``on_measurement``: receives the name of each measurement as it begins. ``scratch_owner``:
-    whose directory ``scratch`` is.
+    ``on_event``: receives ``measuring`` as a measurement begins and ``measured`` with its result.
+    ``scratch_owner``: whose directory ``scratch`` is.
     """
     log = scratch / "microbench.log"
     process = supervisor.spawn(
@@ -36,8 +35,7 @@ def run_program(
 
     def progress(line: bytes) -> None:
         event = json.loads(line)
-        if event["event"] == "measuring":
-            on_measurement(event["counts"]["measurement"])
+        on_event(event["event"], event["counts"])
 
     code, printed = converse(process, json.dumps(spec), progress)
     try:
@@ -47,5 +45,4 @@ def run_program(
     if code != 0 or document.get("status") != "complete":
         found = document.get("error") or f"it {ending(code)}: {log_tail(log, scratch_owner)}"
         raise RunFailed("measure with microbench", found)
-    schemas.validate(document, "microbench-result", "microbench's result")
     return document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,14 +10,16 @@ from typing import Any
 
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
+from harness.store.checkpoint import Checkpoint
 from harness.store.result import Check, Metric
+from harness.store.spec import Json
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a program measures.
+    """Where a program measures, and what an earlier attempt measured already.
 
     ``directory``: the run's own on the tier, of the unprivileged user, removed at the end
     however the harness ends; None on tiers without directories (numa, devdax). ``scratch``:
@@ -30,6 +32,24 @@ class Workplace:
     scratch: Path
     seed: int
     repeats: int
+    checkpoint: Checkpoint | None = None
+
+    def step(self, name: str, measure: Callable[[], Json]) -> Any:
+        """A step's result: that of an earlier attempt, else measured now and written down."""
+        found = self.finished(name)
+        if found is None:
+            found = measure()
+            self.finish(name, found)
+        return found
+
+    def finished(self, name: str) -> Any | None:
+        """The result of a step of an earlier attempt."""
+        return self.checkpoint.document(name) if self.checkpoint else None
+
+    def finish(self, name: str, document: Json) -> None:
+        """Write a step's result down."""
+        if self.checkpoint is not None:
+            self.checkpoint.finish(name, document)
 
     @property
     def files(self) -> Path:

@@ -1,14 +1,15 @@
 """One run of a suite on a tier: checked, fitted, measured, stored.
 
-Nothing is loaded, restored or kept: what a suite measures is made by the program itself,
-and a run that was interrupted leaves nothing.
+Nothing is loaded, restored or kept: what a suite measures is made by the program itself. An
+interrupted run keeps the configurations and repeats that were measured, and is resumed after them.
 """
 
 from __future__ import annotations
 
 import importlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -16,26 +17,28 @@ from typing import Any, cast
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
 from harness.execution.monitoring import RunMonitors, check_monitors
-from harness.execution.run_record import Program, RunRecord
+from harness.execution.run_list import host_conditions, host_state
+from harness.execution.run_record import Program, ResumePolicy, RunRecord
 from harness.experiment.placement import parse_placement
 from harness.experiment.preflight import work_directory
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
 from harness.micro.host_capacity import HostCapacity, capacity_of, llc_bytes
 from harness.micro.model import Suite
-from harness.micro.overrides import PARAMETERS, Limits, parse_limits
+from harness.micro.params import MicroParams
 from harness.micro.protocol import Measured, Planned, Workplace
 from harness.micro.scaling import ScaledSuite, scale
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.monitors import MonitorContext
-from harness.store.runs import Store, StoredRun
+from harness.native_programs import microbench_program
+from harness.store.runs import RunWriter, Store, StoredRun
 from harness.store.spec import RunSpec, content_hash
 from harness.supervise.process import ProcessId, descendants
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.warnings import unique
-from harness.yamlfile import Document, scalar
+from harness.yamlfile import Document
 
-WORKLOAD = "micro"
+WORKLOAD = MicroParams.workload
 #: Other programs: modules of this package with functions ``check`` (what can be known
 #: beforehand), ``planned`` and ``measure``.
 _OTHERS = ("fio", "ioping", "like")
@@ -74,7 +77,7 @@ class ResolvedSuite:
     tier: Tier
     program: str
     params: Mapping[str, Any]
-    limits: Limits
+    limits: MicroParams
     capacity: HostCapacity | None
     scaled: ScaledSuite | None
 
@@ -117,7 +120,7 @@ class ResolvedSuite:
         )
 
 
-def variables(env: Environment, limits: Limits) -> dict[str, float]:
+def variables(env: Environment, limits: MicroParams) -> dict[str, float]:
     """What the expressions of suites may name here."""
     cpus = min(env.cores, limits.threads or env.cores)
     return cpus_and_more(cpus, llc_bytes(), env.memory_bytes)
@@ -128,14 +131,14 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     check_monitors(request)
     tier = _tier(request.tier, env)
     other = _other_program(request, tier)
-    limits = Limits() if other else parse_limits(request.params)
+    given, _ = MicroParams.from_text(request.params)
+    limits = MicroParams.from_mapping({} if other else given)
     suite = suite_of(request.suite, list(request.documents), variables(env, limits))
     program = other["program"] if other else suite.program
     params = dict(other.get("params", {})) if other else {}
     if program != native.NAME:
-        overlaid = params | {name: scalar(text) for name, text in request.params.items()}
-        _module(program).check(overlaid, tier)
-        return ResolvedSuite(request, suite, tier, program, overlaid, limits, None, None)
+        _module(program).check(params := params | given, tier)
+        return ResolvedSuite(request, suite, tier, program, params, limits, None, None)
     native.check()
     if tier.facts.kind == "devdax" and not request.overwrite:
         raise UsageError(
@@ -152,7 +155,9 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
 def parameter_names(request: SuiteRequest, env: Environment) -> Sequence[str]:
     """What ``-p`` may set of the program that measures a suite on its tier."""
     other = _other_program(request, _tier(request.tier, env))
-    return getattr(_module(other["program"]), "PARAMETERS", ()) if other else PARAMETERS
+    if other is None:
+        return tuple(MicroParams.declared())
+    return getattr(_module(other["program"]), "PARAMETERS", ())
 
 
 def _other_program(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:
@@ -207,14 +212,30 @@ def _module(program: str) -> Any:
 # The run -----------------------------------------------------------------------
 
 
-def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
-    """Measure and store a run; a failed one is returned, too."""
+def policy_of(resolved: ResolvedSuite, env: Environment, restart: bool = False) -> ResumePolicy:
+    """Of an experiment of its own, resumed while nothing has changed unless ``restart``."""
+    scaled = resolved.scaled
+    cpus = (*resolved.capacity.near, *resolved.capacity.far) if resolved.capacity else ()
+    program = microbench_program() if scaled else shutil.which(resolved.program)
+    conditions = {
+        **host_conditions([resolved.tier], cpus, env),
+        **host_state(env),
+        "program": [str(program), Path(program).stat().st_mtime_ns] if program else None,
+        "scaled suite": [one.identity for one in scaled.measurements] if scaled else None,
+    }
+    experiment = {"name": f"micro-{resolved.suite.name}", "hash": resolved.spec().hash()}
+    return ResumePolicy(experiment, conditions, restart)
+
+
+def run(
+    resolved: ResolvedSuite, env: Environment, store: Store, policy: ResumePolicy | None = None
+) -> StoredRun:
+    """Measure and store a run, or resume an interrupted one; a failed one is returned, too."""
     spec = resolved.spec()
     record = RunRecord(
         spec,
         env,
-        lambda: store.begin(spec),
-        {"name": f"micro-{resolved.suite.name}", "hash": spec.hash()},
+        policy or policy_of(resolved, env),
         [resolved.tier],
         pinned=resolved.scaled is not None,  # fio and ioping pin no thread
         warnings=list(resolved.scaled.warnings) if resolved.scaled else [],
@@ -222,8 +243,8 @@ def run(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun:
     )
 
     def measure() -> None:
-        with _workplace(resolved, env, record.run_id) as work:
-            record.begin_attempt({})
+        with _workplace(resolved, env, record.writer) as work:
+            record.begin_attempt()
             monitors = RunMonitors(
                 spec,
                 MonitorContext(
@@ -257,16 +278,14 @@ def _measure(resolved: ResolvedSuite, work: Workplace) -> Measured:
 
 
 @contextmanager
-def _workplace(resolved: ResolvedSuite, env: Environment, run_id: str) -> Iterator[Workplace]:
-    with env.scratch() as scratch:
-        place = Workplace(
-            resolved.tier, env, None, scratch, resolved.request.seed, resolved.repeats
-        )
-        if resolved.tier.facts.kind not in DIRECTORY_KINDS:
-            yield place
-            return
-        with env.directory(work_directory(resolved.tier, run_id, "data")) as directory:
-            yield Workplace(**{**vars(place), "directory": directory})
+def _workplace(resolved: ResolvedSuite, env: Environment, run: RunWriter) -> Iterator[Workplace]:
+    tier, seed = resolved.tier, resolved.request.seed
+    with ExitStack() as stack:
+        scratch, directory = stack.enter_context(env.scratch()), None
+        if tier.facts.kind in DIRECTORY_KINDS:
+            place = work_directory(tier, run.run_id, "data")
+            directory = stack.enter_context(env.directory(place))
+        yield Workplace(tier, env, directory, scratch, seed, resolved.repeats, run.checkpoint)
 
 
 def suite_artifact(resolved: ResolvedSuite) -> dict[str, Any]:
@@ -282,8 +301,8 @@ def suite_artifact(resolved: ResolvedSuite) -> dict[str, Any]:
     }
 
 
-def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
-    """Run the same suite on the same tier again, from what is stored of it."""
+def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
+    """The same suite on the same tier again, from what is stored of it."""
     kept = original.artifact("suite")
     if kept is None:
         raise UsageError(
@@ -305,4 +324,4 @@ def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
         monitors=spec.monitors,
         no_monitors=spec.no_monitors,
     )
-    return run(prepare(request, env), env, store)
+    return prepare(request, env)

@@ -11,7 +11,8 @@ from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED
 from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
-from harness.micro.overrides import Limits, chosen
+from harness.micro.overrides import chosen
+from harness.micro.params import MicroParams
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
 from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_strides
 from harness.units import format_bytes
@@ -68,7 +69,7 @@ def target_sizes(
     return sizes
 
 
-def scale(suite: Suite, capacity: HostCapacity, limits: Limits) -> ScaledSuite:
+def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSuite:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     requested = _requested(suite, capacity, limits)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
@@ -93,7 +94,9 @@ def scale(suite: Suite, capacity: HostCapacity, limits: Limits) -> ScaledSuite:
 _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
 
 
-def _fitted(requested: Sequence[Measurement], capacity: HostCapacity, limits: Limits) -> _Fitting:
+def _fitted(
+    requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams
+) -> _Fitting:
     """After each step: those with processors, limited, with fewer threads, with smaller ranges."""
     near = [_whole(one) for one in _with_processors(requested, capacity)]
     limited = [_whole(_limited(one, limits)) for one in near]
@@ -101,11 +104,11 @@ def _fitted(requested: Sequence[Measurement], capacity: HostCapacity, limits: Li
     return near, limited, threaded, _renamed(near, _sized(threaded, capacity))
 
 
-def _requested(suite: Suite, capacity: HostCapacity, limits: Limits) -> list[Measurement]:
+def _requested(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> list[Measurement]:
     """Those that ``only`` names: as the suite calls them, or as they are called here."""
     every = suite.measurements
     try:
-        return chosen(every, limits.only, lambda one: (one.name, one.configuration))
+        return chosen(every, limits.only or (), lambda one: (one.name, one.configuration))
     except UsageError as unknown:
         try:
             near, _, _, sized = _fitted(every, capacity, limits)
@@ -113,7 +116,7 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: Limits) -> list[Mea
             raise unknown from None
     here = {one.configuration: now.configuration for one, now in zip(near, sized, strict=True)}
     return chosen(
-        near, limits.only, lambda one: (one.name, one.configuration, here[one.configuration])
+        near, limits.only or (), lambda one: (one.name, one.configuration, here[one.configuration])
     )
 
 
@@ -175,7 +178,7 @@ def _access_bytes(job: Job) -> int:
     return int(job.keys.get("access_bytes", LINE_BYTES))
 
 
-def _limited(one: Measurement, limits: Limits) -> Measurement:
+def _limited(one: Measurement, limits: MicroParams) -> Measurement:
     """As the command line bounds it."""
     jobs = tuple(
         replace(
@@ -191,8 +194,8 @@ def _limited(one: Measurement, limits: Limits) -> Measurement:
     return replace(
         one,
         jobs=jobs,
-        duration_ns=limits.duration_ns or one.duration_ns,
-        warm_up_ns=one.warm_up_ns if limits.warm_up_ns is None else limits.warm_up_ns,
+        duration_ns=limits.duration.ns if limits.duration else one.duration_ns,
+        warm_up_ns=one.warm_up_ns if limits.warm_up is None else limits.warm_up.ns,
     )
 
 

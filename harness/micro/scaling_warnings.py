@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED
 from harness.micro.model import Measurement, Numa
-from harness.micro.overrides import Limits
+from harness.micro.params import MicroParams
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
@@ -86,7 +86,9 @@ class Steps:
     kept: Sequence[Measurement]
 
 
-def warnings_of(steps: Steps, capacity: HostCapacity, limits: Limits) -> tuple[RunWarning, ...]:
+def warnings_of(
+    steps: Steps, capacity: HostCapacity, limits: MicroParams
+) -> tuple[RunWarning, ...]:
     """All differences from the request, and those that make a result doubtful."""
     equal = len(steps.sized) - len(steps.kept)
     halved, cut = _smaller_ranges(steps.threaded, steps.sized)
@@ -133,13 +135,13 @@ def _fewer_threads(before: Sequence[Measurement], after: Sequence[Measurement]) 
     )
 
 
-def _without_isa(measurements: Sequence[Measurement], limits: Limits) -> str:
+def _without_isa(measurements: Sequence[Measurement], limits: MicroParams) -> str:
     names = _names(measurements, lambda one: any(job.kind not in VECTORED for job in one.jobs))
     one_loop = "chases, logs and pages have one loop for all instruction sets"
     return f"{limits.isa} for {names}: {one_loop}" if limits.isa and names else ""
 
 
-def _without_count(measurements: Sequence[Measurement], limits: Limits) -> str:
+def _without_count(measurements: Sequence[Measurement], limits: MicroParams) -> str:
     def timed(one: Measurement) -> bool:
         return one.duration_ns is not None and all(job.operations is None for job in one.jobs)
 

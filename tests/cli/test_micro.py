@@ -211,7 +211,7 @@ def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
         (["--suite", "quick", "--tier", "dram", "--scale", "1"], "--scale is an option of tpch"),
         (["--suite", "quick", "--tier", "dram", "--format", "perma"], "no suite of PerMA-Bench's"),
         (["--suite", "quick", "--tier", "dram", "--threads", "1", "-p", "threads=2"],
-         "threads is 1 already"),
+         "threads is given twice"),
         (["--suite", "nvm-for-databases", "--tier", "ssd"], "name one of them"),
     ],
 )  # fmt: skip

@@ -252,6 +252,33 @@ def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
         loaded("runs", "rm", "--unfinished", "--yes")
 
 
+@pytest.mark.parametrize(
+    ("suite", "more"),
+    [
+        ("quick", ["--tier", "dram", "-p", "only=chase,random", "-p", "range=16MiB",
+                   "--duration", "100ms", "--ramp-up", "1ms", "--repeats", "2"]),
+        ("ioping", ["--tier", "ssd", "-p", "requests=10", "-p", "working_set=1MiB"]),
+    ],
+)  # fmt: skip
+def test_a_suite_is_resumed_after_its_finished_configurations(loaded, suite, more):
+    argv = ["run", "micro", "--suite", suite, *more]
+    cut_off(loaded, argv, 3)
+    kept = steps(loaded)
+    done = loaded(*argv, "--json")
+    (run,) = done.json["runs"]
+    assert [one["kept_steps"] for one in run["resumed"]] == [3], done.err
+    assert not loaded("runs", "list", "--json").json["unfinished"]
+    artifact = loaded.results / "runs" / run["run_id"] / "artifacts" / "microbench.json"
+    if suite == "quick":
+        measured = json.loads(artifact.read_text())["result"]["measurements"]
+        assert all(document["measurement"] in measured for document in kept.values())
+        names = [one["name"] for one in measured]
+        assert len(names) == len(set(names)) > len(kept)
+    else:
+        means = [m["samples"] for m in run["metrics"] if m["name"].startswith("operation_mean")]
+        assert all([sum(times) / len(times)] in means for times in kept.values())
+
+
 def test_another_condition_or_again_starts_anew(loaded):
     argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
     cut_off(loaded, argv, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.micro.params import MicroParams
 from harness.micro.scaling import HostCapacity
 from harness.micro.suite import suite_of
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
@@ -33,3 +34,9 @@ def suite(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}", **va
 
 def perma(text: str):
     return suite_of("theirs", [parse_yaml(text, "theirs.yaml")], {})
+
+
+def overrides(**texts: object) -> MicroParams:
+    """What ``--param NAME=VALUE`` makes of them."""
+    given, _ = MicroParams.from_text({name: str(value) for name, value in texts.items()})
+    return MicroParams.from_mapping(given)

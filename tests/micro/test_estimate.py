@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from micro_suites import capacity, suite
+from micro_suites import capacity, overrides, suite
 
 from harness.micro.estimate import estimate
-from harness.micro.overrides import Limits
 from harness.micro.scaling import scale
 from harness.units import NS_PER_S
 
 
 def expected(measurements: str, repeats: int = 1):
-    scaled = scale(suite(measurements), capacity(), Limits())
+    scaled = scale(suite(measurements), capacity(), overrides())
     return estimate(scaled.measurements, capacity(), repeats)
 
 

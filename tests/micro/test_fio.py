@@ -131,7 +131,7 @@ def test_percentiles_are_those_of_fio(work: Workplace) -> None:
         plan = plan_of(TINY | {"duration": duration, "measurements": {"r": read}})
         document = fio._fio(work, fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1))
         sample = sample_of(document, plan.jobs[0])
-        return document["jobs"][0]["read"]["lat_ns"], sample.latencies
+        return document["jobs"][0]["read"]["lat_ns"], hdr.decode(sample.latencies)
 
     told, ours = _in_time(measure)
     assert ours.total == told["N"]

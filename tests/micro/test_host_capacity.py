@@ -7,9 +7,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from micro_suites import overrides
 
 from harness.micro.host_capacity import capacity_of, llc_bytes
-from harness.micro.overrides import Limits
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB
@@ -48,21 +48,21 @@ def numa(node: int) -> Tier:
 
 
 def test_the_processors_of_a_nodes_own_socket_are_near_one_of_each_core_first(kernel):
-    capacity = capacity_of(numa(1), ENV, Limits(), kernel)
+    capacity = capacity_of(numa(1), ENV, overrides(), kernel)
     assert capacity.near == (2, 3, 6, 7)
     assert capacity.far == (0, 1, 4, 5)
     assert (capacity.in_memory, capacity.pages_matter, capacity.page_cached) == (True, True, False)
 
 
 def test_memory_without_processors_is_near_those_at_the_least_distance(kernel):
-    capacity = capacity_of(numa(2), ENV, Limits(), kernel)
+    capacity = capacity_of(numa(2), ENV, overrides(), kernel)
     assert (capacity.near, capacity.far) == ((0, 1, 4, 5), (2, 3, 6, 7))
 
 
 def test_no_more_is_taken_than_the_node_has_free(kernel):
-    assert capacity_of(numa(0), ENV, Limits(), kernel).bytes_free == {
+    assert capacity_of(numa(0), ENV, overrides(), kernel).bytes_free == {
         "tier": 8 * GIB, "dram": int(0.6 * 50 * GIB)}  # fmt: skip
-    assert capacity_of(numa(2), ENV, Limits(), kernel).bytes_free["tier"] == 24 * GIB
+    assert capacity_of(numa(2), ENV, overrides(), kernel).bytes_free["tier"] == 24 * GIB
 
 
 def test_memory_beside_the_tier_is_that_of_the_near_processors_where_there_are_several_nodes(
@@ -71,27 +71,27 @@ def test_memory_beside_the_tier_is_that_of_the_near_processors_where_there_are_s
     near = {
         node: (capacity.near_node, capacity.near_free_bytes)
         for node in (0, 1, 2)
-        for capacity in [capacity_of(numa(node), ENV, Limits(), kernel)]
+        for capacity in [capacity_of(numa(node), ENV, overrides(), kernel)]
     }
     assert near == {0: (0, 8 * GIB), 1: (1, 16 * GIB), 2: (0, 8 * GIB)}
     unknown = Tier(TierClaim("ssd", "block", path=str(tmp_path)), TierFacts("block"))
-    assert capacity_of(unknown, ENV, Limits(), kernel).near_node is None
+    assert capacity_of(unknown, ENV, overrides(), kernel).near_node is None
 
 
 def test_processors_that_are_named_are_the_only_ones(kernel):
-    capacity = capacity_of(numa(1), ENV, Limits(cpus="0,2"), kernel)
+    capacity = capacity_of(numa(1), ENV, overrides(cpus="0,2"), kernel)
     assert (capacity.near, capacity.far) == ((2,), (0,))
 
 
 def test_processors_of_another_node_are_far_though_no_others_may_be_used(kernel):
-    capacity = capacity_of(numa(0), ENV, Limits(cpus="node:1"), kernel)
+    capacity = capacity_of(numa(0), ENV, overrides(cpus="node:1"), kernel)
     assert (capacity.near, capacity.far, capacity.near_node) == ((), (2, 3, 6, 7), 0)
 
 
 def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, tmp_path):
     facts = TierFacts("block", free_bytes=1 << 50)
     disk = Tier(TierClaim("ssd", "block", path=str(tmp_path)), facts)
-    capacity = capacity_of(disk, ENV, Limits(), kernel)
+    capacity = capacity_of(disk, ENV, overrides(), kernel)
     assert capacity.bytes_free["tier"] <= int(0.6 * 50 * GIB)
     assert (capacity.page_cached, capacity.in_memory, capacity.far) == (True, True, ())
 
@@ -99,7 +99,7 @@ def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, 
 def test_a_raw_device_is_as_large_as_it_is_and_near_its_node(kernel):
     facts = TierFacts("devdax", size_bytes=3 * GIB, numa_node=1)
     device = Tier(TierClaim("raw", "devdax", device="/dev/dax1.0"), facts)
-    capacity = capacity_of(device, ENV, Limits(), kernel)
+    capacity = capacity_of(device, ENV, overrides(), kernel)
     assert capacity.bytes_free["tier"] == 3 * GIB
     assert capacity.near == (2, 3, 6, 7)
     assert not capacity.in_memory
@@ -108,9 +108,9 @@ def test_a_raw_device_is_as_large_as_it_is_and_near_its_node(kernel):
 def test_pmem_is_no_memory_of_the_hosts_but_what_stands_in_for_it_is(kernel, tmp_path):
     claim = TierClaim("pmem", "fsdax", path=str(tmp_path))
     pmem = Tier(claim, TierFacts("fsdax", dax=True))
-    assert not capacity_of(pmem, ENV, Limits(), kernel).in_memory
+    assert not capacity_of(pmem, ENV, overrides(), kernel).in_memory
     standing_in = Tier(replace(claim, emulates="pmem"), TierFacts("tmpfs"))
-    assert capacity_of(standing_in, ENV, Limits(), kernel).in_memory
+    assert capacity_of(standing_in, ENV, overrides(), kernel).in_memory
 
 
 def test_the_last_level_cache_is_that_of_the_highest_level(kernel):

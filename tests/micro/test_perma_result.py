@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from micro_suites import DRAM, capacity, perma
+from micro_suites import DRAM, capacity, overrides, perma
 
 from harness.micro.model import Measurement
-from harness.micro.overrides import Limits, parse_limits
+from harness.micro.params import MicroParams
 from harness.micro.perma_result import Memory, memory_of, perma_results
 from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
@@ -31,8 +31,8 @@ chains: {args: {exec_mode: custom, custom_operations: "r_64,w_64_cache", memory_
 PMEM = Tier(TierClaim("pmem", "fsdax", path="/mnt/pmem"), TierFacts("fsdax"))
 
 
-def measured(text: str, limits: Limits | None = None) -> tuple[Measurement, ...]:
-    return scale(perma(text), capacity(), limits or Limits()).measurements
+def measured(text: str, limits: MicroParams | None = None) -> tuple[Measurement, ...]:
+    return scale(perma(text), capacity(), limits or overrides()).measurements
 
 
 def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(text: str, *repeats: dict[str, Any], limits: Limits | None = None) -> dict[str, Any]:
+def told(text: str, *repeats: dict[str, Any], limits: MicroParams | None = None) -> dict[str, Any]:
     """The one benchmark's one entry."""
     blocks = {
         "measurements": [
@@ -98,7 +98,7 @@ def test_every_rate_follows_from_the_numbers_beside_it(text, rate, amount, unit)
 
 
 def test_a_thread_alone_does_not_deviate_and_is_the_whole():
-    results = told(READS, repeat((1, 3, 4)), limits=parse_limits({"threads": "1"}))["results"]
+    results = told(READS, repeat((1, 3, 4)), limits=overrides(threads="1"))["results"]
     (thread,) = results["threads"]
     assert results["bandwidth"] == results["thread_bandwidth_avg"] == thread["bandwidth"] == 2
     assert results["thread_bandwidth_std_dev"] == 0
@@ -117,12 +117,12 @@ def test_what_was_bounded_by_time_has_the_time_that_it_ran_and_no_count():
     config = told(RANDOM, repeat((0, 1, 1)))["config"]
     assert config["run_time"] == 10
     assert "number_operations" not in config
-    brief = parse_limits({"duration": "100ms", "operations": "100000"})
+    brief = overrides(duration="100ms", operations="100000")
     assert told(RANDOM, repeat((0, 1, 1)), limits=brief)["config"]["run_time"] == 0.1
 
 
 def test_what_ends_by_a_count_has_the_one_that_ended_it():
-    few = parse_limits({"operations": "100000"})
+    few = overrides(operations="100000")
     config = told(CHAINS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"]
     assert config["number_operations"] == 100_000
     assert "run_time" not in config

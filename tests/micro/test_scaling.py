@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, RANDOM, capacity, perma, suite
+from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
-from harness.micro.overrides import Limits
 from harness.micro.perma import measurements, parse_perma
 from harness.micro.scaling import scale, targets_of
 from harness.micro.spec import spec_json
@@ -18,7 +17,7 @@ from harness.yamlfile import parse_yaml
 
 def test_what_fits_is_left_as_it_is():
     asked = suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}")
-    assert scale(asked, capacity(cpus=4), Limits()).measurements == asked.measurements
+    assert scale(asked, capacity(cpus=4), overrides()).measurements == asked.measurements
 
 
 def test_a_range_holds_whole_accesses_and_keeps_its_name():
@@ -26,7 +25,7 @@ def test_a_range_holds_whole_accesses_and_keeps_its_name():
         "  m: {matrix: {access: [64, 192], range: [1GiB, 2GiB]},"
         " args: {kernel: load, pattern: random}}"
     )
-    scaled = scale(asked, capacity(), Limits())
+    scaled = scale(asked, capacity(), overrides())
     assert names(scaled) == [
         f"m/access={access},range={size}" for access in (64, 192) for size in ("1GiB", "2GiB")
     ]
@@ -35,7 +34,7 @@ def test_a_range_holds_whole_accesses_and_keeps_its_name():
 
 def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured_once():
     scaled = scale(
-        suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2), Limits()
+        suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2), overrides()
     )
     assert names(scaled) == ["m/threads=1", "m/threads=2"]
 
@@ -46,16 +45,16 @@ def names(scaled) -> list[str]:
 
 def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
     asked = suite("  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}")
-    scaled = scale(asked, capacity(), Limits(range_bytes=16 * MIB))
+    scaled = scale(asked, capacity(), overrides(range=16 * MIB))
     assert names(scaled) == ["chase/range=4MiB", "chase/range=16MiB"]
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [4 * MIB, 16 * MIB]
-    scaled = scale(asked, capacity(), Limits(range_bytes=8 * MIB))
+    scaled = scale(asked, capacity(), overrides(range=8 * MIB))
     assert names(scaled) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
 
 
 def test_configurations_are_called_by_the_range_that_the_host_has_room_for():
     asked = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
-    scaled = scale(asked, capacity(tier=2 * GIB, dram=2 * GIB), Limits())
+    scaled = scale(asked, capacity(tier=2 * GIB, dram=2 * GIB), overrides())
     assert names(scaled) == [f"b/memory_range={GIB}", "b/memory_range=2G"]
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [GIB, 2 * GIB]
 
@@ -65,7 +64,7 @@ def test_memory_beside_the_tier_is_called_by_what_a_limit_leaves_of_it():
         "b: {matrix: {dram_memory_range: [1G, 8G], dram_operation_ratio: [0.5, 1]},"
         " args: {exec_mode: random, memory_range: 1G, run_time: 1}}"
     )
-    scaled = scale(asked, capacity(), Limits(range_bytes=GIB))
+    scaled = scale(asked, capacity(), overrides(range=GIB))
     assert names(scaled) == [
         f"b/dram_memory_range=1G,dram_operation_ratio={ratio}" for ratio in ("0.5", "1")
     ]
@@ -73,7 +72,7 @@ def test_memory_beside_the_tier_is_called_by_what_a_limit_leaves_of_it():
 
 def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
     asked = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
-    scaled = scale(asked, capacity(), Limits(isa="sse2", pages="base"))
+    scaled = scale(asked, capacity(), overrides(isa="sse2", pages="base"))
     assert names(scaled) == ["m/isa=sse2,pages=base"]
 
 
@@ -82,7 +81,7 @@ def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too()
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
         " custom_operations: r_64, latency_sample_frequency: 5000}}"
     )
-    assert names(scale(asked, capacity(cpus=2), Limits())) == [
+    assert names(scale(asked, capacity(cpus=2), overrides())) == [
         "b/number_threads=2",
         "b/number_threads=2,chain=dependent",
     ]
@@ -93,19 +92,19 @@ def test_parallel_jobs_share_the_processors_in_proportion():
         "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
         " b: {args: {number_threads: 8, run_time: 1}}}}"
     )
-    (one,) = scale(asked, capacity(cpus=8), Limits()).measurements
+    (one,) = scale(asked, capacity(cpus=8), overrides()).measurements
     assert [job.threads for job in one.jobs] == [6, 2]
 
 
 def test_partitions_still_divide_fewer_threads():
     asked = perma("b: {args: {number_threads: 32, number_partitions: 16, run_time: 1}}")
-    (one,) = scale(asked, capacity(cpus=6), Limits()).measurements
+    (one,) = scale(asked, capacity(cpus=6), overrides()).measurements
     assert (one.jobs[0].threads, one.jobs[0].partitions) == (6, 6)
 
 
 def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement():
     asked = perma("b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}")
-    scaled = scale(asked, capacity(tier=8 * GIB, dram=8 * GIB), Limits())
+    scaled = scale(asked, capacity(tier=8 * GIB, dram=8 * GIB), overrides())
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [50 * GIB // 8] * 2
 
 
@@ -115,36 +114,38 @@ def test_what_lies_in_memory_shares_it():
         " memory_range: 8G}}"
     )
     here = capacity(tier=10 * GIB, dram=10 * GIB)
-    (one,) = scale(asked, here, Limits()).measurements
+    (one,) = scale(asked, here, overrides()).measurements
     assert sum(targets_of(one, here).values()) <= 10 * GIB
 
 
 def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_theirs():
-    scaled = scale(suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"), capacity(), Limits())
+    scaled = scale(
+        suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"), capacity(), overrides()
+    )
     assert names(scaled) == ["m/numa=near"]
     with pytest.raises(UsageError, match="numa_pattern far"):
-        scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), Limits())
+        scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
 
 
 def test_far_processors_alone_measure_nothing_that_is_called_near():
     asked = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
-    scaled = scale(asked, capacity(0, far=2), Limits())
+    scaled = scale(asked, capacity(0, far=2), overrides())
     assert names(scaled) == ["m/numa=far"]
     assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
     with pytest.raises(UsageError, match="nothing of it can be measured here"):
-        scale(suite(f"  n: {{{RANDOM}}}"), capacity(0, far=2), Limits())
+        scale(suite(f"  n: {{{RANDOM}}}"), capacity(0, far=2), overrides())
     with pytest.raises(UsageError, match="numa_pattern near"):
-        scale(perma("b: {args: {run_time: 1}}"), capacity(0, far=2), Limits())
+        scale(perma("b: {args: {run_time: 1}}"), capacity(0, far=2), overrides())
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     asked = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
-    assert names(scale(asked, capacity(), Limits(only=("b", "a/threads=2")))) == [
+    assert names(scale(asked, capacity(), overrides(only="b,a/threads=2"))) == [
         "a/threads=2",
         "b",
     ]
     with pytest.raises(UsageError) as refused:
-        scale(asked, capacity(), Limits(only=("c",)))
+        scale(asked, capacity(), overrides(only="c"))
     assert "its measurements: a, b" in refused.value.hint
 
 
@@ -152,15 +153,15 @@ def test_only_takes_the_names_that_configurations_have_here():
     asked = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
     small = capacity(tier=2 * GIB, dram=2 * GIB)
     for name in (f"b/memory_range={GIB}", "b/memory_range=2G"):  # as a dry run prints them
-        assert name in names(scale(asked, small, Limits()))
-        assert len(scale(asked, small, Limits(only=(name,))).measurements) == 1
+        assert name in names(scale(asked, small, overrides()))
+        assert len(scale(asked, small, overrides(only=name)).measurements) == 1
     large = suite(f"  a: {{{RANDOM}}}\n  b: {{args: {{kind: chase, range: 128GiB, threads: 4}}}}")
-    assert names(scale(large, capacity(), Limits(only=("a",)))) == ["a"]
+    assert names(scale(large, capacity(), overrides(only="a"))) == ["a"]
 
 
 def test_the_command_line_bounds_times_counts_and_ranges():
     asked = perma("b: {args: {exec_mode: random}}")
-    limits = Limits(duration_ns=10**9, operations=1000, range_bytes=512 * MIB, threads=1)
+    limits = overrides(duration="1s", operations=1000, range=512 * MIB, threads=1)
     (one,) = scale(asked, capacity(), limits).measurements
     assert (one.duration_ns, one.jobs[0].operations, one.jobs[0].range_bytes) == (
         10**9, 1000, 512 * MIB)  # fmt: skip
@@ -174,7 +175,7 @@ def test_an_instruction_set_goes_to_those_that_have_loops_of_it():
         "  commit: {args: {kind: log, writer: zero, entry: 64}}\n"
         "  evict: {args: {kind: page, method: cow, page: 4KiB, dirty_lines: 1}}"
     )
-    scaled = scale(asked, capacity(), Limits(isa="avx2"))
+    scaled = scale(asked, capacity(), overrides(isa="avx2"))
     given = {one.name: one.jobs[0].keys.get("isa") for one in scaled.measurements}
     assert given == {"m": "avx2", "walk": None, "links": "avx2", "commit": None, "evict": None}
 
@@ -185,7 +186,7 @@ def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
         " memory_range: 8G}}"
     )
     here = replace(capacity(), near_node=1, near_free_bytes=8 * GIB)
-    scaled = scale(asked, here, Limits())
+    scaled = scale(asked, here, overrides())
     (job,) = scaled.measurements[0].jobs
     assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
     spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
@@ -202,7 +203,7 @@ def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
         " b: {args: {number_threads: 2, run_time: 1, memory_range: 2G}}}}"
     )
     here = capacity(cpus=4)
-    scaled = scale(asked, here, Limits())
+    scaled = scale(asked, here, overrides())
     spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
     a, b = spec["measurements"][0]["jobs"]
     assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)

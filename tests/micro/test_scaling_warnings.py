@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from micro_suites import RANDOM, capacity, perma, suite
+from micro_suites import RANDOM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
-from harness.micro.overrides import Limits
+from harness.micro.params import MicroParams
 from harness.micro.scaling import scale
 from harness.units import GIB, MIB
 
 
-def told(suite_asked, here, limits: Limits | None = None) -> dict[str, str]:
+def told(suite_asked, here, limits: MicroParams | None = None) -> dict[str, str]:
     """What was found, by what it is of."""
-    scaled = scale(suite_asked, here, limits or Limits())
+    scaled = scale(suite_asked, here, limits or overrides())
     return {finding.code: finding.context for finding in scaled.warnings}
 
 
@@ -27,7 +27,7 @@ def test_of_what_fits_nothing_is_said():
 def test_of_a_range_that_whole_accesses_do_not_fill_nothing_is_said(access: int):
     asked = f"  m: {{args: {{kernel: load, access: {access}, pattern: random}}}}"
     assert told(suite(asked, "{range: 4GiB, duration: 1s}"), capacity()) == {}
-    assert told(suite(asked), capacity(), Limits(range_bytes=500 * MIB)) == {}
+    assert told(suite(asked), capacity(), overrides(range=500 * MIB)) == {}
 
 
 def test_a_range_that_is_scaled_down_is_told_with_both_sizes():
@@ -52,9 +52,9 @@ def test_memory_beside_the_tier_is_told_as_such():
 
 def test_a_chunk_that_is_not_whole_is_told_as_cut_off_and_not_as_want_of_room():
     asked = perma("b: {args: {memory_range: 8G, run_time: 1}}")
-    found = told(asked, capacity(), Limits(range_bytes=200 * MIB))
+    found = told(asked, capacity(), overrides(range=200 * MIB))
     assert found == {"range-cut-to-chunks": "b 192 MiB instead of 200 MiB"}
-    found = told(asked, capacity(), Limits(range_bytes=4 * GIB + 256))
+    found = told(asked, capacity(), overrides(range=4 * GIB + 256))
     assert found["range-cut-to-chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
 
 
@@ -108,7 +108,7 @@ def test_an_instruction_set_names_those_that_have_no_loops_of_it():
         f"  m: {{{RANDOM}}}\n  walk: {{args: {{kind: chase}}}}\n"
         "  commit: {args: {kind: log, writer: zero, entry: 64}}"
     )
-    (found,) = told(asked, capacity(), Limits(isa="avx2")).items()
+    (found,) = told(asked, capacity(), overrides(isa="avx2")).items()
     assert found[0] == "isa-not-applicable" and "avx2 for walk, commit" in found[1]
     assert told(asked, capacity()) == {}
 
@@ -116,6 +116,6 @@ def test_an_instruction_set_names_those_that_have_no_loops_of_it():
 def test_a_bound_on_operations_that_bounds_nothing_is_told():
     counted = RANDOM.replace("{", "{count: 5000, ")
     asked = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
-    found = told(asked, capacity(), Limits(operations=100))["operations-not-applicable"]
+    found = told(asked, capacity(), overrides(operations=100))["operations-not-applicable"]
     assert found == "timed"
     assert "operations" not in told(asked, capacity())

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from micro_suites import DRAM, HERE, capacity, suite
+from micro_suites import DRAM, HERE, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
-from harness.micro.overrides import Limits, parse_limits
 from harness.micro.scaling import scale
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
 from harness.units import GIB, KIB, MIB
+from harness.workloads.parameters import Duration
 from reports.micro.papers import PERMA_FIGURES, published_file
 from reports.published import read_published
 
@@ -41,7 +41,7 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
     here = replace(
         capacity(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0)))
     )
-    scaled = scale(loaded, here, Limits())
+    scaled = scale(loaded, here, overrides())
     native.refuse(scaled, DRAM, here)
     spec = spec_json(scaled.measurements, DRAM, None, here, seed=1, repeats=2)
     assert len(spec["measurements"]) == 2 * len(scaled.measurements)
@@ -111,7 +111,7 @@ def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(pape
 def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
     """A simulated host of two sockets with 24 processors each, and of one."""
     loaded = load_suite(find_suite(f"empirical-guide/{name}"), HERE)
-    two, one = (scale(loaded, capacity(cpus=24, far=far), Limits()) for far in (24, 0))
+    two, one = (scale(loaded, capacity(cpus=24, far=far), overrides()) for far in (24, 0))
     far = [m for m in two.measurements if any(job.numa == "far" for job in m.jobs)]
     assert far and not [f for f in two.warnings if f.code == "no-far-processors"]
     assert [m.configuration for m in one.measurements] == [
@@ -243,13 +243,13 @@ def test_what_is_neither_suite_nor_folder_is_told_as_both():
 
 
 def test_parameters_of_the_command_line_are_read_with_their_units():
-    limits = parse_limits({"duration": "2s", "range": "64MiB", "only": "a,b*", "threads": "3"})
-    assert (limits.duration_ns, limits.range_bytes, limits.only, limits.threads) == (
-        2 * 10**9, 64 * MIB, ("a", "b*"), 3)  # fmt: skip
+    limits = overrides(duration="2s", range="64MiB", only="a,b*", threads="3")
+    assert (limits.duration, limits.range_bytes, limits.only, limits.threads) == (
+        Duration(2 * 10**9), 64 * MIB, ("a", "b*"), 3)  # fmt: skip
     with pytest.raises(UsageError, match="did you mean 'duration'"):
-        parse_limits({"durration": "2s"})
+        overrides(durration="2s")
     with pytest.raises(UsageError, match="not a duration"):
-        parse_limits({"duration": "2"})
+        overrides(duration="2")
 
 
 def test_sizes_in_suites_are_bytes_with_units():

@@ -6,11 +6,11 @@ import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, RANDOM, capacity, perma, suite
+from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
 from harness.micro import native
-from harness.micro.overrides import Limits, parse_limits
+from harness.micro.params import MicroParams
 from harness.micro.scaling import scale
 from harness.micro.suite import find_suite
 from harness.units import GIB, MIB
@@ -18,10 +18,10 @@ from harness.units import GIB, MIB
 ACCESSES = "kernel: load, access: 256, pattern: random"
 
 
-def refusal(args: str, here=None, limits: Limits | None = None) -> UsageError:
+def refusal(args: str, here=None, limits: MicroParams | None = None) -> UsageError:
     """Of a suite with one measurement ``m`` in line 6 of mine.yml."""
     with pytest.raises(UsageError) as refused:
-        scale(suite(f"  m: {{args: {{{args}}}}}"), here or capacity(), limits or Limits())
+        scale(suite(f"  m: {{args: {{{args}}}}}"), here or capacity(), limits or overrides())
     return refused.value
 
 
@@ -109,7 +109,7 @@ REFUSED_BY_PROGRAM = [
 @pytest.mark.parametrize(("key", "args"), REFUSED_BY_PROGRAM)
 def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
     here = replace(capacity(), near=tuple(sorted(os.sched_getaffinity(0))))
-    scaled = scale(suite(f"  m: {{args: {{{args}}}}}"), here, Limits())
+    scaled = scale(suite(f"  m: {{args: {{{args}}}}}"), here, overrides())
     with pytest.raises(UsageError) as refused:
         native.refuse(scaled, DRAM, here)
     assert refused.value.problem == "mine.yml:6, m"
@@ -130,19 +130,21 @@ def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
     ],
 )
 def test_what_is_at_the_edge_is_measured(args):
-    assert len(scale(suite(f"  m: {{args: {{{args}}}}}"), capacity(), Limits()).measurements) == 1
+    assert (
+        len(scale(suite(f"  m: {{args: {{{args}}}}}"), capacity(), overrides()).measurements) == 1
+    )
 
 
 @pytest.mark.parametrize("text", ["duration=0s", "range=0", "range=0.1", "threads=0", "cores=3"])
 def test_a_parameter_that_does_not_fit_is_refused(text):
     name, _, value = text.partition("=")
-    with pytest.raises(UsageError, match=f"--param {name}"):
-        parse_limits({name: value})
+    with pytest.raises(UsageError, match=name):
+        overrides(**{name: value})
 
 
 def test_partitions_divide_the_threads_that_the_command_line_leaves():
     asked = suite(f"  m: {{args: {{{ACCESSES}, threads: 4, partitions: 4}}}}")
-    (job,) = scale(asked, capacity(), Limits(threads=3)).measurements[0].jobs
+    (job,) = scale(asked, capacity(), overrides(threads=3)).measurements[0].jobs
     assert (job.threads, job.partitions) == (3, 3)
 
 
@@ -153,19 +155,19 @@ def test_want_of_room_moves_no_range_into_the_cache():
     assert "halved to 32 MiB" in error.context
     asked = perma("b: {args: {memory_range: 200G, run_time: 1}}")
     with pytest.raises(UsageError, match=r"range: 200 GiB.* 1.56 MiB .*cache of 32 MiB") as refused:
-        scale(asked, capacity(tier=2 * MIB, dram=2 * MIB), Limits())
+        scale(asked, capacity(tier=2 * MIB, dram=2 * MIB), overrides())
     assert "-p range=1MiB" in refused.value.hint
 
 
 def test_a_range_in_the_cache_is_measured_where_it_is_asked_for():
     full = capacity(tier=24 * MIB, dram=64 * GIB)
     small = suite(f"  m: {{args: {{{ACCESSES}, range: 32MiB}}}}")
-    assert scale(small, full, Limits()).measurements[0].jobs[0].range_bytes == 16 * MIB
+    assert scale(small, full, overrides()).measurements[0].jobs[0].range_bytes == 16 * MIB
     large = suite(f"  m: {{args: {{{ACCESSES}}}}}")
-    limited = scale(large, full, Limits(range_bytes=16 * MIB))
+    limited = scale(large, full, overrides(range=16 * MIB))
     assert limited.measurements[0].jobs[0].range_bytes == 16 * MIB
     enough = capacity(tier=512 * MIB, dram=64 * GIB)
-    assert scale(large, enough, Limits()).measurements[0].jobs[0].range_bytes == 512 * MIB
+    assert scale(large, enough, overrides()).measurements[0].jobs[0].range_bytes == 512 * MIB
 
 
 def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
@@ -174,7 +176,7 @@ def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
         " memory_range: 1G}}"
     )
     with pytest.raises(UsageError, match="range: 64 MiB, and no more"):
-        scale(asked, capacity(tier=200 * MIB, dram=200 * MIB), Limits())
+        scale(asked, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
 
 
 def test_pages_of_1_gib_are_refused_where_too_few_are_free():
@@ -183,8 +185,10 @@ def test_pages_of_1_gib_are_refused_where_too_few_are_free():
     with pytest.raises(
         UsageError, match=r"mine.yml:6, m, pages: 1g: 3 of these pages are needed, 2 are free"
     ):
-        scale(asked, here, Limits())
-    assert scale(asked, replace(here, gigantic_free={"tier": 3, "dram": 0}), Limits()).measurements
+        scale(asked, here, overrides())
+    assert scale(
+        asked, replace(here, gigantic_free={"tier": 3, "dram": 0}), overrides()
+    ).measurements
 
 
 def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
@@ -194,8 +198,8 @@ def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
     )
     here = replace(capacity(), gigantic_free={"tier": 3, "dram": 3})
     with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are needed, 3 are free"):
-        scale(asked, here, Limits(pages="1g"))
-    assert scale(asked, replace(here, near_node=1), Limits(pages="1g")).measurements
+        scale(asked, here, overrides(pages="1g"))
+    assert scale(asked, replace(here, near_node=1), overrides(pages="1g")).measurements
 
 
 def test_a_suite_whose_file_is_not_there_is_said_as_such():
