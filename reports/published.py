@@ -19,7 +19,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
-from reports.formatting import NOTHING, quantity_text, significant
+from reports.formatting import NOTHING, quantity_text
 from reports.plan_metrics import plan_summaries
 from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
@@ -121,16 +121,45 @@ def _base(unit: str) -> tuple[float, str]:
 # Next to what was measured here ---------------------------------------------------
 
 
+class Missing(str):
+    """A cell that has no number: a dash, or what is needed to measure one."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Local:
+    """A number of this host that is the same quantity as a published one."""
+
+    value: float
+    unit: str
+    emulated: bool
+
+    def __str__(self) -> str:
+        return quantity_text(self.value, self.unit) + " (EMULATED)" * self.emulated
+
+
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published number; ``measured`` is a dash where nothing here is the same quantity."""
+    """One published number, and those of this host."""
 
-    figure: str
-    series: str
-    x: str
-    metric: str
-    published: str
-    measured: str
+    series: PublishedSeries
+    point: PublishedPoint
+    measured: tuple[Local, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As in a table: figure, engine and placement, point, metric, published, measured here."""
+        one, point, unit = self.series, self.point, self.series.base_unit
+        error = f" ± {_printed(point.error_base, unit)}" if point.error_base else ""
+        return (
+            one.figure,
+            f"{one.engine}/{one.arm}",
+            point.x,
+            one.metric,
+            _printed(point.y_base, unit) + error,
+            "; ".join(map(str, self.measured)) or Missing(NOTHING),
+        )
 
 
 def published_rows(
@@ -139,17 +168,8 @@ def published_rows(
     """Every point of the series, with the median of the arm that has its name."""
     for series in published:
         for point in series.points:
-            unit = series.base_unit
-            error = f" ± {_printed(point.error_base, unit)}" if point.error_base else ""
-            yield PublishedRow(
-                series.figure,
-                f"{series.engine}/{series.arm}",
-                point.x,
-                series.metric,
-                _printed(point.y_base, unit) + error,
-                "; ".join([*_measured(panels, series, point), *_swept(sweeps, series, point)])
-                or NOTHING,
-            )
+            found = (*_measured(panels, series, point), *_swept(sweeps, series, point))
+            yield PublishedRow(series, point, found)
 
 
 def _printed(value: float, unit: str) -> str:
@@ -161,7 +181,7 @@ def _printed(value: float, unit: str) -> str:
 
 def _measured(
     panels: Sequence[Panel], series: PublishedSeries, point: PublishedPoint
-) -> Iterator[str]:
+) -> Iterator[Local]:
     if point.x == HIGHEST:
         yield from _highest(panels, series)
         return
@@ -177,11 +197,10 @@ def _measured(
             found = arms[first].summaries(name) or plan_summaries(arms[first].usable, name)
             summary = found.get(_quantity(series.metric, point.x))
             if summary is not None:
-                mark = " (EMULATED)" if arms[first].emulated else ""
-                yield quantity_text(summary.median, series.base_unit) + mark
+                yield Local(summary.median, series.base_unit, bool(arms[first].emulated))
 
 
-def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[str]:
+def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Local]:
     """The highest median of the arm, over all panels and label sets; not of Memory mode."""
     own = [panel.arms for panel in panels if panel.engine_name == series.engine]
     found = [
@@ -193,7 +212,7 @@ def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[str]:
     ]
     if found:
         median, emulated = max(found)
-        yield quantity_text(median, series.base_unit) + (" (EMULATED)" if emulated else "")
+        yield Local(median, series.base_unit, emulated)
 
 
 def _rates(arm: Arm, metric: str) -> Iterator[Summary]:
@@ -217,7 +236,7 @@ def _rates(arm: Arm, metric: str) -> Iterator[Summary]:
 
 def _swept(
     sweeps: Sequence[Sweep], series: PublishedSeries, point: PublishedPoint
-) -> Iterator[str]:
+) -> Iterator[Local]:
     """The medians, or ratios of them, where the parameter of a sweep is that of the point."""
     if not point.x.isdigit():
         return
@@ -229,12 +248,12 @@ def _swept(
         if not over and series.metric == sweep.metric:
             for line in sweep.meant_by(first):
                 if value in line.points:
-                    yield quantity_text(line.points[value].median, sweep.unit) + _mark(line)
+                    yield Local(line.points[value].median, sweep.unit, line.emulated)
         elif over and series.metric == sweep.metric + RATIO:
             for a, b, below in _compared(sweep, first, second, value):
                 if value in a.points and below in b.points and b.points[below].median:
                     ratio = a.points[value].median / b.points[below].median
-                    yield significant(ratio) + (_mark(a) or _mark(b))
+                    yield Local(ratio, "", a.emulated or b.emulated)
 
 
 def _compared(
@@ -253,10 +272,6 @@ def _compared(
         yield from ((a, b, value) for a in over for b in under)
 
 
-def _mark(line: Line) -> str:
-    return " (EMULATED)" if line.emulated else ""
-
-
 def _quantity(metric: str, query: str) -> Quantity:
     """What a point of the paper is called here: the query is its label."""
     match = _LABELLED.fullmatch(metric)
@@ -266,7 +281,7 @@ def _quantity(metric: str, query: str) -> Quantity:
     return Quantity(name, tuple(sorted({"query": query, label: value}.items())))
 
 
-def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[str]:
+def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Local]:
     """Ratio of the two arms' query times where this share (in percent) of the rows is selected."""
     if metric != "query_duration_ratio":
         return
@@ -276,8 +291,8 @@ def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[str]:
         timed = Quantity("query_duration_ns", quantity.labels)
         # The paper's percentages are cut, not rounded: its 45 is 45.6.
         if str(int(100 * share.median + 1e-6)) == point.x and timed in times_a and timed in times_b:
-            mark = " (EMULATED)" if a.emulated or b.emulated else ""
-            yield f"{significant(times_a[timed].median / times_b[timed].median)}{mark}"
+            ratio = times_a[timed].median / times_b[timed].median
+            yield Local(ratio, "", bool(a.emulated or b.emulated))
 
 
 def published_points(

@@ -20,12 +20,7 @@ from reports.formatting import NOTHING, interval_text, quantity_text, significan
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
 from reports.page import render, write_files
-from reports.published import (
-    PublishedRow,
-    PublishedSeries,
-    published_rows,
-    read_published,
-)
+from reports.published import Missing, PublishedSeries, published_rows, read_published
 from reports.run_configuration import emulations
 from reports.series import Panel, compared_dimension, panels
 from reports.sweeps import OVER, RATIO, SWEPT, sweeps
@@ -82,8 +77,8 @@ class FigureView:
     @property
     def measured(self) -> int:
         """How many published numbers have a number of this host next to them."""
-        # A cell without a number has a dash, or what it needs.
-        return sum(any(cell[:1].isdigit() for cell in row[self._first :]) for row in self.rows)
+        cells = (row[self._first :] for row in self.rows)
+        return sum(any(not isinstance(cell, Missing) for cell in row) for row in cells)
 
     @property
     def _first(self) -> int:
@@ -221,7 +216,7 @@ def _view(
         if found:
             return FigureView(one, _renamed(micro.head), found, notes=notes)
     made = _panels([run for run in one.runs if not is_micro(run)])
-    rows = tuple(map(_published_cells, published_rows(made, sweeps(made), own)))
+    rows = tuple(row.cells for row in published_rows(made, sweeps(made), own))
     predicted = _predictions(made, evidence)
     groups = tuple(_cells(panel, group, own, predicted) for panel in made for group in panel.groups)
     return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
@@ -229,10 +224,6 @@ def _view(
 
 def _renamed(head: Cells) -> Cells:
     return tuple("published" if cell == "in the paper" else cell for cell in head)
-
-
-def _published_cells(row: PublishedRow) -> Cells:
-    return row.figure, row.series, row.x, row.metric, row.published, row.measured
 
 
 def _panels(runs: Sequence[StoredRun]) -> list[Panel]:

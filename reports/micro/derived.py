@@ -18,6 +18,7 @@ from reports.micro.pairs import TIERS, Asked, UnderivedError, one_experiment, ra
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
 from reports.micro.saturation import NEAR
+from reports.published import Missing
 
 NOT_DERIVED = "not derived here"
 #: Two bandwidths of one device: ``pmem_ni load over ntstore``, ``pmem_ni 8 over 1 threads``.
@@ -42,7 +43,7 @@ def derived(asked: Asked) -> str:
     try:
         return read(asked)
     except UnderivedError as error:
-        return str(error) or NOT_DERIVED
+        return Missing(str(error) or NOT_DERIVED)
 
 
 def _not_derived(asked: Asked) -> str:

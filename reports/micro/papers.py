@@ -37,7 +37,7 @@ from reports.micro.prices import price_of
 from reports.micro.questions import FOLLOW, beyond_caches
 from reports.micro.ratios import lacks_dimms
 from reports.prices import PriceList
-from reports.published import PublishedPoint, PublishedSeries, read_published
+from reports.published import Missing, PublishedPoint, PublishedSeries, read_published
 
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
@@ -151,13 +151,13 @@ def _rows(
     figures = (series.figure, *_DRAWN_FROM.get((paper, series.figure), ()))
     repeating = [_repeating(device, paper, figures) for device in devices]
     for point in series.points:
+        error = f" ± {quantity_text(point.error_base, series.base_unit)}" * bool(point.error_base)
         measured = [
             _priced(device, prices)
             if series.metric == _PRICED
             else _measured(paper, series, point, device, repeating)
             for device in repeating
         ]
-        error = f" ± {quantity_text(point.error_base, series.base_unit)}" * bool(point.error_base)
         yield (
             f"{paper} {series.figure}",
             f"{series.arm}, {series.metric}",
@@ -169,7 +169,7 @@ def _rows(
 
 def _priced(device: Device, prices: PriceList | None) -> str:
     """Table 2 is a table of the report, where the device has a price."""
-    return NEEDS_PRICE if price_of(device, prices) is None else SEE_PRICES
+    return Missing(NEEDS_PRICE if price_of(device, prices) is None else SEE_PRICES)
 
 
 def _repeating(device: Device, paper: str, figures: Sequence[str]) -> Device:
@@ -189,13 +189,13 @@ def _measured(
     device: Device,
     every: Sequence[Device],
 ) -> str:
-    """The device's own value of the same metric and labels at the same place."""
+    """The device's own value of the same metric and labels at the same place; or Missing."""
     match = _METRIC.match(series.metric)
     if match is None:
-        return NOTHING
+        return Missing(NOTHING)
     if match[1] not in _MEASURED:
         row = Asked(paper, series.figure, match[1], series.arm, point.x, device, every)
-        return derived(row) or NOTHING
+        return derived(row) or Missing(NOTHING)
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own
@@ -204,11 +204,11 @@ def _measured(
     lacking = lacks_dimms(device, point.x) if over_dimms else ""
     found = [p for p in points if over_dimms or _is_at(p, point.x)]
     if lacking or not found or found[0].unit != series.base_unit:
-        return lacking or NOTHING
+        return Missing(lacking or NOTHING)
     try:
         clear(found)
     except UnderivedError as error:
-        return str(error)
+        return Missing(error)
     if found[0].histogram is not None:
         return _means(found)
     return quantity_text(best(found).median, found[0].unit)
