@@ -96,16 +96,19 @@ static bool run_repeat(const struct mb_measurement *measurement, uint32_t number
     return result != NULL;
 }
 
-/* All that is needed to go on after this measurement in another process. */
-static void report(const json_t *result)
+/*
+ * Report the result with the last measurement alone, from which a run can be resumed. Its reader
+ * stores it and answers with a byte, so that nothing is stored while the next one is measured.
+ */
+static void report(json_t *result)
 {
     json_t *measurements = json_object_get(result, "measurements");
     json_t *last = json_array_get(measurements, json_array_size(measurements) - 1);
-    json_t *found = json_pack("{s:O, s:O, s:O}", "measurement", last, "targets",
-                              json_object_get(result, "targets"), "notes",
-                              json_object_get(result, "notes"));
-    tb_progress_whole("measured", found);
-    json_decref(found);
+    json_t *alone = json_copy(result);
+    json_object_set_new(alone, "measurements", json_pack("[O]", last));
+    if (tb_progress_whole("measured", alone))
+        getchar(); /* at the end of stdin, too: a reader without answers */
+    json_decref(alone);
 }
 
 static bool run_measurement(struct mb_measurement *measurement, json_t *result,
@@ -188,7 +191,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: microbench -|--check < spec.json > result.json, microbench --version\n");
         return USAGE;
     }
-    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
+    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
+                                  &parse_error);
     if (!document) {
         tb_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
         return refuse(&error);

@@ -40,10 +40,10 @@ static json_t *line_of(const char *event, json_t *counts)
     return line;
 }
 
-void tb_progress_whole(const char *event, json_t *counts)
+bool tb_progress_whole(const char *event, json_t *counts)
 {
     if (!opened)
-        return;
+        return false;
     json_t *line = line_of(event, counts);
     char *text = json_dumps(line, JSON_COMPACT);
     size_t length = strlen(text), done = 0;
@@ -55,6 +55,7 @@ void tb_progress_whole(const char *event, json_t *counts)
     fcntl(PROGRESS_FD, F_SETFL, flags | O_NONBLOCK);
     free(text);
     json_decref(line);
+    return written >= 0;
 }
 
 void tb_progress(const char *event, json_t *counts)

@@ -9,6 +9,7 @@
 #define NATIVE_PROGRESS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* Before any other descriptor is opened. */
 void tb_progress_open(void);
@@ -22,7 +23,10 @@ void tb_progress_close(void);
  * may be NULL and stays the caller's.
  */
 void tb_progress(const char *event, json_t *counts);
-/* The same, of any length: it waits for its reader, so only while nothing is measured. */
-void tb_progress_whole(const char *event, json_t *counts);
+/*
+ * The same, of any length: it waits for its reader, so only while nothing is measured. False if
+ * there is none.
+ */
+bool tb_progress_whole(const char *event, json_t *counts);
 
 #endif

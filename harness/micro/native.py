@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from harness.store import schemas
 from harness.store.result import Check, CheckStatus
 from harness.tiers.linux.model import Tier
 from harness.units import counted
-from harness.warnings import RunWarning
 
 NAME = "microbench"
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
@@ -89,29 +88,28 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
         seed=work.seed,
         repeats=work.repeats,
     )
-    every = spec["measurements"]
-    kept = {one["name"]: found for one in every if (found := work.finished(one["name"]))}
-    # The last one's process describes the host: it is measured again if all of them are there.
-    left = [one for one in every if one["name"] not in kept] or every[-1:]
+    every = [one["name"] for one in spec["measurements"]]
+    results = {name: found for name in every if (found := work.finished(name))}
+    left = [one for one in spec["measurements"] if one["name"] not in results]
     user = _user(work)
     program = native_programs.microbench_for(user, work.scratch)
-    told = f"{suite.name} on {work.tier.name}"
-    with env.progress.task(told, len(left)) as task:
-        under_way = _UnderWay(scaled, work, task)
+    label = f"{suite.name} on {work.tier.name}"
+    with env.progress.task(label, len(left)) as task:
+        under_way = _UnderWay(scaled, spec, work, task, results)
         try:
-            result = run_program(
-                [str(program), "-"],
-                {**spec, "measurements": left},
-                env.supervisor,
-                work.scratch,
-                user,
-                under_way.receive,
-                env.credentials,
-            )
+            if left:
+                run_program(
+                    [str(program), "-"],
+                    {**spec, "measurements": left},
+                    env.supervisor,
+                    work.scratch,
+                    user,
+                    under_way.receive,
+                    env.credentials,
+                )
         except RunFailed as error:
             raise under_way.named(error) from error
-    warnings = list(_joined(result, kept))
-    schemas.validate(result, "microbench-result", "microbench's result")
+    result = _joined([results[name] for name in every])
     return Measured(
         metrics=tuple(metrics_of(scaled.measurements, result, work.repeats)),
         checks=(
@@ -123,48 +121,56 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
         build=result["version"],
         source="built with the harness",
         artifacts={"microbench": {"spec": spec, "result": result}},
-        uncontrolled=(*warnings_of(scaled.measurements, result, work.repeats), *warnings),
+        uncontrolled=tuple(warnings_of(scaled.measurements, result, work.repeats)),
     )
 
 
-def _joined(result: dict[str, Any], kept: Mapping[str, Any]) -> Iterator[RunWarning]:
-    """Add what an earlier attempt measured to the result of this one; warn of other memory."""
-    done = {one["name"] for one in result["measurements"]}
-    earlier = [one for name, one in kept.items() if name not in done]
-    result["measurements"] = [*(one["measurement"] for one in earlier), *result["measurements"]]
-    result["notes"] = list(
-        dict.fromkeys([*(n for o in earlier for n in o["notes"]), *result["notes"]])
-    )
-    now = {name: pages_of(target) for name, target in result["targets"].items()}
-    for name, pages in now.items():
-        then = {pages_of(one["targets"][name]) for one in earlier} - {pages}
-        if then:
-            yield RunWarning(
-                "resumed-on-other-pages",
-                f"target {name} is on other pages than before the interruption",
-                f"{', '.join(sorted(then))}, then {pages}; labels name the latter",
-                "run the suite again with --again",
-            )
+def _joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result of those of single measurements, perhaps of several processes."""
+    measurements = [one for result in results for one in result["measurements"]]
+    notes = list(dict.fromkeys(note for result in results for note in result["notes"]))
+    joined = {**results[-1], "measurements": measurements, "notes": notes}
+    schemas.validate(joined, "microbench-result", "microbench's result")
+    return joined
 
 
 @dataclass
 class _UnderWay:
-    """Which configuration is being measured: for progress, and for what fails meanwhile."""
+    """Which configuration is being measured: for progress, and for what fails meanwhile.
+
+    ``results``: of the finished measurements, by the names that they have in the spec.
+    """
 
     scaled: ScaledSuite
+    spec: dict[str, Any]
     work: Workplace
     task: Task
+    results: dict[str, dict[str, Any]]
     said: str = ""
 
     def receive(self, event: str, counts: dict[str, Any]) -> None:
-        """A measurement, by the name that it has in the spec, begins or is finished."""
+        """A measurement begins, or is finished: it is stored."""
         if event == "measured":
-            self.work.finish(counts["measurement"]["name"], counts)
+            self._refuse_other_memory(counts)
+            (one,) = counts["measurements"]
+            self.work.finish(one["name"], counts)
+            self.results[one["name"]] = counts
             return
         index, _, block = counts["measurement"].partition(BLOCK)
         configuration = self.scaled.measurements[int(index)].configuration
         self.said = f"{configuration} (repeat {int(block) + 1} of {self.work.repeats})"
         self.task.advance(1, configuration)
+
+    def _refuse_other_memory(self, result: dict[str, Any]) -> None:
+        """RunFailed if memory was got on other pages or nodes than before an interruption."""
+        first = next(iter(self.results.values()), result)
+        then, now = _memory(self.spec, first), _memory(self.spec, result)
+        if then != now:
+            raise RunFailed(
+                "resume the suite",
+                f"its memory is on other pages or nodes: {then}, now {now}",
+                "add --again: the suite is measured from its beginning",
+            )
 
     def named(self, error: RunFailed) -> RunFailed:
         """The failure with the configuration in it; before the first one there is none."""
@@ -174,6 +180,11 @@ class _UnderWay:
             )
         found = _OF_MEASUREMENT.sub("", error.context)
         return failed_in(self.said, RunFailed(error.problem, found, error.hint))
+
+
+def _memory(spec: dict[str, Any], result: dict[str, Any]) -> str:
+    pages = [f"{name} {pages_of(target)}" for name, target in result["targets"].items()]
+    return ", ".join([*pages, *(f"{one.name} {one.status}" for one in _on_node(spec, result))])
 
 
 def _user(work: Workplace) -> Credentials | None:

@@ -25,7 +25,8 @@ def run_program(
 ) -> dict[str, Any]:
     """Its result (schema microbench-result); RunFailed in its own words otherwise.
 
-    ``on_event``: receives ``measuring`` as a measurement begins and ``measured`` with its result.
+    ``on_event``: receives ``measuring`` as a measurement begins and ``measured`` with the result
+    of that alone; the next one begins when it returns.
     ``scratch_owner``: whose directory ``scratch`` is.
     """
     log = scratch / "microbench.log"
@@ -33,9 +34,10 @@ def run_program(
         argv, log=log, log_owner=scratch_owner, credentials=credentials, pipes=True, progress=True
     )
 
-    def progress(line: bytes) -> None:
+    def progress(line: bytes) -> bool:
         event = json.loads(line)
         on_event(event["event"], event["counts"])
+        return bool(event["event"] == "measured")
 
     code, printed = converse(process, json.dumps(spec), progress)
     try:

@@ -137,7 +137,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     program = other["program"] if other else suite.program
     params = dict(other.get("params", {})) if other else {}
     if program != native.NAME:
-        _module(program).check(params := params | given, tier)
+        _module(program).check(params := {**params, **given}, tier)
         return ResolvedSuite(request, suite, tier, program, params, limits, None, None)
     native.check()
     if tier.facts.kind == "devdax" and not request.overwrite:

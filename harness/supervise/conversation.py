@@ -11,24 +11,26 @@ from harness.engine import Process
 
 
 def converse(
-    process: Process, sent: str, on_progress: Callable[[bytes], None] | None = None
+    process: Process, sent: str, on_progress: Callable[[bytes], bool] | None = None
 ) -> tuple[int, bytes]:
     """Its exit status and what it printed; it is dead when this returns, however it returns.
 
-    ``on_progress``: receives each line of its progress descriptor. All of its outputs are read at
-    once: a full pipe would stop it.
+    ``on_progress``: receives each line of its progress descriptor; where it returns True, the
+    program waits for an empty line as the answer. All of its outputs are read at once: a full pipe
+    would stop it.
     """
     printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     reader = threading.Thread(target=lambda: printed.put(process.stdout.read()), daemon=True)
     reader.start()
     try:
-        with suppress(BrokenPipeError):  # it has ended already: its exit status says why
-            process.stdin.write(sent.encode())
-            process.stdin.flush()
-            process.stdin.close()
-        if on_progress is not None:
+        _send(process, sent.encode())
+        if on_progress is None:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        else:
             for line in process.progress:
-                on_progress(line)
+                if on_progress(line):
+                    _send(process, b"\n")
         code = process.wait()
         reader.join()
         return code, printed.get()
@@ -40,3 +42,9 @@ def converse(
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
+
+
+def _send(process: Process, data: bytes) -> None:
+    with suppress(BrokenPipeError):  # it has ended already: its exit status says why
+        process.stdin.write(data)
+        process.stdin.flush()
