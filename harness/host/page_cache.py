@@ -106,11 +106,9 @@ def residency(
     kernel reports every page as resident (Linux 5.2), so they are not queried
     and the answer is None.
     """
-    left_out = list(without)
+    left_out = tuple(f"{folder}/" for folder in without)
     files = [
-        (path, facts)
-        for path, facts in _files(paths, user)
-        if not any(map(path.is_relative_to, left_out))
+        (path, facts) for path, facts in _files(paths, user) if not str(path).startswith(left_out)
     ]
     notes = _filesystem_notes(files, user)
     resident, unevictable, unknown = 0, 0, 0

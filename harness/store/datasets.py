@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -59,6 +60,13 @@ class DirectoryKeeper(Protocol):
         """Remove it now."""
 
 
+@lru_cache(maxsize=8)  # a run reads its dataset's several times
+def _record(text: str) -> Mapping[str, Any]:
+    record: Mapping[str, Any] = json.loads(text)
+    schemas.validate(record, "dataset", source="golden.json")
+    return record
+
+
 @dataclass(frozen=True)
 class Dataset:
     """One complete dataset on disk, as it was found.
@@ -74,9 +82,7 @@ class Dataset:
     def read(cls, directory: Path) -> Dataset | None:
         """The complete dataset in ``directory``, None where there is none."""
         try:
-            text = (directory / "golden.json").read_text(encoding="utf-8")
-            record = json.loads(text)
-            schemas.validate(record, "dataset", source="golden.json")
+            record = _record((directory / "golden.json").read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, RecursionError, UsageError) as error:

@@ -22,6 +22,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -170,11 +171,12 @@ def walk(paths: Iterable[Path], user: User | None) -> list[tuple[Path, os.stat_r
             path = pending.pop()
             try:
                 facts = path.lstat()
-                below = sorted(path.iterdir(), reverse=True) if stat.S_ISDIR(facts.st_mode) else []
+                below = list(path.iterdir()) if stat.S_ISDIR(facts.st_mode) else []
             except (FileNotFoundError, NotADirectoryError):
                 continue
             result.append((path, facts))
-            pending += below
+            # By name: paths are slow to compare.
+            pending += sorted(below, key=attrgetter("name"), reverse=True)
     return result
 
 
