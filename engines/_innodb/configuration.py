@@ -188,7 +188,7 @@ def _problems(installation: Installation, settings: Mapping[str, str]) -> list[s
     settings = dict(settings)
     if not _is_truth(binary_log := settings.pop(BINARY_LOG, "OFF")):
         return [f"{BINARY_LOG}={binary_log} is neither ON nor OFF (its directory is that of wal)"]
-    done = _read(installation, settings)
+    done = _read(installation, tuple(settings.items()))
     if errors := [m[1] for line in done.stderr.splitlines() if (m := _ERROR.match(line))]:
         return [text for text in errors if text != "Aborting" and not _FOLLOWS.match(text)]
     values = _values(done.stdout)
@@ -202,15 +202,16 @@ def _problems(installation: Installation, settings: Mapping[str, str]) -> list[s
 
 
 def _reader(installation: Installation) -> ReadSettings:
-    return lambda settings: _values(_read(installation, settings).stdout)
+    return lambda settings: _values(_read(installation, tuple(settings.items())).stdout)
 
 
 def _is_truth(text: str) -> bool:
     return same_value(text, "ON") or same_value(text, "OFF")
 
 
+@lru_cache(maxsize=512)  # every run of a plan is checked, and most have the same settings
 def _read(
-    installation: Installation, settings: Mapping[str, str]
+    installation: Installation, settings: tuple[tuple[str, str], ...]
 ) -> subprocess.CompletedProcess[str]:
     """The server reads the settings and prints their values; nothing is started."""
     # An anonymous file: nothing is left however the harness ends.
@@ -219,7 +220,8 @@ def _read(
         os.fchmod(descriptor, 0o600)  # the server ignores a file that others may write
         if (user := unprivileged()) is not None:
             os.fchown(descriptor, user.uid, user.gid)
-        configuration.write(_render({**settings, **installation.folders(), BINARY_LOG: ""}))
+        lines = {**dict(settings), **installation.folders(), BINARY_LOG: ""}
+        configuration.write(_render(lines))
         configuration.flush()
         return _described(installation, f"--defaults-file=/proc/self/fd/{descriptor}", descriptor)
 

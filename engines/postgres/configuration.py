@@ -70,7 +70,7 @@ def _listening(listening: Listening) -> dict[str, str]:
 
 def check_tls(installation: Installation, address: Address) -> None:
     """UsageError if the server was built without TLS."""
-    if _read(installation, {"ssl": "on"}, "ssl").returncode != 0:
+    if _read(installation, (("ssl", "on"),), "ssl").returncode != 0:
         raise UsageError(
             f"listen {address} on PostgreSQL {installation.version} ({installation.source})",
             "it was built without TLS",
@@ -90,7 +90,7 @@ def check_settings(
     """
     hint = "remove it; --placement decides where the parts are"
     SETTINGS.refuse_fixed("PostgreSQL", {name: name for name in settings}, hint)
-    done = _read(installation, settings, "shared_buffers")
+    done = _read(installation, tuple(settings.items()), "shared_buffers")
     if done.returncode == 0:
         _check_wal_sizes(installation, settings, segment_mb)
         return
@@ -111,7 +111,7 @@ def _check_wal_sizes(
 ) -> None:
     """Check that they hold two segments; the server checks that only when it starts on data."""
     for name in [name for name in settings if name.lower() in _WAL_SIZES]:
-        size_mb = int(_read(installation, settings, name).stdout)
+        size_mb = int(_read(installation, tuple(settings.items()), name).stdout)
         if size_mb < _LEAST_SEGMENTS * segment_mb:
             raise UsageError(
                 f"settings for PostgreSQL {installation.version}: {name}={settings[name]}",
@@ -120,14 +120,15 @@ def _check_wal_sizes(
             )
 
 
+@lru_cache(maxsize=512)  # every run of a plan is checked, and most have the same settings
 def _read(
-    installation: Installation, settings: Mapping[str, str], name: str
+    installation: Installation, settings: tuple[tuple[str, str], ...], name: str
 ) -> subprocess.CompletedProcess[str]:
     """The server reads the settings and prints the value of ``name``; nothing is started."""
     # An anonymous file: nothing is left however the harness ends.
     descriptor = os.memfd_create("postgresql.conf")
     with os.fdopen(descriptor, "w") as configuration:
-        configuration.write(_render(settings))
+        configuration.write(_render(dict(settings)))
         configuration.flush()
         files = [f"config_file=/proc/self/fd/{descriptor}"]
         files += [f"{file}={_NOWHERE}" for file in ("data_directory", "hba_file", "ident_file")]
