@@ -79,21 +79,21 @@ SERVERS = ("postgres", "mysql", "mariadb", "voltdb")
     [(name, settings, words) for name, rows in REFUSED.items() for settings, words in rows],
 )
 def test_a_setting_that_the_engine_does_not_accept(
-    lab: Any, name: str, settings: dict[str, str], words: str
+    module_lab: Any, name: str, settings: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        lab.engine(name, settings)
+        module_lab.engine(name, settings)
     assert words in f"{caught.value} {caught.value.hint}" and caught.value.hint
-    assert not any((lab.root / "1-s").iterdir())
+    assert not any((module_lab.root / f"{module_lab.made}-s").iterdir())
 
 
 @pytest.mark.parametrize("name", SERVERS)
 @pytest.mark.parametrize("option", ["start_timeout_s", "stop_timeout_s"])
-def test_a_timeout_that_is_not_a_positive_number(lab: Any, name: str, option: str) -> None:
+def test_a_timeout_that_is_not_a_positive_number(module_lab: Any, name: str, option: str) -> None:
     assert option in registry.engine(name).options
     for value in ("0", "-1", "soon", "nan", None):
         with pytest.raises(UsageError) as caught:
-            lab.engine(name, options={option: value})
+            module_lab.engine(name, options={option: value})
         assert caught.value.problem == f"engine option {option}={value}"
 
 

@@ -21,10 +21,8 @@ def is_none(taken: Mapping[str, float]) -> bool:
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb", "duckdb"])
-def test_what_the_harness_itself_reads_is_no_footprint(lab: Any, name: str):
-    engine = lab.engine(name)
-    engine.initialise(lab.places())
-    engine.start()
+def test_what_the_harness_itself_reads_is_no_footprint(lab: Any, empty_engines: Any, name: str):
+    engine = lab.started(name, empty_engines.data(name))
     session = RunSession(engine, SilentProgress(), None, drop_caches=False)
     try:
         for _ in range(TRIES):

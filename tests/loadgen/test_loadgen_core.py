@@ -490,7 +490,7 @@ def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(loadgen_build
     process.stdin.write(json.dumps(spec).encode())
     process.stdin.close()
     with pytest.raises(subprocess.TimeoutExpired):  # nobody reads yet
-        process.wait(timeout=5)
+        process.wait(timeout=2)
     with os.fdopen(reader, "rb") as output:
         lines = output.read().splitlines()
     assert process.wait(PATIENCE_S) == 0
