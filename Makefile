@@ -35,7 +35,8 @@ check: setup-dev
 quick: setup-dev
 	.venv/bin/pytest -q -n 2 -m "not system"
 
-test: lint unit
+test: setup-dev
+	@$(MAKE) --no-print-directory -j 2 lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
 PLAIN := harness engines reports loadgen microbench iotrace playbooks inventory profiles docs \
@@ -49,9 +50,10 @@ lint: setup-dev
 	.venv/bin/python scripts/check_words.py $(PLAIN)
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 
-# Three at a time on two cores, since many tests wait (tests/conftest.py: which go together).
+# Four at a time on two cores, since many tests wait (tests/conftest.py: which go together); what
+# they build is not counted among the two of make.
 unit: setup-dev
-	.venv/bin/pytest -q -n 3
+	MAKEFLAGS= .venv/bin/pytest -q -n 4
 
 test-sanitizers: setup-dev
 	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench

@@ -90,6 +90,7 @@ _GROUPS = {
     "hostile": ("engines/test_hostile_user",),
     "microbench": ("microbench/",),
     "tpcc": ("workloads/tpcc/",),
+    "browser": ("reports/test_card_browser", "reports/test_report_browser"),
     "refused": ("cli/test_bad_input", "cli/test_help"),
     # What changes settings of the kernel.
     "settings": ("supervise/",),

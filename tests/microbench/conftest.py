@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from microbench_build import Run, build, runner
+from microbench_build import Run, build, runner, with_toy_kernel
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +22,12 @@ def tested_build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="session")
 def release_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As it is installed: for what it measures, and what its loops were compiled to."""
-    return build(tmp_path_factory.mktemp("microbench-release"), "-DCMAKE_BUILD_TYPE=Release")
+    """As it is installed, and with the toy kernel: for what it measures, and what its loops were
+    compiled to.
+    """
+    folder = tmp_path_factory.mktemp("microbench-release")
+    source = with_toy_kernel(folder / "sources")
+    return build(folder, "-DCMAKE_BUILD_TYPE=Release", source=source)
 
 
 @pytest.fixture(scope="session")

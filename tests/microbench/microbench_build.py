@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,19 +12,32 @@ from typing import Any
 from harness.store import schemas
 
 SOURCE = Path(__file__).resolve().parents[2] / "microbench"
+TOY = Path(__file__).resolve().parents[1] / "toy_kernels/increment.c"
 
 Run = Callable[..., dict[str, Any]]
 
 
-def build(folder: Path, *options: str) -> Path:
-    """A build directory with `microbench` and the C tests.
+def with_toy_kernel(folder: Path) -> Path:
+    """A copy of the sources with tests/toy_kernels in it: a file, and a line in the registry.
 
-    MICROBENCH_BUILDS: a folder where builds stay from one run of the tests to the next.
+    Returns what replaces SOURCE.
     """
-    if kept := os.environ.get("MICROBENCH_BUILDS"):
-        folder = Path(kept) / folder.name.rstrip("0123456789")
+    for name in ("microbench", "native"):
+        shutil.copytree(SOURCE.parent / name, folder / name)
+    (folder / "harness").mkdir()
+    shutil.copy(SOURCE.parent / "harness/native_programs.py", folder / "harness")
+    shutil.copy(TOY, folder / "microbench/kernels")
+    registry = folder / "microbench/kernel_registry.c"
+    text = registry.read_text()
+    text = text.replace("mb_log, mb_page;", "mb_log, mb_page, mb_increment;")
+    registry.write_text(text.replace("&mb_page,\n", "&mb_page, &mb_increment,\n"))
+    return folder / "microbench"
+
+
+def build(folder: Path, *options: str, source: Path = SOURCE) -> Path:
+    """A build directory with `microbench` and the C tests."""
     for command in (
-        ["cmake", "-S", str(SOURCE), "-B", str(folder), "-DNATIVE_TESTS=ON", *options],
+        ["cmake", "-S", str(source), "-B", str(folder), "-DNATIVE_TESTS=ON", *options],
         ["cmake", "--build", str(folder), "--parallel", "2"],
     ):
         made = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -97,6 +97,7 @@ class SimulatedHost(Commands):
     numbers: int = 0
     changing: int = 0
     before_command: object = None
+    written: str = ""
     tears_mkfs: bool = False
     #: The signature of before on a namespace that is made where one was.
     shows_through: tuple[str, str, str] | None = ("xfs", "ghost", "dead-1")
@@ -123,7 +124,11 @@ class SimulatedHost(Commands):
         return SimulatedKernel(self)
 
     def write_tree(self) -> None:
-        """sysfs and mountinfo of what is there now."""
+        """sysfs and mountinfo of what is there now, unless they are written."""
+        now = repr((self.root, self.regions, self.spaces, self.mounts, self.devices))
+        if now == self.written:
+            return
+        self.written = now
         lines = ["1 0 259:0 / / rw - ext4 /dev/nvme0n1 rw"]
         for region in self.regions.values():
             folder = self.root / f"sys/bus/nd/devices/{region.name}"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -65,8 +65,9 @@ repeats: 2
 class Fleet:
     """A server `server1`, and a controller with a store."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, data: Path) -> None:
         self.root = root
+        self.data = data
         self.standin = root / "bin/ssh"
         self.standin.parent.mkdir()
         self.profile = root / "fleet.yml"
@@ -113,7 +114,7 @@ class Fleet:
         environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
-            "HARNESS_DATA": str(self.root / "data"),
+            "HARNESS_DATA": str(self.data),
             "HARNESS_CLIENT_PYTHON": sys.executable,
             "PATH": f"{self.standin.parent}:{os.environ['PATH']}",
             "TMPDIR": str(self.root / "tmp"),
@@ -134,15 +135,29 @@ class Fleet:
         return sorted(run.run_id for run in self.store.runs())
 
 
+@contextmanager
+def _open_folder() -> Iterator[Path]:
+    """Which servers' users can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def data() -> Iterator[Path]:
+    """Source data and databases, made once."""
+    with _open_folder() as folder:
+        yield folder
+
+
 @pytest.fixture
-def fleet() -> Iterator[Fleet]:
-    root = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
-    root.chmod(0o755)
-    (root / "tmp").mkdir()
-    (root / "tmp").chmod(0o1777)
-    yield Fleet(root)
-    (root / "held").unlink(missing_ok=True)
-    shutil.rmtree(root, ignore_errors=True)
+def fleet(data: Path) -> Iterator[Fleet]:
+    with _open_folder() as root:
+        (root / "tmp").mkdir()
+        (root / "tmp").chmod(0o1777)
+        yield Fleet(root, data)
+        (root / "held").unlink(missing_ok=True)
 
 
 def changes(out: str) -> int:
@@ -152,71 +167,7 @@ def changes(out: str) -> int:
 
 
 @pytest.mark.slow
-def test_runs_come_once_and_a_second_time_changes_nothing(fleet: Fleet) -> None:
-    code, out = fleet()
-    assert code == 0, out
-    assert "2 runs, 2 to do" in out
-    first = fleet.imported()
-    assert len(first) == 2
-    code, out = fleet()
-    assert code == 0, out
-    assert "2 runs, 0 to do" in out
-    assert changes(out) == 0
-    assert fleet.imported() == first
-    fleet.profile.write_text(_PROFILE.replace("repeats: 2", "repeats: 3"))
-    code, out = fleet()
-    assert code == 0, out
-    assert "3 runs, 1 to do" in out
-    assert len(fleet.imported()) == 3
-    assert set(first) < set(fleet.imported())
-
-
-@pytest.mark.slow
-def test_what_is_under_way_when_the_line_is_cut_is_found_again(fleet: Fleet) -> None:
-    (fleet.root / "held").touch()
-    play = fleet.start()
-    assert eventually((fleet.remote / "underway/command").exists)
-    (fleet.standin.parent / "cut").touch()
-    out, _ = play.communicate(timeout=PATIENCE_S)
-    assert play.returncode != 0
-    assert "continues there; the same command" in " ".join(out.split())
-    assert fleet.imported() == []
-    (fleet.standin.parent / "cut").unlink()
-    again = fleet.start()
-    assert again.stdout is not None
-    seen = ""
-    while "is under way on server1" not in " ".join(seen.split()):
-        line = again.stdout.readline()
-        assert line, seen
-        seen += line
-    (fleet.root / "held").unlink()
-    out, _ = again.communicate(timeout=PATIENCE_S)
-    assert again.returncode == 0, out
-    assert "to do" not in out  # nothing was started anew
-    assert len(fleet.imported()) == 2
-
-
-@pytest.mark.slow
-def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
-    (fleet.root / "held").touch()
-    play = fleet.start(experiment_reconnect_s=120)
-    assert eventually((fleet.remote / "underway/command").exists)
-    (fleet.standin.parent / "cut").touch()
-    assert play.stdout is not None
-    seen = ""
-    while "continues there; trying again" not in " ".join(seen.split()):
-        line = play.stdout.readline()
-        assert line, seen
-        seen += line
-    (fleet.standin.parent / "cut").unlink()
-    (fleet.root / "held").unlink()
-    out, _ = play.communicate(timeout=PATIENCE_S)
-    assert play.returncode == 0, out
-    assert len(fleet.imported()) == 2
-
-
-@pytest.mark.slow
-def test_what_was_killed_is_told_and_gone_on_with(fleet: Fleet) -> None:
+def test_what_was_killed_is_resumed_and_a_second_time_changes_nothing(fleet: Fleet) -> None:
     (fleet.root / "held").touch()
     play = fleet.start()
     assert eventually((fleet.root / "waits").exists)
@@ -230,7 +181,47 @@ def test_what_was_killed_is_told_and_gone_on_with(fleet: Fleet) -> None:
     (fleet.root / "held").unlink()
     code, out = fleet()
     assert code == 0, out
+    assert "2 runs, 2 to do" in out
+    first = fleet.imported()
+    assert len(first) == 2
+    code, out = fleet()
+    assert code == 0, out
+    assert "2 runs, 0 to do" in out
+    assert changes(out) == 0
+    assert fleet.imported() == first
+
+
+@pytest.mark.slow
+def test_it_outlives_its_connection_and_is_found_again_or_waited_for(fleet: Fleet) -> None:
+    (fleet.root / "held").touch()
+    play = fleet.start()
+    assert eventually((fleet.remote / "underway/command").exists)
+    cut = fleet.standin.parent / "cut"
+    cut.touch()
+    out, _ = play.communicate(timeout=PATIENCE_S)
+    assert play.returncode != 0
+    assert "continues there; the same command" in " ".join(out.split())
+    assert fleet.imported() == []
+    cut.unlink()
+    again = fleet.start(experiment_reconnect_s=120)
+    _read_until(again, "is under way on server1")
+    cut.touch()
+    _read_until(again, "continues there; trying again")
+    cut.unlink()
+    (fleet.root / "held").unlink()
+    out, _ = again.communicate(timeout=PATIENCE_S)
+    assert again.returncode == 0, out
+    assert "to do" not in out  # nothing was started a second time
     assert len(fleet.imported()) == 2
+
+
+def _read_until(play: subprocess.Popen[str], words: str) -> None:
+    assert play.stdout is not None
+    seen = ""
+    while words not in " ".join(seen.split()):
+        line = play.stdout.readline()
+        assert line, seen
+        seen += line
 
 
 def _killed(fleet: Fleet) -> int:
@@ -261,14 +252,6 @@ def _command_of(process: Path) -> str:
     return "" if b"ansible" in b" ".join(words) else b" ".join(words).decode(errors="replace")
 
 
-def test_what_is_refused_is_told_with_its_reason(fleet: Fleet) -> None:
-    fleet.profile.write_text(_PROFILE.replace("duckdb", "duckbd"))
-    code, out = fleet()
-    assert code != 0
-    assert "did you mean 'duckdb'" in out
-    assert not (fleet.remote / "underway/command").exists()
-
-
 @pytest.mark.slow
 def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
     """By names that ssh takes, let in for as long as it lasts."""
@@ -297,7 +280,8 @@ def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
     assert not list(fleet.remote.glob("clients_key*"))
 
 
-def test_clients_for_what_they_cannot_drive_are_refused(fleet: Fleet) -> None:
+def test_what_is_refused_is_not_started_and_shown_with_its_reason(fleet: Fleet) -> None:
+    """Here: clients for what they cannot drive."""
     (fleet.root / "key.pub").write_text("ssh-ed25519 AAAAC3 of the clients\n")
     fleet.inventory("client1")
     code, out = fleet(
@@ -308,3 +292,4 @@ def test_clients_for_what_they_cannot_drive_are_refused(fleet: Fleet) -> None:
     told = " ".join(out.split())
     assert "client_hosts" in told and "-e experiment_clients=[]" in told
     assert "tierbench" not in (fleet.root / "authorized_keys").read_text()
+    assert not (fleet.remote / "underway/command").exists()

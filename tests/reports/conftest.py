@@ -53,7 +53,7 @@ def _render_only(patch: pytest.MonkeyPatch, formats: Collection[str]) -> None:
         patch.setattr(Figure, "draw_without_rendering", lambda figure: None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     options = ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))

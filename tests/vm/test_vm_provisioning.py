@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from vm_harness import Done, harness
 from vm_machine import Vm
-from vm_playbooks import Played, applied, destroyed, play
+from vm_playbooks import Played, destroyed, play
 from vm_probe import checksum, media, modes, probe, state
 
 pytestmark = pytest.mark.vm
@@ -64,8 +64,9 @@ def measured(lab: Vm, appdirect_state: State) -> Done:
 
 
 @pytest.fixture(scope="module")
-def torn_down(lab: Vm, measured: Done) -> Played:
-    return applied(lab, "teardown")
+def torn_down(lab: Vm, appdirect_state: State, measured: Done) -> Played:
+    consent = {"confirm_destroy": True, "destroy": list(modes(appdirect_state))}
+    return play(lab, "teardown", consent)
 
 
 # The plan, and what is not confirmed --------------------------------------------------
@@ -123,12 +124,6 @@ def test_the_second_time_nothing_is_left_to_do(lab: Vm, appdirect_state: State) 
     assert state(lab) == appdirect_state
 
 
-def test_verify_confirms_it(lab: Vm, appdirect_state: State) -> None:
-    verified = play(lab, "setup-appdirect", {"provisioning_verify_only": True})
-    assert verified.code == 0, verified.out
-    assert verified.report["changed"] is False
-
-
 def test_a_mounted_namespace_is_not_touched(lab: Vm, appdirect_state: State) -> None:
     """Even where it is confirmed: whose data are on a mounted file system is not ours to say."""
     lab.run("mkdir /mnt/pmem0/mine && head -c 1M /dev/urandom > /mnt/pmem0/mine/data && sync")
@@ -143,15 +138,6 @@ def test_a_mounted_namespace_is_not_touched(lab: Vm, appdirect_state: State) -> 
     lab.run("rm -r /mnt/pmem0/mine")
 
 
-def test_a_region_that_is_not_there_is_named_with_those_that_are(
-    lab: Vm, appdirect_state: State
-) -> None:
-    refused = play(lab, "setup-appdirect", {"pmem_regions": ["region7"]})
-    assert refused.code != 0
-    assert all(name in refused.refusals for name in ("region7", "region0", "region1"))
-    assert state(lab) == appdirect_state
-
-
 def test_a_run_on_it_just_works(lab: Vm, measured: Done) -> None:
     assert measured.code == 0, measured.err + measured.out
     (run,) = measured.json["runs"]
@@ -164,6 +150,7 @@ def test_a_run_on_it_just_works(lab: Vm, measured: Done) -> None:
 
 
 def test_teardown_goes_back_to_what_was_there(lab: Vm, before: State, torn_down: Played) -> None:
+    assert torn_down.code == 0, torn_down.out
     after = state(lab)
     assert torn_down.report["changed"] is True
     assert modes(after) == {}  # the kernel shows label-less namespaces after a restart alone

@@ -11,9 +11,9 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -156,8 +156,9 @@ def run_generator(
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
         try:
             done = 0.0
-            while process.poll() is None:
-                time.sleep(_POLL_S)
+            while process.returncode is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_S)
                 now = _written(folder) / 1e6
                 task.advance(max(0.0, now - done))
                 done = max(done, now)
