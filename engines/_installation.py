@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,11 +49,12 @@ def first_fitting(
     matches. UsageError if none does, with ``install``, the command that installs one.
     """
     own = sorted(machine, key=lambda i: i.version_tuple, reverse=True)
-    found = [*own, *private]
     version = str(options.get("version", ""))
-    for installation in found:
+    found: list[Found] = []
+    for installation in chain(own, private):
         if not version or f"{installation.version}.".startswith(f"{version}."):
             return installation
+        found.append(installation)
     listed = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
     raise UsageError(
         f"{title} {version}".strip(),
@@ -74,6 +77,7 @@ def check_reachable(title: str, prefix: Path) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def output_of(*command: str) -> str:
     """What a program prints on stdout when the servers' user runs it; empty if it cannot run."""
     try:

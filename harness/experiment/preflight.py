@@ -189,13 +189,16 @@ def engine_context(
 
 
 def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]:
-    """Check every spec of a plan, and that its data and its largest run fit."""
-    prepared = [prepare(spec, env) for spec in specs]
-    once = {run.spec.series(): run for run in prepared if not run.external}
-    data = _data_needed(list(once.values()), env)
-    for run in once.values():
+    """Check every spec of a plan, repeats once, and that its data and its largest run fit."""
+    once: dict[str, ResolvedRun] = {}
+    for spec in specs:
+        if (series := spec.series()) not in once:
+            once[series] = prepare(spec, env)
+    own = [run for run in once.values() if not run.external]
+    data = _data_needed(own, env)
+    for run in own:
         check_space([*_parts_needed(run), *data], smaller=run.params.smaller)
-    return prepared
+    return [replace(once[spec.series()], spec=spec) for spec in specs]
 
 
 def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
