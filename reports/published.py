@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from harness.errors import UsageError
 from harness.store import schemas
@@ -121,22 +121,70 @@ def _base(unit: str) -> tuple[float, str]:
 # Next to what was measured here ---------------------------------------------------
 
 
-class Missing(str):
-    """A cell that has no number: a dash, or what is needed to measure one."""
-
-    __slots__ = ()
+#: Why there is no number of this host, by code, as tables say it with the context.
+_LACKS = {
+    "no-counterpart": NOTHING,
+    "not-derived": "not derived here",
+    "not-measured": "not measured",
+    "one-sided": "not measured on both sides",
+    "unlike-sides": "both sides differ in {}",
+    "other-side": "is {}",
+    "ambiguous": "ambiguous: {}",
+    "needs": "needs {}",
+    "elsewhere": "see {}",
+}
+Lack: TypeAlias = Literal[
+    "no-counterpart",
+    "not-derived",
+    "not-measured",
+    "one-sided",
+    "unlike-sides",
+    "other-side",
+    "ambiguous",
+    "needs",
+    "elsewhere",
+]
 
 
 @dataclass(frozen=True)
-class Local:
-    """A number of this host that is the same quantity as a published one."""
+class Missing:
+    """A cell without a number. ``context``: what is missing, differs, or is ambiguous."""
+
+    code: Lack = "no-counterpart"
+    context: str = ""
+
+    def __str__(self) -> str:
+        return _LACKS[self.code].format(self.context)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of this host that is the same quantity as a published one.
+
+    ``name``: which it is of several.
+    """
 
     value: float
     unit: str
     emulated: bool
+    name: str = ""
 
     def __str__(self) -> str:
-        return quantity_text(self.value, self.unit) + " (EMULATED)" * self.emulated
+        mark = " (EMULATED)" * self.emulated
+        return f"{self.name} {quantity_text(self.value, self.unit)}{mark}".lstrip()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell with numbers of this host."""
+
+    numbers: tuple[Number, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.numbers))
+
+
+Cell: TypeAlias = str | Measured | Missing
 
 
 @dataclass(frozen=True)
@@ -145,10 +193,10 @@ class PublishedRow:
 
     series: PublishedSeries
     point: PublishedPoint
-    measured: tuple[Local, ...]
+    measured: Measured | Missing
 
     @property
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> tuple[Cell, ...]:
         """As in a table: figure, engine and placement, point, metric, published, measured here."""
         one, point, unit = self.series, self.point, self.series.base_unit
         error = f" ± {_printed(point.error_base, unit)}" if point.error_base else ""
@@ -158,7 +206,7 @@ class PublishedRow:
             point.x,
             one.metric,
             _printed(point.y_base, unit) + error,
-            "; ".join(map(str, self.measured)) or Missing(NOTHING),
+            self.measured,
         )
 
 
@@ -169,7 +217,7 @@ def published_rows(
     for series in published:
         for point in series.points:
             found = (*_measured(panels, series, point), *_swept(sweeps, series, point))
-            yield PublishedRow(series, point, found)
+            yield PublishedRow(series, point, Measured(found) if found else Missing())
 
 
 def _printed(value: float, unit: str) -> str:
@@ -181,7 +229,7 @@ def _printed(value: float, unit: str) -> str:
 
 def _measured(
     panels: Sequence[Panel], series: PublishedSeries, point: PublishedPoint
-) -> Iterator[Local]:
+) -> Iterator[Number]:
     if point.x == HIGHEST:
         yield from _highest(panels, series)
         return
@@ -197,10 +245,10 @@ def _measured(
             found = arms[first].summaries(name) or plan_summaries(arms[first].usable, name)
             summary = found.get(_quantity(series.metric, point.x))
             if summary is not None:
-                yield Local(summary.median, series.base_unit, bool(arms[first].emulated))
+                yield Number(summary.median, series.base_unit, bool(arms[first].emulated))
 
 
-def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Local]:
+def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Number]:
     """The highest median of the arm, over all panels and label sets; not of Memory mode."""
     own = [panel.arms for panel in panels if panel.engine_name == series.engine]
     found = [
@@ -212,7 +260,7 @@ def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Local
     ]
     if found:
         median, emulated = max(found)
-        yield Local(median, series.base_unit, emulated)
+        yield Number(median, series.base_unit, emulated)
 
 
 def _rates(arm: Arm, metric: str) -> Iterator[Summary]:
@@ -236,7 +284,7 @@ def _rates(arm: Arm, metric: str) -> Iterator[Summary]:
 
 def _swept(
     sweeps: Sequence[Sweep], series: PublishedSeries, point: PublishedPoint
-) -> Iterator[Local]:
+) -> Iterator[Number]:
     """The medians, or ratios of them, where the parameter of a sweep is that of the point."""
     if not point.x.isdigit():
         return
@@ -248,12 +296,12 @@ def _swept(
         if not over and series.metric == sweep.metric:
             for line in sweep.meant_by(first):
                 if value in line.points:
-                    yield Local(line.points[value].median, sweep.unit, line.emulated)
+                    yield Number(line.points[value].median, sweep.unit, line.emulated)
         elif over and series.metric == sweep.metric + RATIO:
             for a, b, below in _compared(sweep, first, second, value):
                 if value in a.points and below in b.points and b.points[below].median:
                     ratio = a.points[value].median / b.points[below].median
-                    yield Local(ratio, "", a.emulated or b.emulated)
+                    yield Number(ratio, "", a.emulated or b.emulated)
 
 
 def _compared(
@@ -281,7 +329,7 @@ def _quantity(metric: str, query: str) -> Quantity:
     return Quantity(name, tuple(sorted({"query": query, label: value}.items())))
 
 
-def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Local]:
+def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Number]:
     """Ratio of the two arms' query times where this share (in percent) of the rows is selected."""
     if metric != "query_duration_ratio":
         return
@@ -292,7 +340,7 @@ def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Local
         # The paper's percentages are cut, not rounded: its 45 is 45.6.
         if str(int(100 * share.median + 1e-6)) == point.x and timed in times_a and timed in times_b:
             ratio = times_a[timed].median / times_b[timed].median
-            yield Local(ratio, "", bool(a.emulated or b.emulated))
+            yield Number(ratio, "", bool(a.emulated or b.emulated))
 
 
 def published_points(

@@ -5,7 +5,7 @@ with what is emulated, left out or missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,14 @@ from reports.formatting import NOTHING, interval_text, quantity_text, significan
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
 from reports.page import render, write_files
-from reports.published import Missing, PublishedSeries, published_rows, read_published
+from reports.published import (
+    Cell,
+    Measured,
+    Missing,
+    PublishedSeries,
+    published_rows,
+    read_published,
+)
 from reports.run_configuration import emulations
 from reports.series import Panel, compared_dimension, panels
 from reports.sweeps import OVER, RATIO, SWEPT, sweeps
@@ -52,7 +59,7 @@ class FigureView:
 
     of: FigureRuns
     head: Cells
-    rows: tuple[Cells, ...]
+    rows: tuple[tuple[Cell, ...], ...]
     compared: tuple[Cells, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -96,9 +103,18 @@ class FigureView:
             "differs": self.of.differs,
             "missing": self.of.missing,
             "left_out": [{"what": what, "why": why} for what, why in self.of.left_out],
-            "published": [dict(zip(self.head, row, strict=True)) for row in self.rows],
+            "published": [
+                {name: _cell_json(cell) for name, cell in zip(self.head, row, strict=True)}
+                for row in self.rows
+            ],
             "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
         }
+
+
+def _cell_json(cell: Cell) -> Any:
+    if isinstance(cell, Missing):
+        return {"missing": cell.code, "context": cell.context}
+    return {"numbers": list(map(asdict, cell.numbers))} if isinstance(cell, Measured) else cell
 
 
 @dataclass(frozen=True)

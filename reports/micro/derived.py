@@ -18,9 +18,8 @@ from reports.micro.pairs import TIERS, Asked, UnderivedError, one_experiment, ra
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
 from reports.micro.saturation import NEAR
-from reports.published import Missing
+from reports.published import Cell, Missing
 
-NOT_DERIVED = "not derived here"
 #: Two bandwidths of one device: ``pmem_ni load over ntstore``, ``pmem_ni 8 over 1 threads``.
 _KINDS = re.compile(r"^\S+ ([a-z+]+) over ([a-z+]+)$")
 _THREADS = re.compile(r"^\S+ (\d+) over (\d+) threads$")
@@ -33,28 +32,28 @@ _WRITE_BACK = re.compile(r"^rp_(\d+),wp_\1_(cache|nocache)$")
 _OUTLIER_NS = 50_000
 
 
-def derived(asked: Asked) -> str:
-    """The device's own value, or why there is none; empty where nothing of it was measured."""
+def derived(asked: Asked) -> Cell:
+    """The device's own value, or why there is none."""
     read = _READ.get(asked.metric, _not_derived)
     for metric, arm, special in _OF_ARMS:
         if asked.metric == metric and arm.search(asked.arm):
             read = special
             break
     try:
-        return read(asked)
+        return read(asked) or Missing()
     except UnderivedError as error:
-        return Missing(str(error) or NOT_DERIVED)
+        return error.missing
 
 
 def _not_derived(asked: Asked) -> str:
-    raise UnderivedError(NOT_DERIVED)
+    raise UnderivedError("not-derived")
 
 
 def _needs(what: str) -> Callable[[Asked], str]:
     """What nothing here measures."""
 
     def told(asked: Asked) -> str:
-        raise UnderivedError(f"needs {what}")
+        raise UnderivedError("needs", what)
 
     return told
 
@@ -79,7 +78,7 @@ def _best_threads(asked: Asked) -> str:
     far = asked.arm.endswith(" far")
     kinds = by_kind(_rates(asked.device, swept[0], *swept[1:], "threads", far=far))
     if far and not kinds:
-        raise UnderivedError("needs the same accesses from a far node")
+        raise UnderivedError("needs", "the same accesses from a far node")
     if asked.x == "write":
         stores = {kind: same for kind, same in kinds.items() if kind != "load"}
         return ", ".join(f"{kind} {_threads_of_best(same)}" for kind, same in stores.items())
@@ -94,7 +93,7 @@ def _best_access_size(asked: Asked) -> str:
     """``knee``: the smallest size near the best of the best thread count; else the best one."""
     x = asked.x
     if x not in _SWEEPS:
-        raise UnderivedError(NOT_DERIVED)
+        raise UnderivedError("not-derived")
     points = _rates(asked.device, _SWEEPS[x], _SIZE, "threads", "flush_when")
     if x == "peak":
         points = [p for p in points if p["flush_when"] == "write"]
@@ -191,7 +190,7 @@ def _bandwidth_ratio(asked: Asked) -> str:
     elif match := _KINDS.match(asked.arm):
         a, b = (held.get(name, []) for name in match.groups())
     else:
-        raise UnderivedError(NOT_DERIVED)
+        raise UnderivedError("not-derived")
     return ratio(a, b) if a and b else ""
 
 

@@ -15,6 +15,7 @@ from harness.units import format_bytes
 from reports.formatting import significant, times
 from reports.micro.points import NAMES, Device, Point, best, main_memory
 from reports.micro.questions import FOLLOW, largest
+from reports.published import Lack, Missing
 
 Pair = tuple[Point, Point]
 _Place = tuple[str, frozenset[tuple[str, str]]]
@@ -26,7 +27,11 @@ _NAMING = ("measurement", "configuration")
 
 
 class UnderivedError(Exception):
-    """A quantity cannot be derived from what was measured; the text says what is missing."""
+    """A quantity cannot be derived from what was measured."""
+
+    def __init__(self, code: Lack, context: str = "") -> None:
+        self.missing = Missing(code, context)
+        super().__init__(str(self.missing))
 
 
 def clear(points: Sequence[Point]) -> Sequence[Point]:
@@ -51,13 +56,13 @@ def pairs(a: Sequence[Point], b: Sequence[Point], *apart: str) -> list[Pair]:
     UnderivedError where a side is empty, none are alike, or several stand at one place.
     """
     if not a or not b:
-        raise UnderivedError("not measured on both sides" if a or b else "not measured")
+        raise UnderivedError("one-sided" if a or b else "not-measured")
     # Two measurements that did the same make a pair each; only else one is held against another.
     for aside in (apart, (*apart, "measurement")):
         on_a, on_b = _placed(a, aside), _placed(b, aside)
         if found := [(same, on_b[place]) for place, same in on_a.items() if place in on_b]:
             return [(_only(same), _only(other)) for same, other in found]
-    raise UnderivedError(f"both sides differ in {_difference(a, b, apart)}")
+    raise UnderivedError("unlike-sides", _difference(a, b, apart))
 
 
 def pairs_by(points: Sequence[Point], label: str, over: str, under: str) -> list[Pair]:
@@ -78,15 +83,15 @@ def _placed(points: Sequence[Point], apart: Sequence[str]) -> Mapping[_Place, li
 
 def _only(points: Sequence[Point]) -> Point:
     if len(points) > 1:
-        raise UnderivedError(_ambiguous(points))
+        raise UnderivedError("ambiguous", _ambiguous(points))
     return points[0]
 
 
 def _ambiguous(points: Sequence[Point]) -> str:
     names = list(dict.fromkeys(p["configuration"] for p in points))
     if len(names) == 1:
-        return f"ambiguous: {names[0]} was set differently in several runs, report one of them"
-    return f"ambiguous: {' and '.join(names)} are distinguished by no label"
+        return f"{names[0]} was set differently in several runs, report one of them"
+    return f"{' and '.join(names)} are distinguished by no label"
 
 
 def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) -> str:
@@ -117,7 +122,7 @@ def value(point: Point) -> float:
 def ratio(a: Sequence[Point], b: Sequence[Point]) -> str:
     """Of the best on each side: ``2.60×``; UnderivedError where there is none."""
     if not a or not b or not value(best(b)):
-        raise UnderivedError("not measured on both sides")
+        raise UnderivedError("one-sided")
     return times(value(best(a)) / value(best(b)))
 
 
@@ -130,7 +135,7 @@ def each_ratio(held: Sequence[Pair]) -> str:
     """The range of the ratios of all pairs: ``4.00× to 8.00×``."""
     found = [value(a) / value(b) for a, b in held if value(b)]
     if not found:
-        raise UnderivedError("not measured on both sides")
+        raise UnderivedError("one-sided")
     ends = [times(min(found)), times(max(found))]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
@@ -184,7 +189,7 @@ class Asked:
 
 #: ``pmem over dram``, as the papers' rows call their machines' memories.
 TIERS = re.compile(r"^(\w+) over (\w+)$")
-SECOND_TIER = "needs a second tier in the report"
+SECOND_TIER = "a second tier in the report"
 MEMORY_MODE = "memory_mode"
 #: One DIMM that is not interleaved with others (FAST'20, Section 2.3).
 ALONE = "pmem_ni"
@@ -205,14 +210,14 @@ def sides(over: str, under: str, device: Device, others: Sequence[Device]) -> tu
     if ALONE in (over, under):
         other = _one(device, mine, _is_alone, "a single DIMM")
         if (ways(device) or 0) < 2:
-            raise UnderivedError("needs a tier of interleaved DIMMs")
+            raise UnderivedError("needs", "a tier of interleaved DIMMs")
     else:
         cached = MEMORY_MODE in (over, under)
         if cached and not any(map(_is_behind_dram, (device, *mine))):
-            raise UnderivedError("needs a run in Memory mode")
+            raise UnderivedError("needs", "a run in Memory mode")
         other = _one(device, mine, is_dram, "DRAM")
         if cached != _is_behind_dram(device):
-            raise UnderivedError("is in no Memory mode" if cached else "is in Memory mode")
+            raise UnderivedError("other-side", "in no Memory mode" if cached else "in Memory mode")
     return (other, device) if over in (DRAM, ALONE) else (device, other)
 
 
@@ -220,12 +225,14 @@ def _one(
     device: Device, others: Sequence[Device], fits: Callable[[Device], bool], what: str
 ) -> Device:
     if fits(device):
-        raise UnderivedError(f"is {what}, the other side" if others else SECOND_TIER)
+        if others:
+            raise UnderivedError("other-side", f"{what}, the other side")
+        raise UnderivedError("needs", SECOND_TIER)
     found = [one for one in others if fits(one)]
     if not found:
-        raise UnderivedError(f"{SECOND_TIER}: {what} of this host")
+        raise UnderivedError("needs", f"{SECOND_TIER}: {what} of this host")
     if len(found) > 1:
-        raise UnderivedError(f"ambiguous: {' and '.join(d.name for d in found)} are {what}")
+        raise UnderivedError("ambiguous", f"{' and '.join(d.name for d in found)} are {what}")
     return found[0]
 
 

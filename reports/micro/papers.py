@@ -16,7 +16,7 @@ from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 from reports.charts.curves import x_text
-from reports.formatting import NOTHING, quantity_text
+from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
 from reports.micro.pairs import Asked, UnderivedError, clear
@@ -35,16 +35,22 @@ from reports.micro.points import (
 )
 from reports.micro.prices import price_of
 from reports.micro.questions import FOLLOW, beyond_caches
-from reports.micro.ratios import lacks_dimms
+from reports.micro.ratios import check_dimms
 from reports.prices import PriceList
-from reports.published import Missing, PublishedPoint, PublishedSeries, read_published
+from reports.published import (
+    Cell,
+    Measured,
+    Missing,
+    Number,
+    PublishedPoint,
+    PublishedSeries,
+    read_published,
+)
 
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
 #: The quantity of PerMA-Bench's Table 2, and where it stands in a report.
 _PRICED = "price_performance"
-SEE_PRICES = "see Price-performance"
-NEEDS_PRICE = "needs a price: --prices, or price_per_gb in the host file"
 #: What the columns of the local devices are.
 STATISTIC = "times: mean, others: best median of repeats"
 _PERMA = "perma-bench"
@@ -78,7 +84,7 @@ class PaperRows:
 
     sources: tuple[str, ...]
     head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...]
 
 
@@ -147,7 +153,7 @@ def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
 
 def _rows(
     paper: str, series: PublishedSeries, devices: Sequence[Device], prices: PriceList | None
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[tuple[Cell, ...]]:
     figures = (series.figure, *_DRAWN_FROM.get((paper, series.figure), ()))
     repeating = [_repeating(device, paper, figures) for device in devices]
     for point in series.points:
@@ -167,9 +173,11 @@ def _rows(
         )
 
 
-def _priced(device: Device, prices: PriceList | None) -> str:
+def _priced(device: Device, prices: PriceList | None) -> Missing:
     """Table 2 is a table of the report, where the device has a price."""
-    return Missing(NEEDS_PRICE if price_of(device, prices) is None else SEE_PRICES)
+    if price_of(device, prices) is None:
+        return Missing("needs", "a price: --prices, or price_per_gb in the host file")
+    return Missing("elsewhere", "Price-performance")
 
 
 def _repeating(device: Device, paper: str, figures: Sequence[str]) -> Device:
@@ -188,33 +196,34 @@ def _measured(
     point: PublishedPoint,
     device: Device,
     every: Sequence[Device],
-) -> str:
-    """The device's own value of the same metric and labels at the same place; or Missing."""
+) -> Cell:
+    """The device's own value of the same metric and labels at the same place."""
     match = _METRIC.match(series.metric)
     if match is None:
-        return Missing(NOTHING)
+        return Missing()
     if match[1] not in _MEASURED:
         row = Asked(paper, series.figure, match[1], series.arm, point.x, device, every)
-        return derived(row) or Missing(NOTHING)
+        return derived(row)
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own
     points = beyond_caches(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
     over_dimms = (paper, series.figure) == _OVER_DIMMS
-    lacking = lacks_dimms(device, point.x) if over_dimms else ""
     found = [p for p in points if over_dimms or _is_at(p, point.x)]
-    if lacking or not found or found[0].unit != series.base_unit:
-        return Missing(lacking or NOTHING)
     try:
+        if over_dimms:
+            check_dimms(device, point.x)
+        if not found or found[0].unit != series.base_unit:
+            return Missing()
         clear(found)
     except UnderivedError as error:
-        return Missing(error)
+        return error.missing
     if found[0].histogram is not None:
-        return _means(found)
-    return quantity_text(best(found).median, found[0].unit)
+        return _means(found, bool(device.emulated))
+    return Measured((Number(best(found).median, found[0].unit, bool(device.emulated)),))
 
 
-def _means(points: Sequence[Point]) -> str:
+def _means(points: Sequence[Point], emulated: bool) -> Measured:
     """The papers average times. Several points: the paper's row is of all of them, so all are told.
 
     ``random 305 ns, sequential 169 ns``.
@@ -225,10 +234,12 @@ def _means(points: Sequence[Point]) -> str:
         for label in labels
         if label not in (*NAMES, *FOLLOW) and len({point[label] for point in points}) > 1
     ]
-    return ", ".join(
-        " ".join([*(p[label] for label in varying), quantity_text(p.histogram.mean, p.unit)])
-        for p in points
-        if p.histogram is not None
+    return Measured(
+        tuple(
+            Number(p.histogram.mean, p.unit, emulated, " ".join(p[label] for label in varying))
+            for p in points
+            if p.histogram is not None
+        )
     )
 
 

@@ -62,7 +62,7 @@ def across(asked: Asked) -> str:
     match = TIERS.match(asked.arm)
     chosen = _OF_TIERS.get(asked.source)
     if match is None or chosen is None:
-        raise UnderivedError("")
+        raise UnderivedError("not-derived")
     over, under = sides(match[1], match[2], asked.device, asked.others)
     a, b = (beyond_caches(side, chosen.points(asked, side)) for side in (over, under))
     held = pairs(a, b)
@@ -189,7 +189,7 @@ def _of_sequential_peak(asked: Asked) -> str:
     )
     for name, held in (("random reads", reads), ("sequential reads", peak)):
         if not held:
-            raise UnderivedError(f"needs {name} as well")
+            raise UnderivedError("needs", f"{name} as well")
     return ratio([p for p in reads if p[_SIZE] == asked.x], peak)
 
 
@@ -236,7 +236,7 @@ def _near_and_far(
     near = [p for p in points if p["numa"] != "far"]
     far = [p for p in points if p["numa"] == "far"]
     if not far:
-        raise UnderivedError(f"needs {needed}")
+        raise UnderivedError("needs", needed)
     return near, far
 
 
@@ -246,7 +246,7 @@ def near_over_far(asked: Asked) -> str:
     near, far = _near_and_far(device, device.select(RATE, job=""), "a sweep from a far node")
     held = [pair for pair in pairs(near, far, "numa") if value(pair[1])]
     if not held:
-        raise UnderivedError("not measured on both sides")
+        raise UnderivedError("one-sided")
     a, b = max(held, key=lambda pair: value(pair[0]) / value(pair[1]))
     threads = counted(int(a.number("threads")), "thread")
     what = f"{_kind(a)}, {a['pattern']}, {format_bytes(a.number(_SIZE))}, {threads}"
@@ -313,7 +313,7 @@ def with_threads(points: Sequence[Point], threads: int) -> list[Point]:
     found = [p for p in points if p.number("threads") == threads]
     if points and not found:
         counts = numbers_text(points, "threads")
-        raise UnderivedError(f"needs {threads} threads, measured with {counts}")
+        raise UnderivedError("needs", f"{threads} threads, measured with {counts}")
     return found
 
 
@@ -359,7 +359,7 @@ def crossover_dirty_lines(asked: Asked) -> str:
         return f"none: {ahead} is ahead from {lines[0]} to {lines[-1]} lines"
     if len(changes) > 1 or leads[0]:
         places = ", ".join(str(lines[i]) for i in changes)
-        raise UnderivedError(f"ambiguous: which is ahead changes at {places} lines")
+        raise UnderivedError("ambiguous", f"which is ahead changes at {places} lines")
     return f"µLog up to {lines[changes[0] - 1]} lines, CoW from {lines[changes[0]]}"
 
 
@@ -412,10 +412,14 @@ def prefetched_reads(asked: Asked) -> str:
     both = [asked.device, *(one for one in asked.others if _switched(one, asked.device))]
     states = {one.state.get(_PREFETCHERS, _UNREADABLE): one for one in both}
     if set(states) <= {_UNREADABLE}:
-        raise UnderivedError("needs prefetchers whose state can be read (root, module msr, no VM)")
+        raise UnderivedError(
+            "needs", "prefetchers whose state can be read (root, module msr, no VM)"
+        )
     missing = [state for state in ("enabled", "disabled") if state not in states]
     if missing:
-        raise UnderivedError(f"needs a run of this tier with prefetchers {' and '.join(missing)}")
+        raise UnderivedError(
+            "needs", f"a run of this tier with prefetchers {' and '.join(missing)}"
+        )
     reads = {"measurement": "prefetched_reads", "operation": "load"}
     on, off = (
         _measured(states[state], int(asked.x), RATE, **reads) for state in ("enabled", "disabled")
@@ -454,18 +458,19 @@ def _of_ways(devices: Iterable[Device], host: str, count: int) -> Device:
     found = [one for one in same if ways(one) == count]
     if not found:
         here = sorted(filter(None, {ways(one) for one in same}))
-        raise UnderivedError(_needs_dimms(count, ", ".join(map(str, here))))
+        raise UnderivedError("needs", _dimms(count, ", ".join(map(str, here))))
     if len(found) > 1:
         names = " and ".join(one.name for one in found)
-        raise UnderivedError(f"ambiguous: {names} have {counted(count, 'DIMM')} each")
+        raise UnderivedError("ambiguous", f"{names} have {counted(count, 'DIMM')} each")
     return found[0]
 
 
-def lacks_dimms(device: Device, count: str) -> str:
-    """Why a device does not have the number of interleaved DIMMs of a row; else empty."""
+def check_dimms(device: Device, count: str) -> None:
+    """UnderivedError where a device does not have the number of interleaved DIMMs of a row."""
     here = ways(device)
-    return "" if str(here) == count else _needs_dimms(int(count), str(here or ""))
+    if str(here) != count:
+        raise UnderivedError("needs", _dimms(int(count), str(here or "")))
 
 
-def _needs_dimms(count: int, here: str) -> str:
-    return f"needs a tier of {counted(count, 'DIMM')}, here: {here or 'none'}"
+def _dimms(count: int, here: str) -> str:
+    return f"a tier of {counted(count, 'DIMM')}, here: {here or 'none'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from reports.micro.points import devices
 def _rows(
     root: Path, metrics: list[dict[str, Any]], suite: str, paper: str = "", figures: str = ""
 ) -> PaperRows:
-    """The rows of a run of a suite that says what it repeats, or says nothing of it."""
+    """The printed rows of a run of a suite that says what it repeats, or says nothing of it."""
     run = micro_run(root, metrics, suite=suite)
     document = {"published": {"paper": paper, "figures": [figures]}} if paper else {}
     path = run.directory / "artifacts" / "suite.json"
@@ -23,7 +24,7 @@ def _rows(
     write_json_atomically(path, {"name": suite, "documents": {"suite.yml": document}})
     found = paper_rows(devices([run]))
     assert found is not None
-    return found
+    return replace(found, rows=tuple(tuple(map(str, row)) for row in found.rows))
 
 
 def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def _told(runs: Sequence[StoredRun]) -> ShownFact:
     found = devices(runs)
     rows = paper_rows(found)
     assert rows is not None
-    return {(row[1], row[2]): dict(zip([d.name for d in found], row[4:], strict=True))
+    return {(row[1], row[2]): dict(zip([d.name for d in found], map(str, row[4:]), strict=True))
             for row in rows.rows}  # fmt: skip
 
 

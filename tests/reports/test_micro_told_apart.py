@@ -42,7 +42,7 @@ def _cell(device: Device) -> str:
     rows = paper_rows([device])
     assert rows is not None
     (row,) = (row for row in rows.rows if "[operation=load" in row[1])
-    return row[-1]
+    return str(row[-1])
 
 
 def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
     run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
     rows = paper_rows(devices([run]))
     assert rows is not None
-    told = {row[1]: row[-1] for row in rows.rows}
+    told = {row[1]: str(row[-1]) for row in rows.rows}
     cell = told["pmem random over sequential, operation_duration_ratio"]
     assert cell == "ambiguous: one and other are distinguished by no label"
 
@@ -283,7 +283,7 @@ def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
     run = with_suite(micro_run(tmp_path, metrics), "nvm-for-databases", ["table3"])
     rows = paper_rows(devices([run]))
     assert rows is not None
-    (cell, *_) = (row[-1] for row in rows.rows if "operation=load" in row[1])
+    (cell, *_) = (str(row[-1]) for row in rows.rows if "operation=load" in row[1])
     assert cell == "ambiguous: one and other are distinguished by no label"
 
 
