@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
+from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
+from reports.formatting import percent
 from reports.run_configuration import emulations
-from reports.statistics import Pairing
+from reports.statistics import Pairing, noise_of
 
-Code = Literal["pairs", "repeats", "answers-unknown", "emulated", "warnings"]
+Code = Literal[
+    "pairs", "repeats", "answers-unknown", "emulated", "noise", "not-calibrated", "warnings"
+]
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,33 @@ def _facts(
         yield Fact("answers-unknown", f"answers unknown in {counted(unknown, 'run')}", (unknown,))
     if emulated := emulations(runs):
         yield Fact("emulated", f"EMULATED {', '.join(emulated)}", emulated)
+    yield _noise(runs)
     entries = [RunWarning.from_json(entry) for run in runs for entry in run.run["uncontrolled"]]
     codes = tuple(dict.fromkeys(one.code for one in (*warnings, *entries) if one.code))
     text = f"warnings {', '.join(codes)}" if codes else "no warning"
     yield Fact("warnings", text, codes)
+
+
+def _noise(runs: Sequence[StoredRun]) -> Fact:
+    """The calibrated noise of the headline; the largest one of several engines."""
+    found = [(run, one) for run in runs if (one := _calibration(run)) is not None]
+    noise = [noise_of(one.deciding.log_ratios) for _, one in found if one.deciding is not None]
+    if len(noise) < len(runs):
+        return Fact("not-calibrated", "noise not calibrated")
+    other = sorted({name for run, one in found for name in one.differing(run.spec.params)})
+    of = f" with other {', '.join(other)}" if other else ""
+    return Fact("noise", f"noise {percent(max(noise))}, calibrated{of}", (max(noise),))
+
+
+def _calibration(run: StoredRun) -> Calibration | None:
+    folder = CalibrationStore(run.results).folder
+    changed_ns = folder.stat().st_mtime_ns if folder.is_dir() else 0
+    host_id, spec = str((run.head["host"] or {}).get("host_id")), run.spec
+    calibrations = _calibrations(run.results, changed_ns)
+    return latest_of(calibrations, host_id, spec.engine, spec.workload, spec.params)
+
+
+@lru_cache(maxsize=8)
+def _calibrations(results: Path, changed_ns: int) -> tuple[Calibration, ...]:
+    """Read once for all comparisons; ``changed_ns``: when there was another one."""
+    return tuple(CalibrationStore(results).all())

@@ -102,6 +102,11 @@ class StoredRun:
         """The name of its directory."""
         return self.directory.name
 
+    @property
+    def results(self) -> Path:
+        """The results directory that it is in."""
+        return self.directory.parents[1]
+
     @cached_property
     def run(self) -> dict[str, Any]:
         """run.json, valid."""

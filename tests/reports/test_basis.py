@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ from report_runs import EMULATED, Case, metric, printed, write
 from typer.testing import CliRunner
 
 from harness.cli.app import app
+from harness.store.calibrations import CalibrationStore
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
 from reports.history import histories
+from reports.noise import calibration_of
 
 
 def arms(root: Path, slower: float, blocks: int = 6, **changes: object) -> list[StoredRun]:
@@ -42,6 +46,21 @@ def test_a_comparison_says_what_it_rests_on(tmp_path: Path) -> None:
     assert facts["emulated"] == ("pmem by tmpfs",)
     assert "rests on: 6 pairs" in printed(found)
     assert [one["code"] for one in to_json(found)["groups"][0]["rests_on"]] == [*facts]
+
+
+def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
+    runs = arms(tmp_path, 1.5)
+    (group,) = compare(*split(runs)).groups
+    assert "not-calibrated" in {fact.code for fact in group.rests_on}
+    pairs = list(zip(runs[0:4:2], runs[4:8:2], strict=True))
+    calibration = calibration_of(pairs)
+    (noise,) = calibration.metrics
+    ratios = (math.log(1.1), -math.log(1.1))
+    known = replace(calibration, warnings=(), metrics=(replace(noise, log_ratios=ratios),))
+    CalibrationStore(tmp_path).write(known)
+    (group,) = compare(*split(runs)).groups
+    facts = {fact.code: fact for fact in group.rests_on}
+    assert facts["noise"].values == pytest.approx((0.1,))
 
 
 def test_codes_of_warnings_are_listed_once(tmp_path: Path) -> None:
