@@ -198,10 +198,7 @@ def _print_ranking(found: Sequence[Answer], not_fitted: Sequence[StoredRun], jso
     for part, share in ranking.shares.items():
         interval = f"[{share.low:.1%}, {share.high:.1%}]"
         print(f"{part}: its calls without latency would save {share.value:.1%} {interval}")
-    refused = dict.fromkeys(
-        f"{one.whatif.part}.{one.whatif.operation}" for one in found if not one.counts
-    )
-    if refused:
+    if refused := [question.title(one.whatif) for one in found if not one.counts]:
         print(f"not counted, since refused: {', '.join(refused)}")
     print(f"move first: {ranking.first or 'not resolved'}")
 

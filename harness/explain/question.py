@@ -110,28 +110,26 @@ class Ranking:
 
 
 def ranking(found: Sequence[Answer], without: Collection[str] = ()) -> Ranking:
-    """Sums over a part's operations, each a share of all queries.
+    """Sums over a part's operations, each a share of all queries that count.
 
-    A refused operation that may cost anything is not counted, and leaves other parts unresolved.
+    What is refused because it may cost anything does not, and leaves other parts unresolved.
     ``without``: parts with an operation that has no fit.
     """
     spent: dict[tuple[str, str], Any] = defaultdict(float)
     saved: dict[tuple[str, str], Any] = defaultdict(float)
-    for seed, answer in enumerate(found):
-        place = answer.whatif.part, answer.whatif.operation
-        one = answer.whatif
+    for seed, one in enumerate(answer.whatif for answer in found if answer.counts):
         now, after = (one.fit.sampled(ns, seed) for ns in (0.0, -one.calls.mean_ns))
-        spent[place] += now
-        saved[place] += now - after.clip(min=one.floor_ns or 0.0) if answer.counts else 0.0
+        spent[one.part, one.operation] += now
+        saved[one.part, one.operation] += now - after.clip(min=one.floor_ns or 0.0)
     shares: dict[str, Any] = defaultdict(float)
     for place, now in spent.items():
         shares[place[0]] += saved[place] / now
     known = {part: estimate(each) for part, each in shares.items()}
     known = dict(sorted(known.items(), key=lambda item: -item[1].value))
-    best = next(iter(known))
+    best = next(iter(known), None)
     unknown = {answer.whatif.part for answer in found if not answer.counts} | set(without)
     others = [share.high for part, share in known.items() if part != best]
-    certain = known[best].low > max(others, default=0.0) and not unknown - {best}
+    certain = best and known[best].low > max(others, default=0.0) and not unknown - {best}
     return Ranking(known, best if certain else None)
 
 
@@ -285,12 +283,17 @@ def rows(found: Sequence[Answer]) -> list[tuple[str, ...]]:
     return [_row(answer) for answer in found]
 
 
+def title(whatif: WhatIf) -> str:
+    """What was delayed: ``data.read 6`` of query 6."""
+    return " ".join([f"{whatif.part}.{whatif.operation}", *whatif.labels.values()])
+
+
 def _row(answer: Answer) -> tuple[str, ...]:
     whatif = answer.whatif
     slope, problem = whatif.fit.slope, whatif.fit.not_linear
     device = [_text(whatif.at_latency(answer.device.call_ns))] if answer.device else []
     return (
-        " ".join([f"{whatif.part}.{whatif.operation}", *whatif.labels.values()]),
+        title(whatif),
         format_ns(whatif.calls.mean_ns),
         f"{whatif.per_operation:.3g}",
         format_ns(whatif.now.value),

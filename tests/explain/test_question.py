@@ -69,7 +69,7 @@ def test_what_cannot_be_is_refused_and_ranked_last(tmp_path):
     (more,) = answers(tmp_path)
     assert question.ranked([beyond, less, more]) == [more, less, beyond]
     found = question.ranking([beyond, less, more])
-    assert found.shares["wal"].value == pytest.approx((0.0 + 0.15 + 0.45) / 3, rel=0.05)
+    assert found.shares["wal"].value == pytest.approx((0.15 + 0.45) / 2, rel=0.05)
     assert found.first == "wal"
     data = [replace(one, whatif=replace(one.whatif, part="data")) for one in (beyond, less)]
     assert question.ranking([data[1], more]).first == "wal"
@@ -78,6 +78,7 @@ def test_what_cannot_be_is_refused_and_ranked_last(tmp_path):
     floor = replace(more, whatif=replace(more.whatif, floor_ns=800_000))
     assert question.ranking([floor]).shares["wal"].value == pytest.approx(0.2, rel=0.05)
     assert question.ranking([data[1], less]).first is None
+    assert question.ranking([beyond]).first is None
     assert all(len(row) == 7 for row in question.rows([beyond, less]))
 
 
