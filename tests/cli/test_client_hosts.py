@@ -69,10 +69,10 @@ def test_two_hosts_make_one_run(harness, ssh, client):
 
 @pytest.mark.slow
 def test_two_hosts_read_and_update_the_same_records(harness, ssh):
-    done = harness("run", "ycsb", "--engine", "mysql", "--placement", "ssd-both", "--workload", "f",
-                   "--records", 1000, "--operations", 1000, "--threads", 4, "--json", "--quiet",
-                   "-p", "client_hosts=client1,client2", "-p", "verify_reads=true",
-                   HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
+    done = harness("run", "ycsb", "--engine", "mariadb", "--placement", "ssd-both",
+                   "--workload", "f", "--records", 1000, "--operations", 1000, "--threads", 4,
+                   "--json", "--quiet", "-p", "client_hosts=client1,client2",
+                   "-p", "verify_reads=true", HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
     assert done.code == 0, done.err
     (run,) = done.json["runs"]
     assert run["status"] == "complete"  # the records are as they were written last, among others

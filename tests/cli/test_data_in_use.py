@@ -18,7 +18,7 @@ RUN = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--queries", "6"]
 
 
 def test_data_are_not_removed_under_a_run(loaded):
-    process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "200")
+    process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "40")
     _stop_at_work(loaded, process)  # between two runs nobody would use them
     done = loaded("data", "rm", "--all", "--yes")
     process.send_signal(signal.SIGCONT)
@@ -32,7 +32,7 @@ def test_data_are_not_removed_under_a_run(loaded):
 
 def test_the_host_is_locked_as_soon_as_a_run_has_files_on_a_tier(loaded):
     """Restoring and starting would be in the numbers of another harness."""
-    process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "200")
+    process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "40")
     _stop_at_work(loaded, process)
     told = []
     with pytest.raises(_Waits), one_at_a_time(_Asks(told)):

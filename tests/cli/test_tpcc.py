@@ -190,7 +190,7 @@ def test_hammerdb_without_hammerdb_says_where_it_comes_from(harness):
 # Durability ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["postgres", "mariadb"])
+@pytest.mark.parametrize("engine", ["postgres", "mysql"])
 def test_what_was_committed_survives_a_kill(loaded, engine):
     argv = [engine if word == "postgres" else word for word in POSTGRES]
     for seconds in (3, 30):  # the machine may stand still for all that goes before the kill
