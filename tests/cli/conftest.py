@@ -82,7 +82,11 @@ class Harness:
         )
 
     def __call__(self, *argv: object, **env: str) -> Done:
-        return Done(*forked.run([*map(str, argv)], self.root, self.environment | env))
+        if not env:
+            return Done(*forked.run([*map(str, argv)], self.root, self.environment))
+        process = self.start(*argv, **env)
+        out, err = process.communicate(timeout=600)
+        return Done(process.returncode, out, err)
 
     def in_time(
         self, *argv: object, seconds: Sequence[int] = (2, 30), also: str = "", **env: str

@@ -1,7 +1,7 @@
 """The command in a process that is forked where all that commands import is imported already.
 
-Many commands of these tests do less than their imports take. One that gets a signal is started as
-a user's is (``conftest.Harness.start``).
+Many commands of these tests do less than their imports take. One that gets a signal, or
+variables that imports may read, is started as a user's is (``conftest.Harness.start``).
 """
 
 from __future__ import annotations
