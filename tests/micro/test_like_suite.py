@@ -256,6 +256,10 @@ def test_half_of_the_reads_came_from_the_device(tmp_path: Path) -> None:
     assert [one["missed_share"] for one in derived["operations"]] == [0.5]
 
 
+def test_answers_that_could_not_be_checked_change_no_call(tmp_path: Path) -> None:
+    assert suite_like(stored(tmp_path, status="unknown"))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
