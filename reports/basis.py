@@ -52,6 +52,35 @@ def line(facts: Iterable[Fact]) -> str:
     return "; ".join(fact.text for fact in facts)
 
 
+def apart(
+    named: Iterable[tuple[str, Sequence[Fact]]],
+) -> tuple[str, dict[str, list[str]]]:
+    """What all comparisons rest on; and what else, with the names of those that do."""
+    every = [(name, tuple(_one_by_one(facts))) for name, facts in named]
+    shared = [f for f in every[0][1] if all(f in own for _, own in every)] if every else []
+    more: dict[str, list[str]] = {}
+    for name, own in every:
+        if rest := [fact for fact in own if fact not in shared]:
+            more.setdefault(_together(rest), []).append(name)
+    return _together(shared), more
+
+
+def _one_by_one(facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Each warning by itself."""
+    for fact in facts:
+        if fact.values and fact.code == "warnings":
+            yield from (Fact("warnings", str(code), (code,)) for code in fact.values)
+        else:
+            yield fact
+
+
+def _together(facts: Sequence[Fact]) -> str:
+    """The opposite, as text."""
+    warnings = ", ".join(fact.text for fact in facts if fact.code == "warnings" and fact.values)
+    others = [fact.text for fact in facts if fact.code != "warnings" or not fact.values]
+    return "; ".join([*others, *([f"warnings {warnings}"] if warnings else [])])
+
+
 def _facts(
     a: Sequence[StoredRun],
     b: Sequence[StoredRun],

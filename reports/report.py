@@ -14,7 +14,7 @@ from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
-from reports.basis import line
+from reports.basis import apart
 from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
 from reports.charts.drawing import Drawing
@@ -298,14 +298,13 @@ class View:
         """The speed-ups of all answers."""
         return overview(self.answers)
 
-    @property
-    def rests_on(self) -> Mapping[str, list[str]]:
-        """What the certainty of the answers rests on, and of which ones."""
-        found: dict[str, list[str]] = {}
-        for where, group in self.answers:
-            named = f"{where}, {group.b.marked_name} against {group.a.marked_name}"
-            found.setdefault(line(group.rests_on), []).append(named)
-        return found
+    @cached_property
+    def rests_on(self) -> tuple[str, Mapping[str, list[str]]]:
+        """What the certainty of all answers rests on; and what else, that of which ones."""
+        return apart(
+            (f"{where}, {group.b.marked_name} against {group.a.marked_name}", group.rests_on)
+            for where, group in self.answers
+        )
 
     @property
     def warning_names(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from textwrap import fill
 
 from matplotlib.axes import Axes
@@ -42,29 +43,45 @@ _VERDICT_COLOURS = {"faster": "#00704f", "slower": "#a33c00"}
 def overview(compared: Sequence[tuple[str, Group]]) -> Drawing | None:
     """The headline of every comparison, by the panel's title; None where none has a ratio."""
     rows = [
-        (
-            fill(f"{title}: {group.b.marked_name}", _LABEL_CHARACTERS, break_on_hyphens=False),
-            group,
-            row,
-        )
+        (title, group, row)
         for title, group in compared
         if (row := group.deciding) is not None and row.estimate is not None
     ][:MOST_ROWS]
     if not rows:
         return None
+    labels = _labels([(title, group.b.marked_name) for title, group, _ in rows])
+    heights = [0.18 * (label.count("\n") + 1) + 0.08 for label in labels]
+    places = [end - height / 2 for end, height in zip(accumulate(heights), heights, strict=True)]
     with style():
-        lines = sum(label.count("\n") + 1 for label, _, _ in rows)
-        figure = new_figure(12.0, 0.7 + 0.18 * lines + 0.08 * len(rows))
+        figure = new_figure(12.0, 0.7 + sum(heights))
         axes = figure.add_subplot()
         axes.axvline(1, color=INK, linewidth=1)
-        for y, (_, group, row) in enumerate(rows):
+        for y, (_, group, row) in zip(places, rows, strict=True):
             assert row.estimate is not None
             colour = _VERDICT_COLOURS.get(group.verdict, FAINT)
-            text = f"{times(row.ratio)} {interval_text(row.estimate)}  {group.verdict}"
+            text = f"{times(row.ratio)} {interval_text(row.estimate)}  {_verdict(group, row)}"
             _mark(axes, y, row, colour, "o", text)
-        _dress(axes, [label for label, _, _ in rows], "speed-up over the baseline, log axis")
+        _dress(axes, labels, "speed-up over the baseline, log axis")
+        axes.set_yticks(places, labels)
+        axes.set_ylim(sum(heights), 0)
         title = "Speed-up of every comparison"
         return finish(figure, "overview", title, title, _CAPTION)
+
+
+def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
+    """In lines that fit; the panel's title once, with its first comparison."""
+    titles = ["", *(title for title, _ in named)]
+    return [
+        fill(arm if title == last else f"{title}: {arm}", _LABEL_CHARACTERS, break_on_hyphens=False)
+        for last, (title, arm) in zip(titles, named, strict=False)
+    ]
+
+
+def _verdict(group: Group, row: Row) -> str:
+    if group.verdict != "not resolvable" or row.estimate is None or row.judgement is None:
+        return group.verdict
+    repeats = min(row.estimate.n_a, row.estimate.n_b)
+    return f"{group.verdict} ({repeats} of {row.judgement.repeats_needed} repeats)"
 
 
 def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group as Lines
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.units import format_ns
-from reports.basis import line
+from reports.basis import apart
 from reports.explain.comparisons import Base, Explained
 from reports.explain.known import Known, Missing, Reason
 from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
@@ -141,11 +141,7 @@ def table(rows: Sequence[Explained], found: Score) -> RenderableType:
         Text(
             f"rank correlation of device ratio and speed-up: {correlation_text(found.correlation)}"
         ),
-        *(
-            Text(f"{row.where}, {row.b} against {row.a} rests on: {line(row.rests_on)}")
-            for row in rows
-            if not row.query
-        ),
+        *map(Text, _basis(rows)),
         *(Text(f"missing: {command}") for command in commands(rows)),
         *(Text(f"not used: {why}") for why in not_used(rows)),
         *(
@@ -159,6 +155,16 @@ def table(rows: Sequence[Explained], found: Score) -> RenderableType:
             [model_cells(one) for one in found.models],
         ),
     )
+
+
+def _basis(rows: Sequence[Explained]) -> Iterator[str]:
+    shared, more = apart(
+        (f"{row.where}, {row.b} against {row.a}", row.rests_on) for row in rows if not row.query
+    )
+    if shared:
+        yield f"each comparison rests on: {shared}"
+    for text, names in more.items():
+        yield f"{'; '.join(names)} rests{' also' if shared else ''} on: {text}"
 
 
 def to_json(rows: Sequence[Explained], found: Score) -> dict[str, Any]:

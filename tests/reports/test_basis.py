@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from harness.cli.app import app
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import StoredRun
+from reports.basis import Fact, apart
 from reports.compare import compare
 from reports.compare_output import to_json
 from reports.history import histories
@@ -61,6 +62,19 @@ def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
     (group,) = compare(*split(runs)).groups
     facts = {fact.code: fact for fact in group.rests_on}
     assert facts["noise"].values == pytest.approx((0.1,))
+
+
+def test_what_all_comparisons_rest_on_is_said_once() -> None:
+    pairs, emulated = Fact("pairs", "6 pairs", (6,)), Fact("emulated", "EMULATED", ("pmem",))
+    both = Fact("warnings", "warnings x, y", ("x", "y"))
+    named = [("a", (pairs, both)), ("b", (pairs, emulated, Fact("warnings", "", ("y",))))]
+    assert apart(named) == ("6 pairs; warnings y", {"warnings x": ["a"], "EMULATED": ["b"]})
+    assert apart(named[:1]) == ("6 pairs; warnings x, y", {})
+    clean = Fact("warnings", "no warning")
+    assert apart([("a", (clean,)), ("b", (both,))])[1] == {
+        "no warning": ["a"],
+        "warnings x, y": ["b"],
+    }
 
 
 def test_codes_of_warnings_are_listed_once(tmp_path: Path) -> None:
