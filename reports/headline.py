@@ -105,7 +105,7 @@ def _latency(
 ) -> Headline:
     load = load_of(runs[0].run["spec"]["workload"])
     assert load is not None  # only a load has a rate
-    main = _main_operation(load, runs)
+    main = main_operation(load, runs)
     found = {
         percentile: Quantity(load.durations, ((load.noun, main), ("percentile", percentile)))
         for percentile in (_FIRST, _SECOND)
@@ -114,7 +114,7 @@ def _latency(
     return Headline(first or second, second if first else None, rate)
 
 
-def _main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
+def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
     """The operation that the workload is about, or the one with the largest share of the load.
 
     Of equal shares the first in the order of ``load.shares``.

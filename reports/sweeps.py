@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from harness.store.runs import StoredRun
+from reports.headline import main_operation
 from reports.labels import (
     FOLLOWING,
     differing,
@@ -22,7 +24,7 @@ from reports.labels import (
     parameter_words,
     telling_first,
 )
-from reports.metric_registry import essential_parameters, metric_info
+from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
 from reports.series import Arm, Panel
 from reports.values import Measured, Quantity, Summary, in_order
@@ -35,7 +37,8 @@ class Swept:
     ``place``: another parameter, whose values have a place of their own each, side by side;
     ``percentiles``: which of a histogram's. ``share``: a metric with the same labels that says
     which share of the whole the parameter stands for; values are then per cent, cut as the
-    papers print them.
+    papers print them. ``offered``: the parameter is the rate of a load, and the metric is shown of
+    its main operation only.
     """
 
     metric: str
@@ -43,12 +46,15 @@ class Swept:
     place: str = ""
     percentiles: tuple[str, ...] = ()
     share: str = ""
+    offered: bool = False
 
 
 SWEPT = (
     Swept("new_orders_per_minute", "users"),
     Swept("operations_per_second", "threadcount", "workload"),
     Swept("operation_duration_ns", "threadcount", "workload", ("50", "99")),
+    Swept("transaction_duration_ns", "rate_per_s", "", ("99",), offered=True),
+    Swept("operation_duration_ns", "target", "workload", ("99",), offered=True),
     Swept("query_duration_ns", "q6_dates", share="query_selected_fraction"),
 )
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
@@ -85,7 +91,8 @@ class Sweep:
 
     ``one``: the quantity with its unit and direction. ``shared``: what all of its runs share
     and must be known. ``place``: name and value of the parameter that other sweeps of the
-    quantity have other values of; empty without one. ``per_cent``: whether values are shares.
+    quantity have other values of; empty without one. ``per_cent``: whether values are shares;
+    ``offered``: whether they are rates.
     """
 
     engine_title: str
@@ -96,6 +103,7 @@ class Sweep:
     shared: tuple[str, ...] = ()
     place: tuple[str, str] = ("", "")
     per_cent: bool = False
+    offered: bool = False
 
     @property
     def title(self) -> str:
@@ -206,9 +214,16 @@ def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
         for quantity, summary in arm.summaries(swept.metric).items():
             if swept.percentiles and quantity.label("percentile") not in swept.percentiles:
                 continue
+            if swept.offered and not _is_main(panel.workload, arm.usable, quantity):
+                continue
             value = _value(arm, swept, quantity)
             if value is not None:
                 yield _Part(arm, value, summary, kinds[quantity], spec_facts(arm.usable[0]))
+
+
+def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bool:
+    load = load_of(workload)
+    return load is not None and quantity.label(load.noun) == main_operation(load, runs)
 
 
 def _value(arm: Arm, swept: Swept, quantity: Quantity) -> int | None:
@@ -241,6 +256,7 @@ def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sw
             tuple(filter(None, words)),
             (swept.place, value) if swept.place else ("", ""),
             bool(swept.share),
+            swept.offered,
         )
 
 

@@ -28,7 +28,7 @@ from harness.workloads.parameters import Parameters
 _PAIRS = 10
 _HELP = "Measure how much identical runs differ, and what repeats can show."
 #: Options of a run that have no meaning here.
-_WITHOUT = ("plant", "observe", "name", "again")
+_WITHOUT = ("plant", "observe", "name", "again", "load_curve")
 
 
 @dataclass(frozen=True, kw_only=True)

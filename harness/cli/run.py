@@ -7,7 +7,7 @@ those of :class:`RunOptions`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,17 +17,24 @@ import typer
 
 from harness import registry
 from harness.cli import micro
-from harness.cli.common import key_values, names
+from harness.cli.common import key_values, names, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
-from harness.cli.run_list import run_or_list
+from harness.cli.run_list import print_run_list, run_or_list
 from harness.errors import UsageError
+from harness.execution.environment import open_environment
+from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
+from harness.progress import progress_on_stderr
+from harness.units import parse_share
 from harness.workloads.parameters import Parameters
 from harness.yamlfile import Document
 
 #: The experiment of runs without a name.
 _UNNAMED = "command-line"
+#: That of the closed-loop runs whose rates others are a share of.
+_CAPACITY = "capacity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,15 +100,64 @@ class RunOptions(CommonOptions):
         str | None,
         typer.Option(help=f"Experiment of these runs; commands may share one [{_UNNAMED}]."),
     ] = None
+    load_curve: Annotated[
+        bool, typer.Option("--load-curve", help="Latency over the rate, up to what each arm does.")
+    ] = False
 
 
 def run(parameters: type[Parameters], options: RunOptions) -> None:
     """Run a workload on engines and placements."""
-    run_or_list(plan_of(parameters, options), options, again=True, restart=options.again)
+    rate = parameters.options().get("--rate")
+    given = options.pairs.get(rate.name, "") if rate else ""
+    if rate is not None and (options.load_curve or given.endswith("%")):
+        plan = _at_shares(parameters, options, rate.name, given)
+    else:
+        plan = plan_of(parameters, options)
+    if plan is not None:
+        run_or_list(plan, options, again=True, restart=options.again)
+        if options.load_curve and not options.quiet:
+            typer.echo(f"`harness report -e {plan.name}` draws latency over the rate", err=True)
 
 
-def plan_of(parameters: type[Parameters], options: RunOptions) -> Plan:
-    """The profile that the command line stands for, expanded."""
+def _at_shares(
+    parameters: type[Parameters], options: RunOptions, name: str, given: str
+) -> Plan | None:
+    """The plan at shares of what its arms do in a closed loop; None of a dry run."""
+    if options.load_curve and given:
+        raise UsageError(
+            f"--load-curve with --rate {given}", "it has rates of its own", "leave one of them out"
+        )
+    shares = SHARES if options.load_curve else (parse_share(given),)
+    pairs = {key: value for key, value in options.pairs.items() if key != name}
+    curve = "load-curve" if options.load_curve else None
+    options = replace(options, pairs=pairs, name=options.name or curve)
+    one_each = replace(options, repeats=1, name=_CAPACITY, observe=None)
+    probe = replace(plan_of(parameters, one_each), several_commands=False)
+    into = store(options.results)
+    with (
+        progress_on_stderr(options.quiet) as progress,
+        open_environment(options.host, probe.emulate, progress) as env,
+    ):
+        rated = plan_of(parameters, options, {name: [1]})
+        with rated.blaming():
+            plan_steps(rated, env, into, again=True)
+            steps = plan_steps(probe, env, into, options.again)
+        if options.dry_run:
+            print_run_list(steps, env, into, options.json_)
+            return None
+        capacity = capacity_of(run_plan(probe, steps, env, into, options.again))
+        rates = capacity.rates(shares)
+        offered = ", ".join(f"{rate:,}/s" for rate in rates)
+        progress.say(f"closed loop: {capacity.text}; offered: {offered}")
+    return capacity.within(plan_of(parameters, options, {name: rates}), name, shares)
+
+
+def plan_of(
+    parameters: type[Parameters],
+    options: RunOptions,
+    varied: Mapping[str, Sequence[float]] | None = None,
+) -> Plan:
+    """The profile that the command line stands for, expanded. ``varied``: parameters' values."""
     workload = parameters.workload
     if not options.engine:
         raise UsageError(
@@ -122,9 +178,11 @@ def plan_of(parameters: type[Parameters], options: RunOptions) -> Plan:
     engine_options: dict[str, Any] = dict(key_values(options.option, "--option"))
     if options.dsn is not None:
         engine_options["dsn"] = options.dsn
-    axes: dict[str, Sequence[str]] = {"engine": list(dict.fromkeys(options.engine))}
+    axes: dict[str, Any] = {"engine": list(dict.fromkeys(options.engine))}
     if options.driver is not None:
         axes["driver"] = list(parameters.drivers) if options.driver == "both" else [options.driver]
+    if varied:
+        axes["params"] = varied
     if options.placement:
         axes["placement"] = list(dict.fromkeys(options.placement))
     fixed = {
@@ -178,6 +236,7 @@ for _workload, _parameters in registry.all_parameters().items():
     _unused = {
         "driver": len(_parameters.drivers) == 1,
         "properties": not _parameters.property_files,
+        "load_curve": "--rate" not in _parameters.options(),
     }
     app.command(_workload, cls=RunCommand, help=_parameters.__doc__)(
         callback(

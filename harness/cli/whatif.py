@@ -34,7 +34,7 @@ _LEVELS = "auto"
 _NAME = "what-if"
 _HELP = "Vary a planted delay within a run, and predict the latency with another device."
 #: Options of a run that have no meaning here.
-_WITHOUT = ("plant", "observe", "dsn", "label", "listen", "repeats", "name")
+_WITHOUT = ("plant", "observe", "dsn", "label", "listen", "repeats", "name", "load_curve")
 
 
 @dataclass(frozen=True, kw_only=True)

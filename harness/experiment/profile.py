@@ -56,7 +56,8 @@ class Plan:
     ``emulate``: tiers that a tmpfs emulates, as requested (``pmem``, ``pmem=/path``); the specs
     hold the names only. ``several_commands``: whether plans of other commands under
     the same name belong to the same experiment. ``looks``: how often at most results decide
-    whether there are more repeats (harness.experiment.sequential).
+    whether there are more repeats (harness.experiment.sequential). ``capacity``: what the rates
+    follow from (harness.experiment.capacity).
     """
 
     name: str
@@ -70,13 +71,15 @@ class Plan:
     document: Document | None = field(default=None, repr=False, compare=False)
     several_commands: bool = False
     looks: int = 1
+    capacity: JsonObject | None = None
 
     @property
     def experiment(self) -> dict[str, Any]:
         """The entry ``experiment`` of each run's run.json."""
         entry: dict[str, Any] = {"name": self.name, "hash": self.hash}
         entry |= {"several_commands": True} if self.several_commands else {}
-        return entry | ({"looks": self.looks} if self.looks > 1 else {})
+        entry |= {"looks": self.looks} if self.looks > 1 else {}
+        return entry | ({"capacity": self.capacity} if self.capacity else {})
 
     @property
     def hash(self) -> str:

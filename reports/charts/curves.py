@@ -291,6 +291,6 @@ def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
         sweep.measure,
         sweep.unit,
         (*own, *papers),
-        x_log=not sweep.per_cent,
+        x_log=not (sweep.per_cent or sweep.offered),
         log=True,
     )

@@ -12,6 +12,7 @@ from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
 from reports.series import panels
+from reports.sweeps import sweeps
 
 WINDOW_S = 60
 #: What a client of core workload a asks for, and of b.
@@ -225,3 +226,14 @@ def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path
     assert document["verdict"] == "slower"
     assert document["worsening"]["labels"]["operation"] == "update"
     assert document["worsening"]["outcome"] == "shown"
+
+
+def test_over_the_offered_rate_there_is_one_picture_of_the_main_operation(tmp_path: Path) -> None:
+    runs = [
+        block(tmp_path, 0, "ycsb", A | {"target": rate}, place, ycsb(rate / 10))
+        for rate in (20, 40, 60)
+        for place in PLACES
+    ]
+    (found,) = sweeps(panels(runs, "placement", None))
+    assert found.one.quantity.label("operation") == "update" and found.offered
+    assert [line.arm for line in found.lines] == list(PLACES) and found.values == (20, 40, 60)
