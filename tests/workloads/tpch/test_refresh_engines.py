@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from harness.engine import SqlResult
-from harness.workloads.tpch.answers import canonical
 from harness.workloads.tpch.ordering import query_order
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
@@ -18,7 +17,6 @@ from harness.workloads.tpch.tables import COLUMNS
 SCALE = 0.01
 ENGINES = {"duckdb": "parquet", "postgres": "csv", "mysql": "csv", "mariadb": "csv"}
 KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey, l_linenumber"}
-KINDS = {"integer": "integer", "bigint": "integer", "decimal(15,2)": "money", "date": "date"}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -65,14 +63,12 @@ def apply(connection, transactions):
 
 
 def digests(connection):
-    """SHA-256 of every column of both tables, in the order of the primary key."""
+    """SHA-256 of both tables, every column of every row in the order of the primary key."""
     found = {}
     for table, key in KEYS.items():
-        rows = connection.execute(f"SELECT * FROM {table} ORDER BY {key}").rows
-        for i, (name, sql_type) in enumerate(COLUMNS[table].items()):
-            kind = KINDS.get(sql_type, "text" if name.endswith("comment") else "char")
-            text = "\n".join(str(canonical(row[i], kind)) for row in rows)
-            found[name] = hashlib.sha256(text.encode()).hexdigest()
+        columns = ", ".join(COLUMNS[table])
+        rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY {key}").rows
+        found[table] = hashlib.sha256(repr(rows).encode()).hexdigest()
     return found
 
 
@@ -86,7 +82,6 @@ def test_a_pair_is_seen_at_every_stage_and_its_inverse_restores_every_column(
     pair, ask = refresh.pair(1), execute(connection)
     before = digests(connection)
     orders = ask("SELECT count(*) FROM orders")
-    assert len(before) == 25
 
     apply(connection, rf1_statements(pair, 7))
     assert statuses(check_pair(ask, pair, deleted=False)) == ["passed"] * 2
