@@ -25,9 +25,8 @@ from harness.micro.runner import (
     ResolvedSuite,
     SuiteRequest,
     planned_by,
-    policy_of,
     prepare,
-    run,
+    run_all,
 )
 from harness.micro.suite import (
     find_suite,
@@ -150,7 +149,7 @@ def run_micro(options: MicroOptions) -> None:
             _print_plan(resolved, options.json_)
             return
         into = store(options.results)
-        finished = [run(one, env, into, policy_of(one, env, options.again)) for one in resolved]
+        finished = run_all(resolved, env, into, options.again)
     _print(finished, resolved, options)
     show.exit_for(finished)
 

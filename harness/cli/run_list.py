@@ -60,7 +60,7 @@ def run_or_list(
         if sequence is not None:
             plan = sequence.plan
         with plan.blaming():
-            steps = plan_steps(plan, env, into, again)
+            steps = plan_steps(plan, env, into, again, resume=not restart)
         if sequence is not None:
             steps = own_steps(sequence, steps)
         if options.dry_run:

@@ -78,12 +78,16 @@ def plan_steps(
     store: Store,
     again: bool = False,
     enough: Collection[str] = ("complete",),
+    resume: bool = False,
 ) -> list[Step]:
     """What would be run and what is there already; every spec is checked first.
 
-    ``enough``: the statuses of a run that is not run again.
+    ``enough``: the statuses of a run that is not run again. ``resume``: with ``again``, runs that
+    the command completed before it was interrupted are not repeated.
     """
     complete = {} if again else complete_runs(store, env, enough)
+    if again and resume:
+        complete = completed_before_interruption(plan.runs, env, store)
     mode = env.host["mode"]
     here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
@@ -108,15 +112,21 @@ def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
 
 def _step(prepared: ResolvedRun, candidates: Sequence[StoredRun], env: Environment) -> Step:
     """The newest complete run under the same conditions, or why none of them will do."""
-    now = conditions(prepared, env)
+    return Step(prepared.spec, prepared, *newest_alike(candidates, conditions(prepared, env)))
+
+
+def newest_alike(
+    candidates: Sequence[StoredRun], now: Mapping[str, Any]
+) -> tuple[StoredRun | None, str]:
+    """The newest of these runs under the same conditions, or why none of them will do."""
     why = ""
     for stored in reversed(candidates):
         then = conditions_of(stored)
         changed = [name for name in now if now[name] != then[name]]
         if not changed:
-            return Step(prepared.spec, prepared, stored)
+            return stored, ""
         why = why or f"{stored.run_id} was under another {', '.join(changed)}"
-    return Step(prepared.spec, prepared, None, why)
+    return None, why
 
 
 def run_plan(
@@ -218,6 +228,26 @@ def complete_runs(
         if head["status"] in enough and same_host:
             found.setdefault(head["spec_hash"], []).append(stored)
     return found
+
+
+def completed_before_interruption(
+    specs: Sequence[RunSpec], env: Environment, store: Store
+) -> dict[str, list[StoredRun]]:
+    """Complete runs of a command that was interrupted: of the specs before the interrupted one.
+
+    They are newer than all complete runs of that one: older runs are of earlier commands.
+    """
+    at = next((i for i in reversed(range(len(specs))) if store.interrupted(specs[i])), 0)
+    if not at:
+        return {}
+    complete = complete_runs(store, env, ("complete", "unknown"))
+    since = max((one.run_id for one in complete.get(specs[at].hash(), ())), default="")
+    hashes = {spec.hash() for spec in specs[:at]}
+    return {
+        key: [one for one in found if one.run_id > since]
+        for key, found in complete.items()
+        if key in hashes
+    }
 
 
 def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
     program = native_programs.microbench_for(user, work.scratch)
     label = f"{suite.name} on {work.tier.name}"
     with env.progress.task(label, len(left)) as task:
-        under_way = _UnderWay(scaled, spec, work, task, results)
+        under_way = UnderWay(scaled, spec, work, task, results)
         try:
             if left:
                 run_program(
@@ -135,7 +135,7 @@ def _joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 @dataclass
-class _UnderWay:
+class UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile.
 
     ``results``: of the finished measurements, by the names that they have in the spec.

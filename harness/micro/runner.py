@@ -17,7 +17,12 @@ from typing import Any, cast
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
 from harness.execution.monitoring import RunMonitors, check_monitors
-from harness.execution.run_list import host_conditions, host_state
+from harness.execution.run_list import (
+    completed_before_interruption,
+    host_conditions,
+    host_state,
+    newest_alike,
+)
 from harness.execution.run_record import Program, ResumePolicy, RunRecord
 from harness.experiment.placement import parse_placement
 from harness.experiment.preflight import work_directory
@@ -225,6 +230,27 @@ def policy_of(resolved: ResolvedSuite, env: Environment, restart: bool = False) 
     }
     experiment = {"name": f"micro-{resolved.suite.name}", "hash": resolved.spec().hash()}
     return ResumePolicy(experiment, conditions, restart)
+
+
+def finished_run(
+    resolved: ResolvedSuite, env: Environment, complete: Mapping[str, Sequence[StoredRun]]
+) -> StoredRun | None:
+    """The newest of these runs, by hash of their specs, of the suite on this tier as it is now."""
+    now = host_conditions([resolved.tier], (), env)
+    del now["processors"]  # the request names them
+    return newest_alike(complete.get(resolved.spec().hash(), ()), now)[0]
+
+
+def run_all(
+    suites: Sequence[ResolvedSuite], env: Environment, store: Store, restart: bool
+) -> list[StoredRun]:
+    """Run one after another. An interrupted command is resumed, unless ``restart``."""
+    specs = [one.spec() for one in suites]
+    complete = {} if restart else completed_before_interruption(specs, env, store)
+    return [
+        finished_run(one, env, complete) or run(one, env, store, policy_of(one, env, restart))
+        for one in suites
+    ]
 
 
 def run(

@@ -12,16 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-import harness
 from harness import registry
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
-from harness.execution.run_list import Step, complete_runs, conditions_of, place_of, plan_steps
+from harness.execution.run_list import Step, complete_runs, plan_steps
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Estimator
 from harness.micro.perma import is_perma
-from harness.micro.runner import ResolvedSuite, SuiteRequest, parameter_names
+from harness.micro.runner import ResolvedSuite, SuiteRequest, finished_run, parameter_names
 from harness.micro.runner import prepare as prepare_suite
 from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
@@ -295,21 +294,8 @@ def _on_tier(request: SuiteRequest, env: Environment, store: Store) -> Part:
         resolved = prepare_suite(replace(request, params=params), env)
     except UsageError as error:
         return Part(request.tier, why=f"{error.problem}: {error.context}")
-    return Part(request.tier, done=_measured(resolved, env, store), suite=resolved)
-
-
-def _measured(resolved: ResolvedSuite, env: Environment, store: Store) -> StoredRun | None:
-    """The newest complete run of the suite on this tier as it is now."""
-    now = {
-        "tiers": [place_of(resolved.tier.to_json())],
-        "host mode": env.host["mode"],
-        "harness": harness.__version__,
-    }
-    for stored in reversed(complete_runs(store, env, ENOUGH).get(resolved.spec().hash(), [])):
-        then = conditions_of(stored)
-        if all(then[name] == value for name, value in now.items()):
-            return stored
-    return None
+    done = finished_run(resolved, env, complete_runs(store, env, ENOUGH))
+    return Part(request.tier, done=done, suite=resolved)
 
 
 # The budget ---------------------------------------------------------------------------------

@@ -370,6 +370,13 @@ class Store:
             Unfinished(path) for path in self._directories() if not (path / "run.json").exists()
         ]
 
+    def interrupted(self, spec: RunSpec) -> bool:
+        """Whether a run of ``spec`` was interrupted after a finished step."""
+        return any(
+            one.steps_kept and not one.under_way and _resumable(one.directory, spec)
+            for one in self.unfinished()
+        )
+
     def has(self, run_id: str) -> bool:
         """Whether a finished run has exactly this id."""
         named = run_id not in ("", ".", "..") and "/" not in run_id and "\0" not in run_id

@@ -141,7 +141,9 @@ def failed(store, *names):
 def test_the_same_run_is_resumed_and_keeps_its_name(tmp_path):
     store = Store(tmp_path)
     cut = cut_off(store, "q14")
+    assert not store.interrupted(SPEC)  # it is under way
     cut.close()
+    assert store.interrupted(SPEC)
     again = store.resume(SPEC, CONDITIONS, print)
     assert (again.run_id, again.checkpoint.finished) == (cut.run_id, ["q14"])
 
