@@ -154,6 +154,11 @@ class CeilingRow:
     ceilings: Ceilings
     first: bool
 
+    @property
+    def known(self) -> bool:
+        """Whether there is any."""
+        return any(one.share is not None for one in self.ceilings.total)
+
 
 @dataclass(frozen=True)
 class ExplainedView:
