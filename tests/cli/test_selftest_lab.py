@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from conftest import Harness
-
 from harness.progress import progress_on_stderr
 from harness.selftest import results
 from harness.selftest.faults import cases
 from harness.selftest.lab import open_lab
 
 
-def test_the_lab_finds_a_wrong_answer_and_is_removed(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lab_finds_a_wrong_answer_and_is_removed(harness, monkeypatch):
     for name, value in harness.environment.items():
         monkeypatch.setenv(name, value)
     with progress_on_stderr(quiet=True) as progress, open_lab(progress) as lab:
@@ -22,4 +17,4 @@ def test_the_lab_finds_a_wrong_answer_and_is_removed(
         assert result.passed, result.detail
         assert [run.spec.engine for run in lab.store.runs()] == ["duckdb"]
     assert not lab.root.exists()
-    assert not harness.leftovers()
+    assert not harness.settled()
