@@ -29,7 +29,7 @@ _PARAMETERS = {"scale": 0.1, "queries": [1, 3, 6, 12], "cache": "cold-per-query"
 _PILOT_US, _PILOTS = 2000, 10
 
 
-def rules(families: int = 1000) -> None:
+def rules(families: int = 2000) -> None:
     """Print the share of families with a difference, for each kind of noise."""
     draws = {
         "normal": lambda draw, n: draw.normal(0, 0.1, n),

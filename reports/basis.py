@@ -110,7 +110,7 @@ def _noise(runs: Sequence[StoredRun]) -> Fact:
     noise = [noise_of(one.deciding.log_ratios) for _, one in found if one.deciding is not None]
     if len(noise) < len(runs):
         return Fact("not-calibrated", "noise not calibrated")
-    other = sorted({name for run, one in found for name in one.differing(run.spec.params)})
+    other = sorted({name for run, one in found for name in one.differing(run.spec)})
     of = f" with other {', '.join(other)}" if other else ""
     return Fact("noise", f"noise {percent(max(noise))}, calibrated{of}", (max(noise),))
 
@@ -118,9 +118,9 @@ def _noise(runs: Sequence[StoredRun]) -> Fact:
 def _calibration(run: StoredRun) -> Calibration | None:
     folder = CalibrationStore(run.results).folder
     changed_ns = folder.stat().st_mtime_ns if folder.is_dir() else 0
-    host_id, spec = str((run.head["host"] or {}).get("host_id")), run.spec
+    host_id = str((run.head["host"] or {}).get("host_id"))
     calibrations = _calibrations(run.results, changed_ns)
-    return latest_of(calibrations, host_id, spec.engine, spec.workload, spec.params)
+    return latest_of(calibrations, host_id, run.spec)
 
 
 @lru_cache(maxsize=8)

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.store.calibrations import Calibration, MetricNoise
 from harness.store.runs import StoredRun
+from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, unique
 from reports.formatting import percent, utc
 from reports.headline import headline
@@ -118,7 +119,7 @@ class Expected:
     """What an experiment's repeats resolve, by the latest calibration of its engine and workload.
 
     ``noise``, ``difference``: shares; ``difference`` None: nothing. ``level``: of one comparison
-    among those of the experiment. ``other_parameters``: those in which the calibration differs.
+    among those of the experiment. ``other_conditions``: those in which the calibration differs.
     """
 
     engine: str
@@ -128,12 +129,12 @@ class Expected:
     repeats: int
     difference: float | None
     level: float
-    other_parameters: tuple[str, ...]
+    other_conditions: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """One sentence."""
-        other = ", ".join(self.other_parameters)
+        other = ", ".join(self.other_conditions)
         of = f" with other {other}" if other else ""
         shows = (
             "show no difference"
@@ -147,9 +148,9 @@ class Expected:
 
 
 def expected(
-    calibration: Calibration, params: Mapping[str, Any], repeats: int, level: float = ALPHA
+    calibration: Calibration, spec: RunSpec, repeats: int, level: float = ALPHA
 ) -> Expected | None:
-    """For runs with these parameters; None where the calibration has no headline."""
+    """For runs like ``spec``; None where the calibration has no headline."""
     noise = calibration.deciding
     if noise is None:
         return None
@@ -161,7 +162,7 @@ def expected(
         repeats,
         smallest_difference(noise.log_ratios, repeats, level),
         level,
-        tuple(calibration.differing(params)),
+        tuple(calibration.differing(spec)),
     )
 
 

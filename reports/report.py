@@ -425,10 +425,10 @@ def _noise(views: Sequence[PanelView], calibrations: Sequence[Calibration]) -> I
         if run is None or not known:
             continue
         host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
-        latest = latest_of(calibrations, host_id, spec.engine, spec.workload, spec.params)
+        latest = latest_of(calibrations, host_id, spec)
         repeats = min(min(estimate.n_a, estimate.n_b) for estimate, _ in known)
-        level = ALPHA / max(judgement.family for _, judgement in known)
-        if latest and (found := expected(latest, spec.params, repeats, level)) is not None:
+        level = ALPHA / max(judgement.family * estimate.looks for estimate, judgement in known)
+        if latest and (found := expected(latest, spec, repeats, level)) is not None:
             yield found
 
 

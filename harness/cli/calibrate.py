@@ -119,7 +119,9 @@ def _share(difference: float | None) -> str:
 
 def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> str:
     if repeats is None or duration_ns is None:
-        return f"a difference of {difference:.3g} takes more than 100 repeats: reduce the noise"
+        return (
+            f"to show {difference:.1%}: more than 100 repeats; reduce the noise, or run for longer"
+        )
     return (
         f"to show {difference:.1%}: {repeats} repeats of each side, about {hours(duration_ns)} "
         "for a comparison of two"

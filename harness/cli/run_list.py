@@ -217,10 +217,9 @@ def _forecast(
     host_id = str(env.host["host_id"])
     found = []
     for spec in {spec.engine: spec for spec in reversed(specs)}.values():
-        of_engine = spec.engine, spec.workload, spec.params
-        if (latest := latest_of(calibrations, host_id, *of_engine)) is not None:
+        if (latest := latest_of(calibrations, host_id, spec)) is not None:
             level = repeats.level / repeats.comparisons
-            found.append(expected(latest, spec.params, repeats.repeats, level))
+            found.append(expected(latest, spec, repeats.repeats, level))
     return repeats, [one for one in found if one is not None]
 
 

@@ -16,9 +16,19 @@ from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.result import Better
 from harness.store.runs import Store, write_json_atomically
-from harness.store.spec import JsonObject, RunSpec
+from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn
 
+#: Attributes of a run's spec that change its noise, in words.
+_CONDITIONS = {
+    "placement": "placement",
+    "driver": "driver",
+    "tuning": "tuning",
+    "settings": "settings",
+    "threads": "threads",
+    "memory_limit_bytes": "memory limit",
+    "cpus": "processors",
+}
 _SCHEMA: int = schemas.schema("calibration")["properties"]["schema"]["const"]
 
 
@@ -56,10 +66,15 @@ class Calibration:
         """The noise of the headline."""
         return None if self.headline is None else self.metrics[self.headline]
 
-    def differing(self, params: JsonObject) -> list[str]:
-        """Names of workload parameters that were different from these."""
-        own = self.spec.params
-        return [name for name in {**own, **params} if own.get(name) != params.get(name)]
+    def differing(self, spec: RunSpec) -> list[str]:
+        """Names of workload parameters and other conditions in which such a run differs."""
+        own, params = self.spec.params, spec.params
+        found = [name for name in {**own, **params} if own.get(name) != params.get(name)]
+        return found + [
+            name
+            for attribute, name in _CONDITIONS.items()
+            if getattr(self.spec, attribute) != getattr(spec, attribute)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """As stored (schema calibration)."""
@@ -89,19 +104,16 @@ class Calibration:
 
 
 def latest_of(
-    calibrations: Sequence[Calibration],
-    host_id: str,
-    engine: str,
-    workload: str,
-    params: JsonObject,
+    calibrations: Sequence[Calibration], host_id: str, spec: RunSpec
 ) -> Calibration | None:
-    """The latest of a host, engine and workload; first of those with these parameters."""
+    """The latest of a host, engine and workload; first of those under the run's conditions."""
     found = [
         one
         for one in calibrations
-        if (one.host_id, one.spec.engine, one.spec.workload) == (host_id, engine, workload)
+        if (one.host_id, one.spec.engine, one.spec.workload)
+        == (host_id, spec.engine, spec.workload)
     ]
-    same = [one for one in found if not one.differing(params)]
+    same = [one for one in found if not one.differing(spec)]
     return max(same or found, key=lambda one: one.unix_ns, default=None)
 
 

@@ -189,7 +189,7 @@ def test_a_calibration_is_stored_and_used_by_experiments(loaded):
                      "--repeats", "8", "--dry-run", "--json").json  # fmt: skip
     (expected,) = planned["expected"]
     assert expected["calibration_id"] == found["calibration_id"]
-    assert (expected["repeats"], expected["other_parameters"]) == (8, [])
+    assert (expected["repeats"], expected["other_conditions"]) == (8, [])
     assert loaded("calibrate", *identical, "--resolve", "5").code == 2
 
 

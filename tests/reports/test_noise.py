@@ -174,11 +174,12 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     )
     elsewhere = replace(first, host_id="another", unix_ns=first.unix_ns + 2)
     known = [first, other, elsewhere]
-    assert latest_of(known, first.host_id, "postgres", "tpch", first.spec.params) is first
-    assert latest_of(known, first.host_id, "postgres", "tpch", {"scale": 3}) is other
-    assert latest_of(known, first.host_id, "duckdb", "tpch", {"scale": 3}) is None
-    found = expected(other, first.spec.params, 8)
-    assert found is not None and set(found.other_parameters) == {"scale", "queries", "cache"}
+    assert latest_of(known, first.host_id, first.spec) is first
+    larger = replace(first.spec, params={"scale": 3}, threads=2)
+    assert latest_of(known, first.host_id, larger) is other
+    assert latest_of(known, first.host_id, replace(larger, engine="duckdb")) is None
+    found = expected(other, larger, 8)
+    assert found is not None and set(found.other_conditions) == {"scale", "threads"}
     assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
 
 
