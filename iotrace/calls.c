@@ -15,7 +15,7 @@ _Static_assert(sizeof(long) == 8, "offsets are one argument of a system call");
 #define WRAP(name, parameters, operation, offset, ...)    \
   EXPORTED ssize_t name parameters;                       \
   EXPORTED ssize_t name parameters {                      \
-    struct call call = begin_call(fd);                    \
+    struct call call = begin_call(fd, operation, offset); \
     ssize_t result = syscall(__VA_ARGS__);                \
     return end_call(&call, operation, offset, result);    \
   }
@@ -58,7 +58,7 @@ CHECKED(__pread_chk, (BUFFER, off_t at, size_t room), pread(fd, buffer, size, at
 CHECKED(__pread64_chk, (BUFFER, off_t at, size_t room), pread(fd, buffer, size, at))
 
 static ssize_t write_with_flags(VECTOR, off_t at, int flags) {
-  struct call call = begin_call(fd);
+  struct call call = begin_call(fd, WRITE, at);
   call.file.durable |= (flags & (RWF_DSYNC | RWF_SYNC)) != 0;
   ssize_t result = syscall(SYS_pwritev2, V_ARGUMENTS, at, 0L, flags);
   return end_call(&call, WRITE, at, result);
@@ -72,19 +72,20 @@ EXPORTED ssize_t pwritev64v2(VECTOR, off_t at, int flags) {
   return write_with_flags(fd, vector, count, at, flags);
 }
 
-#define WRAP_SYNC(name, parameters, ...)                          \
+#define WRAP_SYNC(name, parameters, only_data, ...)               \
   EXPORTED int name parameters;                                   \
   EXPORTED int name parameters {                                  \
-    struct call call = begin_call(fd);                            \
+    struct call call = begin_call(fd, SYNC, AT_POSITION);         \
+    call.datasync = only_data;                                    \
     ssize_t result = syscall(__VA_ARGS__);                        \
     return (int)end_call(&call, SYNC, AT_POSITION, result);       \
   }
 
-WRAP_SYNC(fsync, (int fd), SYS_fsync, fd)
-WRAP_SYNC(fdatasync, (int fd), SYS_fdatasync, fd)
-WRAP_SYNC(syncfs, (int fd), SYS_syncfs, fd)
-WRAP_SYNC(sync_file_range, (int fd, off_t at, off_t size, unsigned flags), SYS_sync_file_range, fd,
-          at, size, flags)
+WRAP_SYNC(fsync, (int fd), false, SYS_fsync, fd)
+WRAP_SYNC(fdatasync, (int fd), true, SYS_fdatasync, fd)
+WRAP_SYNC(syncfs, (int fd), false, SYS_syncfs, fd)
+WRAP_SYNC(sync_file_range, (int fd, off_t at, off_t size, unsigned flags), true,
+          SYS_sync_file_range, fd, at, size, flags)
 
 // The kernel copies: a read of one file and a write of another, each of which took that long.
 static ssize_t end_copy(struct call *in, off_t from, struct call *out, off_t to, ssize_t result) {
@@ -97,14 +98,14 @@ static off_t offset_of(const off_t *at) { return at == NULL ? AT_POSITION : *at;
 EXPORTED ssize_t copy_file_range(int in, off_t *from, int out, off_t *to, size_t size,
                                  unsigned flags) {
   off_t read_at = offset_of(from), write_at = offset_of(to);
-  struct call reads = begin_call(in), writes = begin_call(out);
+  struct call reads = begin_call(in, READ, read_at), writes = begin_call(out, WRITE, write_at);
   ssize_t result = syscall(SYS_copy_file_range, in, from, out, to, size, flags);
   return end_copy(&reads, read_at, &writes, write_at, result);
 }
 
 EXPORTED ssize_t sendfile(int out, int in, off_t *from, size_t size) {
   off_t read_at = offset_of(from);
-  struct call reads = begin_call(in), writes = begin_call(out);
+  struct call reads = begin_call(in, READ, read_at), writes = begin_call(out, WRITE, AT_POSITION);
   ssize_t result = syscall(SYS_sendfile, out, in, from, size);
   return end_copy(&reads, read_at, &writes, AT_POSITION, result);
 }

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,10 +20,35 @@
 #define PART_MASK 7
 #define DIRECT_BIT 8
 #define DURABLE_BIT 16
+#define APPEND_BIT 32
+#define MOST_EXTENTS 16 // of a file, whose other ones are taken to be written
 
 static uint8_t known[MOST_DESCRIPTORS]; // part + 1 and flags; 0: unknown
 static uint64_t position[MOST_DESCRIPTORS];
 static uint64_t ended[MOST_DESCRIPTORS]; // end of the last access + 1; 0: none yet
+static uint64_t file_end[MOST_DESCRIPTORS]; // of what was written, as last seen
+static uint64_t unsynced[MOST_DESCRIPTORS];
+
+// Of the bytes from 0 that were written: to space that is only allocated (fallocate), a first write
+// is like one beyond the end, since a sync then has to note it in the file system's journal.
+static uint64_t written_until(int descriptor, uint64_t size) {
+  struct {
+    struct fiemap map;
+    struct fiemap_extent extents[MOST_EXTENTS];
+  } found = {.map = {.fm_length = size, .fm_extent_count = MOST_EXTENTS}};
+  if (syscall(SYS_ioctl, descriptor, FS_IOC_FIEMAP, &found) != 0) {
+    return size;
+  }
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < found.map.fm_mapped_extents && i < MOST_EXTENTS; i++) {
+    const struct fiemap_extent *extent = &found.extents[i];
+    if (extent->fe_logical > end || (extent->fe_flags & FIEMAP_EXTENT_UNWRITTEN)) {
+      return end;
+    }
+    end = extent->fe_logical + extent->fe_length;
+  }
+  return found.map.fm_mapped_extents < MOST_EXTENTS && end < size ? end : size;
+}
 
 static uint8_t look_up(int descriptor) {
   char link[40], path[PATH_MAX];
@@ -39,6 +66,12 @@ static uint8_t look_up(int descriptor) {
     long flags = syscall(SYS_fcntl, descriptor, F_GETFL);
     result |= flags > 0 && (flags & O_DIRECT) ? DIRECT_BIT : 0;
     result |= flags > 0 && (flags & O_DSYNC) ? DURABLE_BIT : 0; // a bit of O_SYNC, too
+    result |= flags > 0 && (flags & O_APPEND) ? APPEND_BIT : 0;
+    if (descriptor < MOST_DESCRIPTORS) {
+      bool writes = flags > 0 && (flags & O_ACCMODE) != O_RDONLY;
+      uint64_t size = is_known ? (uint64_t)facts.st_size : 0;
+      file_end[descriptor] = writes ? written_until(descriptor, size) : size;
+    }
   }
   return result;
 }
@@ -46,7 +79,7 @@ static uint8_t look_up(int descriptor) {
 struct file file_of(int descriptor) {
   uint8_t found;
   if (descriptor < 0) {
-    return (struct file){OTHER, false, false};
+    return (struct file){.part = OTHER};
   }
   if (descriptor >= MOST_DESCRIPTORS) {
     int error = errno;
@@ -57,7 +90,8 @@ struct file file_of(int descriptor) {
     found = known[descriptor] = look_up(descriptor);
     errno = error;
   }
-  return (struct file){(found & PART_MASK) - 1, found & DIRECT_BIT, found & DURABLE_BIT};
+  return (struct file){(found & PART_MASK) - 1, found & DIRECT_BIT, found & DURABLE_BIT,
+                       found & APPEND_BIT};
 }
 
 void forget(int descriptor) {
@@ -65,6 +99,7 @@ void forget(int descriptor) {
     known[descriptor] = 0;
     position[descriptor] = 0;
     ended[descriptor] = 0;
+    unsynced[descriptor] = 0;
   }
 }
 
@@ -92,4 +127,42 @@ bool follows(int descriptor, off_t offset, uint64_t size) {
     position[descriptor] = from + size;
   }
   return result;
+}
+
+static uint64_t start_of(int descriptor, off_t offset) {
+  return offset == AT_POSITION ? position[descriptor] : (uint64_t)offset;
+}
+
+// Another process may have made the file longer: only then is that looked up again.
+void look_at_end(int descriptor, off_t offset) {
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS &&
+      start_of(descriptor, offset) > file_end[descriptor]) {
+    int error = errno;
+    struct stat facts;
+    if (fstat(descriptor, &facts) == 0) {
+      file_end[descriptor] = written_until(descriptor, (uint64_t)facts.st_size);
+    }
+    errno = error;
+  }
+}
+
+bool extends(int descriptor, off_t offset, uint64_t size) {
+  if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
+    return false;
+  }
+  uint64_t end = start_of(descriptor, offset) + size;
+  bool result = end > file_end[descriptor];
+  file_end[descriptor] = result ? end : file_end[descriptor];
+  return result;
+}
+
+void add_unsynced(int descriptor, uint64_t bytes) {
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS) {
+    add_shared(&unsynced[descriptor], bytes);
+  }
+}
+
+uint64_t take_unsynced(int descriptor) {
+  bool known_one = descriptor >= 0 && descriptor < MOST_DESCRIPTORS;
+  return known_one ? __atomic_exchange_n(&unsynced[descriptor], 0, __ATOMIC_RELAXED) : 0;
 }

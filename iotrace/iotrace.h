@@ -54,6 +54,7 @@ struct file {
   enum part part;
   bool direct;
   bool durable;
+  bool appends;
 };
 struct file file_of(int descriptor);
 void forget(int descriptor);
@@ -61,19 +62,28 @@ void forget_range(unsigned first, unsigned last);
 void moved(int descriptor, off_t position);
 // Whether an access of `size` bytes begins where the previous one ended.
 bool follows(int descriptor, off_t offset, uint64_t size);
+// Before a write: learn the file's end where the write begins beyond the known one.
+void look_at_end(int descriptor, off_t offset);
+// After it, and before follows(): whether it wrote beyond the end.
+bool extends(int descriptor, off_t offset, uint64_t size);
+// Bytes written through the descriptor since its last sync. Counted, and taken by a sync.
+void add_unsynced(int descriptor, uint64_t bytes);
+uint64_t take_unsynced(int descriptor);
 
 // record.c
 struct call {
   bool counted;
+  bool datasync;
   int descriptor;
   struct file file;
   uint64_t start_ns;
+  uint64_t unsynced; // of a sync
 };
-struct call begin_call(int descriptor);
+struct call begin_call(int descriptor, enum operation operation, off_t offset);
 // Counts the call, waits for the planted delay, and returns `result`; errno stays as it is.
 ssize_t end_call(const struct call *call, enum operation operation, off_t offset, ssize_t result);
 void count_submitted(const struct file *file, int descriptor, enum operation operation,
-                     off_t offset, uint64_t bytes);
+                     off_t offset, uint64_t bytes, uint64_t queued);
 void count_completed(enum role role, enum part part, enum operation operation, uint64_t start_ns,
                      bool failed);
 enum role present_role(void);

@@ -67,7 +67,7 @@ static uint64_t wait_until(uint64_t now, uint64_t deadline) {
   return now;
 }
 
-struct call begin_call(int descriptor) {
+struct call begin_call(int descriptor, enum operation operation, off_t offset) {
   struct call call = {0};
   if (page == NULL) {
     return call;
@@ -76,6 +76,11 @@ struct call begin_call(int descriptor) {
   call.descriptor = descriptor;
   call.file = file_of(descriptor);
   if (call.file.part != OTHER) {
+    if (operation == WRITE) {
+      look_at_end(descriptor, offset);
+    } else if (operation == SYNC) { // what is written meanwhile may be left to the next one
+      call.unsynced = take_unsynced(descriptor);
+    }
     call.start_ns = now_ns();
   }
   return call;
@@ -87,14 +92,25 @@ static void count_access(struct thread *thread, struct cell *cell, const struct 
   if (call->file.part == OTHER) {
     return;
   }
-  if (operation != SYNC) {
+  uint64_t size = operation == SYNC ? call->unsynced : bytes;
+  if (operation != SYNC || size != 0) {
     struct detail *detail = thread->detail;
-    add(&detail->distributions[thread->role][call->file.part][operation].sizes[size_class(bytes)],
+    add(&detail->distributions[thread->role][call->file.part][operation].sizes[size_class(size)],
         1);
-    add(&cell->sequential, follows(call->descriptor, offset, bytes));
-    add(&cell->direct, call->file.direct);
   }
-  add(&cell->durable, operation == WRITE && call->file.durable);
+  if (operation == SYNC) {
+    add(&cell->datasync, call->datasync);
+    add(&cell->dirtied_bytes, size);
+    return;
+  }
+  if (operation == WRITE) {
+    bool longer = extends(call->descriptor, offset, bytes);
+    add(&cell->extending, longer || call->file.appends);
+    add(&cell->durable, call->file.durable);
+    add_unsynced(call->descriptor, call->file.durable ? 0 : bytes);
+  }
+  add(&cell->sequential, follows(call->descriptor, offset, bytes));
+  add(&cell->direct, call->file.direct);
 }
 
 ssize_t end_call(const struct call *call, enum operation operation, off_t offset,
@@ -142,16 +158,17 @@ enum role present_role(void) {
 }
 
 void count_submitted(const struct file *file, int descriptor, enum operation operation,
-                     off_t offset, uint64_t bytes) {
+                     off_t offset, uint64_t bytes, uint64_t queued) {
   struct thread *thread = this_thread();
   if (thread == NULL) {
     return;
   }
   struct cell *cell = &thread->head->cells[thread->role][file->part][operation];
-  struct call call = {true, descriptor, *file, 0};
+  struct call call = {.counted = true, .descriptor = descriptor, .file = *file};
   add(&cell->calls, 1);
   add(&cell->submitted, 1);
   add(&cell->submitted_bytes, bytes);
+  add(&cell->queued, queued);
   count_access(thread, cell, &call, operation, offset, bytes);
 }
 

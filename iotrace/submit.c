@@ -85,8 +85,12 @@ struct submitted {
   int descriptor;
   off_t offset;
   uint64_t bytes;
+  uint64_t queued;
 };
 #define MOST_SUBMITTED 256 // of one call; more are not counted
+
+// Submitted calls under way that are in `pending`.
+static uint64_t under_way[PARTS][OPERATIONS];
 
 static struct submitted began(const struct iocb *block) {
   struct submitted it = {.block = (uint64_t)(uintptr_t)block, .descriptor = (int)block->aio_fildes};
@@ -97,11 +101,16 @@ static struct submitted began(const struct iocb *block) {
   it.file = file_of(it.descriptor);
   it.offset = block->aio_offset;
   it.bytes = bytes_of(it.request, block->aio_buf, block->aio_nbytes);
+  if (it.request.operation == WRITE && it.file.part != OTHER) {
+    look_at_end(it.descriptor, it.offset);
+  }
   uint64_t none = 0;
   struct pending *place = it.file.part == OTHER ? NULL : probe(it.block, 0);
   // Claimed with an id that no block has, so that nothing reads it half written.
   if (place != NULL && __atomic_compare_exchange_n(&place->block, &none, 1, false,
                                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+    it.queued = __atomic_fetch_add(&under_way[it.file.part][it.request.operation], 1,
+                                   __ATOMIC_RELAXED);
     place->start_ns = now_ns();
     place->role = (uint8_t)present_role();
     place->part = (uint8_t)it.file.part;
@@ -117,6 +126,7 @@ static bool ended(uint64_t block, struct pending *found) {
     return false;
   }
   *found = *place;
+  __atomic_fetch_sub(&under_way[found->part][found->operation], 1, __ATOMIC_RELAXED);
   __atomic_store_n(&place->block, 0, __ATOMIC_RELEASE);
   return true;
 }
@@ -137,7 +147,8 @@ EXPORTED int io_submit(struct io_context *context, long count, struct iocb **blo
     if (i >= submitted) {
       ended(it->block, &unused);
     } else if (it->request.counted) {
-      count_submitted(&it->file, it->descriptor, it->request.operation, it->offset, it->bytes);
+      count_submitted(&it->file, it->descriptor, it->request.operation, it->offset, it->bytes,
+                      it->queued);
     }
   }
   errno = error;
@@ -186,7 +197,7 @@ static void count_entries(const struct uring *ring) {
       bool registered = entry->flags & IOSQE_FIXED_FILE;
       struct file file = file_of(registered ? -1 : entry->fd);
       uint64_t bytes = bytes_of(request, entry->addr, entry->len);
-      count_submitted(&file, entry->fd, request.operation, (off_t)entry->off, bytes);
+      count_submitted(&file, entry->fd, request.operation, (off_t)entry->off, bytes, 0);
     }
   }
 }

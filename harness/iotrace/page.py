@@ -32,7 +32,7 @@ OPERATIONS = ("read", "write", "sync")
 _OTHER = len(PARTS)
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 1
+_MAGIC, _VERSION = 0x31435254424F4954, 2
 _SLOTS = 1024
 HEADER_BYTES = 4096
 _MAPPED_AT, _DELAYS_AT = 48, 256
@@ -57,6 +57,10 @@ CELL_FIELDS = (
     "durable",
     "submitted",
     "submitted_bytes",
+    "extending",
+    "datasync",
+    "queued",
+    "dirtied_bytes",
 )
 _CELLS = (len(ROLES), _ALL_PARTS, len(OPERATIONS), len(CELL_FIELDS))
 #: As numpy has them.

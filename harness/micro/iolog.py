@@ -9,7 +9,7 @@
     wal/foreground-write datasync 0 0
 
 Each stream has a name of its own for its part's file, so that it has a descriptor of its own: that
-is where Linux keeps the state of readahead.
+is where Linux keeps the state of readahead. A thread that makes files longer has one of its own.
 
 A thread rests after each burst of calls. Between single calls it could not: fio sleeps no shorter
 than its longest sleep at start, milliseconds on a busy machine, and spins instead. A thread that
@@ -19,6 +19,7 @@ only syncs waits in its log, since fio counts no syncs for a rest.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -45,18 +46,28 @@ class _Call:
     size: int = 0
 
 
-def names(job: Job) -> list[str]:
-    """Of the job's descriptors, below the run's directory."""
-    every = [name for stream in job.streams for name in _names(job, stream)]
+def names(job: Job, grows: bool) -> list[str]:
+    """Of the job's descriptors, below the run's directory: of files that grow, or of the part's."""
+    every = [
+        name
+        for stream in job.streams
+        if _written(job, stream).grows == grows
+        for thread in range(job.threads)
+        for name in _names(job, stream, thread)
+    ]
     return list(dict.fromkeys(every))
 
 
-def _names(job: Job, stream: Stream) -> list[str]:
-    if stream.operation == "sync":
-        written = [one for one in job.streams if one.operation == "write"]
-        return _names(job, written[0]) if written else [f"{job.part}/{job.role}-sync"]
+def _written(job: Job, stream: Stream) -> Stream:
+    """Whose file a sync is of, where the job writes any."""
+    written = [one for one in job.moves if one.operation == "write"]
+    return written[0] if written and stream.operation == "sync" else stream
+
+
+def _names(job: Job, stream: Stream, thread: int) -> list[str]:
+    stream = _written(job, stream)
     stem = f"{job.part}/{job.role}-{stream.operation}"
-    stem += "-direct" * job.direct + "-durable" * job.durable
+    stem += "-direct" * job.direct + "-durable" * job.durable + f"-{thread}" * stream.grows
     return [stem, f"{stem}-missed"] if stream.missed else [stem]
 
 
@@ -64,16 +75,24 @@ def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
     """What one thread of a job does; None where nothing is left for it."""
     rng = random.Random(f"{seed}/{job.part}/{job.role}/{job.direct}/{job.durable}/{thread}")
     calls: list[_Call] = []
-    for stream in job.streams:
-        if stream.operation != "sync":
-            calls += _moves(plan, job, stream, thread, rng)
-    for stream in job.streams:
-        if stream.operation == "sync":
-            calls += _syncs(plan, job, stream, thread, calls)
+    syncs = next((one for one in job.streams if one.operation == "sync"), None)
+    count = _of_thread(syncs.calls, job, thread) if syncs is not None else 0
+    times = _times(plan, count, job, thread)
+    for stream in job.moves:
+        sizes = _sizes(stream, _of_thread(stream.calls, job, thread), rng)
+        ends: list[int] = []
+        if syncs is not None and stream.operation == "write":
+            found = _sizes(syncs, round(count * (1 - syncs.empty)), rng)
+            sizes, ends = synced(sizes, found, count, rng)
+        moves = list(_moves(plan, job, stream, thread, sizes, rng))
+        calls += moves
+        times = [moves[end].at_ns for end in ends] or times
+    if syncs is not None:
+        calls += [_sync(job, syncs, thread, at_ns) for at_ns in times]
     if not calls:
         return None
     calls.sort(key=lambda call: (call.at_ns, call.order))
-    waits = all(call.action == "datasync" for call in calls)
+    waits = not any(call.size for call in calls)
     return "\n".join(_lines(calls, waits)) + "\n"
 
 
@@ -91,9 +110,7 @@ def rest_of(plan: LikePlan, job: Job, thread: int, seed: int) -> Rest | None:
 
     Bursts of two threads have different periods, so that they meet by chance.
     """
-    moves = sum(
-        _of_thread(one.calls, job, thread) for one in job.streams if one.operation != "sync"
-    )
+    moves = sum(_of_thread(one.calls, job, thread) for one in job.moves)
     if job.at_once or not moves:
         return None
     rng = random.Random(f"{seed}/{job.part}/{job.role}/{thread}/rest")
@@ -127,45 +144,66 @@ def _times(plan: LikePlan, calls: int, job: Job, thread: int) -> list[int]:
 
 
 def _moves(
-    plan: LikePlan, job: Job, stream: Stream, thread: int, rng: random.Random
+    plan: LikePlan, job: Job, stream: Stream, thread: int, sizes: Sequence[int], rng: random.Random
 ) -> Iterator[_Call]:
-    """Reads or writes of a stream."""
-    count = _of_thread(stream.calls, job, thread)
-    sizes = _sizes(stream, count, rng)
-    missed = [False] * count
+    """Reads or writes of these sizes, in this order."""
+    missed = [False] * len(sizes)
     due = rng.random()
-    for number in range(count):
+    for number in range(len(sizes)):
         due += stream.missed
         missed[number] = due >= 1
         due -= missed[number]
-    file = plan.files[job.part]
-    resident = _slice(0, file.resident_bytes, job.threads, thread)
+    if stream.grows:
+        within = _slice(0, job.growing_bytes, job.threads, 0)
+    else:
+        within = _slice(0, plan.files[job.part].resident_bytes, job.threads, thread)
     beyond = _slice_of_missed(plan, job, stream, thread)
     offsets = {
-        False: iter(_returning(job, stream, _chosen(sizes, missed, False), resident, rng)),
+        False: iter(_returning(job, stream, _chosen(sizes, missed, False), within, rng)),
         True: iter(_once(stream, _chosen(sizes, missed, True), beyond, rng)),
     }
-    called = _names(job, stream)
-    times = _times(plan, count, job, thread)
+    called = _names(job, stream, thread)
+    times = _times(plan, len(sizes), job, thread)
     order = {"read": 0, "write": 1}[stream.operation]
     for at_ns, size, miss in zip(times, sizes, missed, strict=True):
         name = called[1] if miss else called[0]
         yield _Call(at_ns, order, name, stream.operation, next(offsets[miss]), size)
 
 
-def _syncs(
-    plan: LikePlan, job: Job, stream: Stream, thread: int, moves: list[_Call]
-) -> Iterator[_Call]:
-    """Right after writes, in the ratio of the two; evenly where the thread does not write."""
-    count = _of_thread(stream.calls, job, thread)
-    written = sorted(call.at_ns for call in moves if call.action == "write")
-    times = _times(plan, count, job, thread)
-    if written:
-        last = [-(-(number + 1) * len(written) // count) - 1 for number in range(count)]
-        times = [written[index] for index in last]
-    (name,) = _names(job, stream)
-    for at_ns in times:
-        yield _Call(at_ns, 2, name, "datasync")
+def _sync(job: Job, stream: Stream, thread: int, at_ns: int) -> _Call:
+    name = _names(job, stream, thread)[0]
+    return _Call(at_ns, 2, name, "datasync" if stream.datasync else "sync")
+
+
+def synced(
+    writes: Sequence[int], found: Sequence[int], count: int, rng: random.Random
+) -> tuple[list[int], list[int]]:
+    """Sizes of writes in a new order, and the places of those after each of which a sync comes.
+
+    ``found``: bytes that syncs find; the most get the largest writes. Others find nothing: they
+    come right after another one. Where all are such ones, because files are synced through other
+    descriptors than they are written, they come evenly.
+    """
+    if not writes:
+        return [], []
+    if not found:
+        return list(writes), [-(-(n + 1) * len(writes) // count) - 1 for n in range(count)]
+    free = sorted(writes)
+    groups: list[tuple[list[int], bool]] = []
+    for target in sorted(found, reverse=True):
+        group: list[int] = []
+        # Up to twice what is lacking: sizes are known by their class only.
+        while (at := bisect_right(free, 2 * (target - sum(group)))) and target > sum(group):
+            group.append(free.pop(at - 1))
+        groups.append((group, True))
+    groups += [([size], False) for size in free]
+    rng.shuffle(groups)
+    sizes: list[int] = []
+    ends: list[int] = []
+    for group, ended in groups:
+        sizes += group
+        ends += [max(0, len(sizes) - 1)] * ended
+    return sizes, ends + [rng.choice(ends) for _ in range(count - len(found))]
 
 
 def _chosen(sizes: Sequence[int], missed: Sequence[bool], which: bool) -> list[int]:
@@ -221,7 +259,7 @@ def _returning(
         due -= not jumps
         if jumps and back is not None and number:
             at = max(first, at - back)
-        elif jumps and job.part != "wal":
+        elif jumps and job.part != "wal" and not stream.grows:
             at = first + rng.randrange(max(1, (end - first - size) // align + 1)) * align
         if at + size > end:
             at = first

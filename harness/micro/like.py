@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.errors import RunFailed, UsageError
 from harness.iotrace.intervals import COMPLETE_SHARE
-from harness.iotrace.page import Cell, PageError, Reading, cells
+from harness.iotrace.page import CELL_FIELDS, Cell, PageError, Reading, cells
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.micro import external_tools, fio, iolog, page_cache
 from harness.micro.io_jobs import WRITTEN_BYTES, Size
@@ -123,12 +123,15 @@ def _described(job: Job, stream: Stream, plan: LikePlan) -> str:
     """``wal/sync/foreground: 1,017/s``, and how its calls are."""
     per_second = stream.calls * NS_PER_S / plan.duration_ns
     words = [f"{per_second:,.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"]
-    if stream.operation != "sync":
+    if stream.operation == "sync":
+        words.append(f"{stream.mean_bytes * (1 - stream.empty):,.0f} bytes written before")
+    else:
         words.append(f"{stream.mean_bytes:,.0f} bytes")
         words.append(f"{stream.sequential:.0%} sequential")
     if stream.missed:
         words.append(f"{stream.missed:.0%} not in the page cache")
-    words += ["direct"] * job.direct + ["O_DSYNC"] * job.durable
+    words += ["direct"] * job.direct + ["O_DSYNC"] * job.durable + ["growing file"] * stream.grows
+    words += [f"{stream.depth} at a time"] * bool(stream.depth)
     return f"{job.part}/{stream.operation}/{job.role}: {', '.join(words)}"
 
 
@@ -156,11 +159,11 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
         work.env.progress.say(f"{said} ({repeat + 1} of {work.repeats})")
         for part, file in plan.files.items():
             path = work.files / part / iolog.FILE
-            if plan.grows(part):
-                _empty(path, user)
-            else:
-                page_cache.drop(path, user)
-                page_cache.warm(path, user, file.resident_bytes)
+            page_cache.drop(path, user)
+            page_cache.warm(path, user, file.resident_bytes)
+        for job in plan.jobs:
+            for name in iolog.names(job, grows=True):
+                _allocate(work.files / name, job.growing_bytes, user)
         with measuring(f"I/O like that of a run (repeat {repeat + 1} of {work.repeats})"):
             repeats.append(_replay(work, plan, work.seed + repeat))
     done = reduce(lambda a, b: {role: a[role] + b[role] for role in a}, repeats)
@@ -194,18 +197,20 @@ def _make_files(work: Workplace, plan: LikePlan, past_cache: bool) -> None:
     user = work.env.credentials
     for part, file in plan.files.items():
         make_directory(work.files / part, user)
-        if plan.grows(part):
-            _empty(work.files / part / iolog.FILE, user)
-        else:
-            fio.fill(work, f"{part}/{iolog.FILE}", file.size_bytes, past_cache)
+        fio.fill(work, f"{part}/{iolog.FILE}", file.size_bytes, past_cache)
     with acting_as(user):
-        for name in dict.fromkeys(name for job in plan.jobs for name in iolog.names(job)):
+        for name in dict.fromkeys(name for job in plan.jobs for name in iolog.names(job, False)):
             os.link(work.files / name.partition("/")[0] / iolog.FILE, work.files / name)
 
 
-def _empty(path: Path, user: User | None) -> None:
+def _allocate(path: Path, size: int, user: User | None) -> None:
+    """Space that is not written, as engines allocate it for logs."""
     with acting_as(user):
-        os.close(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
 
 
 def _replay(work: Workplace, plan: LikePlan, seed: int) -> dict[str, Reading]:
@@ -258,6 +263,8 @@ def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
                 lines += [f"startdelay={rest.first_ns // 1000}us"]
             lines += [f"fadvise_hint={0 if job.reads_ahead else 'random'}"]
             lines += ["direct=1"] * job.direct + ["sync=dsync"] * job.durable
+            if job.depth:
+                lines += ["ioengine=libaio", f"iodepth={job.depth}"]
     return "\n".join(lines) + "\n"
 
 
@@ -294,10 +301,7 @@ def _executed(plan: LikePlan, done: Mapping[str, Reading]) -> Iterator[dict[str,
                     "operation": cell.operation,
                     "role": role,
                     "calls": calls,
-                    **{
-                        field: reading.value(cell, field)
-                        for field in ("errors", "bytes", "sequential", "direct", "durable")
-                    },
+                    **{field: reading.value(cell, field) for field in CELL_FIELDS},
                     "mean_ns": histogram.mean if histogram else None,
                 }
 

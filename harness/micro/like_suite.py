@@ -9,6 +9,8 @@ each part and role, with the cells of the job as streams::
     stream  calls: as many as the run made in the duration of the suite
             sizes: the mean of the cell, within the classes that the trace has
             missed: the share of buffered reads that the page cache did not hold
+            grows: most writes are the first of their place, which a sync then has to note, too
+            depth: asynchronous calls under way at a time
 
 All jobs run at the same time, and rest as long as the engine did other things: a faster tier gets
 more calls per second, as it would from the engine.
@@ -48,6 +50,9 @@ _LARGEST_READ_BYTES = 512 * KIB
 _ATTEMPTS, _CLOSER = 10, 0.99
 #: Of files that are written in turn and wrap around.
 _LOG_BYTES = 256 * MIB
+_DEEPEST = 128
+#: Share of a log's writes beyond what was written, above which it counts as new.
+_NEW_LOG = 0.1
 #: Parts that hold the database; the others hold what is written in the run.
 _DATABASE = ("data", "index")
 
@@ -56,9 +61,12 @@ _DATABASE = ("data", "index")
 class Stream:
     """Calls of one operation on a part.
 
-    ``sizes``: bytes and how many of the calls have them; empty for syncs. ``unit``: what all sizes
-    are multiples of. ``sequential``: share that begins where the previous one ended. ``missed``:
-    share of reads that the page cache does not hold.
+    ``sizes``: bytes and how many of the calls have them; of syncs: bytes written since the previous
+    one, of those that found any. ``unit``: what all sizes are multiples of. ``sequential``: share
+    that begins where the previous one ended. ``missed``: share of reads that the page cache does
+    not hold. ``grows``: the file is not written before. ``depth``: asynchronous calls under way; 0
+    where the thread waits for each. ``datasync``: by fdatasync. ``empty``: share of syncs that find
+    nothing.
     """
 
     operation: str
@@ -67,10 +75,14 @@ class Stream:
     unit: int = 1
     sequential: float = 0.0
     missed: float = 0.0
+    grows: bool = False
+    depth: int = 0
+    datasync: bool = False
+    empty: float = 0.0
 
     @property
     def mean_bytes(self) -> float:
-        """Of one call; 0 of a sync."""
+        """Of one call."""
         calls = sum(count for _, count in self.sizes)
         return sum(size * count for size, count in self.sizes) / calls if calls else 0.0
 
@@ -103,9 +115,29 @@ class Job:
         return any(s.sequential >= 0.5 for s in self.streams if s.operation == "read")
 
     @property
+    def moves(self) -> tuple[Stream, ...]:
+        """Streams that read or write."""
+        return tuple(stream for stream in self.streams if stream.operation != "sync")
+
+    @property
+    def depth(self) -> int:
+        """Asynchronous calls of a thread under way; 0 where it waits for each."""
+        return max(stream.depth for stream in self.streams)
+
+    @property
     def least_bytes(self) -> int:
-        """Of the file, without what is missed."""
-        return self.threads * _CALLS_OF_THREAD * max(s.largest_bytes for s in self.streams)
+        """Of the part's file, without what is missed."""
+        largest = max((s.largest_bytes for s in self.moves if not s.grows), default=0)
+        return self.threads * _CALLS_OF_THREAD * largest
+
+    @property
+    def growing_bytes(self) -> int:
+        """Of a file that is not written before; more is written from its start again."""
+        return sum(
+            _rounded(max(s.largest_bytes * _CALLS_OF_THREAD, min(_moved(s), _LOG_BYTES)))
+            for s in self.moves
+            if s.grows
+        )
 
     def missed_bytes(self, stream: Stream) -> int:
         """Of the file, for reads each of which misses."""
@@ -139,12 +171,8 @@ class LikePlan:
     @property
     def size_bytes(self) -> int:
         """Of all files."""
-        return sum(file.size_bytes for file in self.files.values())
-
-    def grows(self, part: str) -> bool:
-        """Whether the part's file is empty at first: a log, whose syncs write its size, too."""
-        of_part = [stream for job in self.jobs if job.part == part for stream in job.streams]
-        return part == "wal" and not any(stream.operation == "read" for stream in of_part)
+        growing = sum(job.growing_bytes for job in self.jobs)
+        return growing + sum(file.size_bytes for file in self.files.values())
 
     @property
     def roles(self) -> list[str]:
@@ -292,10 +320,12 @@ def derive(trace: Mapping[str, Any], duration_ns: int, room_bytes: int) -> LikeP
     for _ in range(_ATTEMPTS):
         jobs = _jobs(trace, times)
         least = sum(_rounded(max(j.least_bytes for j in one)) for one in _by_part(jobs).values())
-        missed = sum(map(_rounded, _missed(jobs).values()))
+        missed = sum(map(_rounded, _missed(jobs).values())) + sum(j.growing_bytes for j in jobs)
         if least + missed <= room_bytes:
             return LikePlan(
-                round(times * trace["window_ns"]), jobs, _files(trace, jobs, room_bytes)
+                round(times * trace["window_ns"]),
+                jobs,
+                _files(trace, jobs, room_bytes),
             )
         times *= max(0.0, room_bytes - least) / max(1, missed) * _CLOSER
     raise UsageError(
@@ -330,7 +360,11 @@ def _concurrency(
     By Little's law; calls without times as the others.
     """
     part, role = place
-    spent_ns: float = sum(one["ns"] * one["calls"] / one["timed"] for one in cells if one["timed"])
+    spent_ns: float = sum(
+        one["ns"] * one["calls"] / one["timed"] / max(1, _depth(one))
+        for one in cells
+        if one["timed"]
+    )
     busy = spent_ns / trace["window_ns"]
     least, at_once = 1, False
     if part != "wal" and role != "background":
@@ -355,18 +389,36 @@ def _mostly(one: Mapping[str, Any], counter: str) -> bool:
 
 
 def _stream(one: Mapping[str, Any], times: float) -> Stream:
-    if one["operation"] == "sync":
-        return Stream("sync", max(1, round((one["calls"] - one["errors"]) * times)))
-    sizes, unit = sizes_of(one["sizes"], one["bytes"], one["operation"] == "read")
-    calls = max(1, round(sum(count for _, count in sizes) * times))
+    moves = one["operation"] != "sync"
+    moved = one["bytes"] if moves else one["dirtied_bytes"]
+    sizes, unit = sizes_of(one["sizes"], moved, one["operation"] == "read")
+    made = sum(count for _, count in sizes) if moves else one["calls"] - one["errors"]
     return Stream(
         one["operation"],
-        calls,
+        max(1, round(made * times)),
         sizes,
         unit,
         one["sequential"] / one["calls"],
         one["missed_share"],
+        grows=_grows(one),
+        depth=_depth(one),
+        datasync=_mostly(one, "datasync"),
+        empty=0.0 if moves else 1 - sum(one["sizes"].values()) / made,
     )
+
+
+def _grows(one: Mapping[str, Any]) -> bool:
+    """A log goes back to its last block at most writes, and is new after it all the same."""
+    return _mostly(one, "extending") or (
+        one["part"] == "wal" and one["extending"] > _NEW_LOG * one["calls"]
+    )
+
+
+def _depth(one: Mapping[str, Any]) -> int:
+    """Of n that are submitted at a time, each finds (n - 1) / 2 others on average."""
+    if not _mostly(one, "submitted"):
+        return 0
+    return min(_DEEPEST, 1 + int(2 * one["queued"] / one["submitted"] + 0.5))
 
 
 def sizes_of(
@@ -383,7 +435,7 @@ def sizes_of(
     counts = {upper_bytes(name): count for name, count in classes.items()}
     if of_reads and unit >= _PAGE_BYTES and len(counts) > 1:
         counts.pop(SIZE_CLASSES[0], None)
-    unit = min(unit, *counts)
+    unit = min([unit, *counts])
     lowest = {
         upper: upper // 2 + unit if upper > max(unit, SIZE_CLASSES[0]) else unit for upper in counts
     }
@@ -413,18 +465,21 @@ def _files(trace: Mapping[str, Any], jobs: Sequence[Job], room_bytes: int) -> di
     parts = _by_part(jobs)
     missed = _missed(jobs)
     least = {part: _rounded(max(j.least_bytes for j in every)) for part, every in parts.items()}
-    moved = {part: sum(map(_moved, every)) for part, every in parts.items()}
+    moved = {
+        part: sum(_moved(s) for job in every for s in job.moves) for part, every in parts.items()
+    }
     of_database = sum(moved[part] for part in parts if part in _DATABASE)
     more: dict[tuple[str, bool], float] = {}
     for part in parts:
         if part in _DATABASE and of_database:
             wanted = trace["data_bytes"] * moved[part] / of_database
-            beyond = max(s.missed for job in parts[part] for s in job.streams)
+            beyond = max((s.missed for job in parts[part] for s in job.moves), default=0.0)
             more[part, True] = max(0.0, wanted * beyond - missed[part])
             more[part, False] = max(0.0, wanted * (1 - beyond) - least[part])
         else:
             more[part, False] = max(0.0, min(moved[part], _LOG_BYTES) - least[part])
-    left = room_bytes - sum(least.values()) - sum(map(_rounded, missed.values()))
+    used = sum(least.values()) + sum(map(_rounded, missed.values()))
+    left = room_bytes - used - sum(job.growing_bytes for job in jobs)
     share = min(1.0, max(0.0, left / sum(more.values()))) if any(more.values()) else 0.0
     return {
         part: PartFile(
@@ -438,13 +493,13 @@ def _files(trace: Mapping[str, Any], jobs: Sequence[Job], room_bytes: int) -> di
 def _missed(jobs: Sequence[Job]) -> dict[str, int]:
     """Bytes for reads that miss, by part."""
     return {
-        part: sum(job.missed_bytes(stream) for job in every for stream in job.streams)
+        part: sum(job.missed_bytes(stream) for job in every for stream in job.moves)
         for part, every in _by_part(jobs).items()
     }
 
 
-def _moved(job: Job) -> float:
-    return sum(stream.calls * stream.mean_bytes for stream in job.streams)
+def _moved(stream: Stream) -> int:
+    return math.ceil(stream.calls * stream.mean_bytes)
 
 
 def _by_part(jobs: Sequence[Job]) -> dict[str, list[Job]]:

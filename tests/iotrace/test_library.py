@@ -11,6 +11,24 @@ from harness.iotrace.page import SIZE_CLASSES, Cell, Delay
 DATA_READ = Cell("data", "read", "foreground")
 DATA_WRITE = Cell("data", "write", "foreground")
 WAL_SYNC = Cell("wal", "sync", "foreground")
+#: ``submit(n)``: writes with Linux AIO, one at a time, through the library's names.
+AIO = """
+import ctypes, struct
+lib = ctypes.CDLL(os.environ["LD_PRELOAD"])
+context, data, blocks = ctypes.c_ulong(), ctypes.create_string_buffer(512), []
+setup = {"x86_64": 206, "aarch64": 0}[os.uname().machine]
+ctypes.CDLL(None).syscall(setup, 8, ctypes.byref(context))
+def submit(count):
+    for _ in range(count):
+        block = ctypes.create_string_buffer(struct.pack(
+            "<QIiHhIQQqQII", 0, 0, 0, 1, 0, fd, ctypes.addressof(data), 512, 0, 0, 0, 0))
+        blocks.append(block)
+        one = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+        assert lib.io_submit(context, ctypes.c_long(1), one) == 1
+def reap(count):
+    events, all_of_them = ctypes.create_string_buffer(32 * count), ctypes.c_long(count)
+    assert lib.io_getevents(context, all_of_them, all_of_them, events, None) == count
+"""
 OPEN = "fd = os.open({!r}, os.O_RDWR | os.O_CREAT)\n"
 
 
@@ -86,6 +104,31 @@ def test_how_a_file_is_written_is_counted(trace, run):
         "for at in (0, 100, 200, 50): os.pwrite(fd, bytes(100), at)"
     )
     assert counted(trace, DATA_WRITE, "calls", "durable", "sequential") == (4, 4, 2)
+
+
+def test_writes_beyond_what_was_written_are_extending(trace, run):
+    run(
+        OPEN.format("data/table") + "for at in (0, 50, 100): os.pwrite(fd, bytes(100), at)\n"
+        "other = os.open('data/table', os.O_RDWR); os.pwrite(other, bytes(150), 0)\n"
+        "os.pwrite(fd, bytes(50), 300); os.pwrite(other, bytes(50), 250)\n"
+        "os.write(os.open('data/table', os.O_WRONLY | os.O_APPEND), bytes(7))"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "extending") == (7, 5)
+
+
+def test_a_sync_counts_what_was_written_since_the_last(trace, run):
+    run(
+        OPEN.format("wal/log")
+        + "os.write(fd, bytes(700)); os.write(fd, bytes(800)); os.fsync(fd)\n"
+        "os.write(fd, bytes(600)); os.fdatasync(fd); os.fdatasync(fd)"
+    )
+    assert counted(trace, WAL_SYNC, "calls", "datasync", "dirtied_bytes") == (3, 2, 2100)
+    assert trace.page.read().sizes[WAL_SYNC].tolist()[:4] == [0, 1, 1, 0]
+
+
+def test_asynchronous_calls_count_others_under_way(trace, run):
+    run(OPEN.format("data/table") + AIO + "submit(3)\nreap(3)\nsubmit(2)\nreap(2)")
+    assert counted(trace, DATA_WRITE, "calls", "submitted", "queued") == (5, 5, 0 + 1 + 2 + 0 + 1)
 
 
 def test_forked_children_threads_and_executed_programs_are_counted(trace, run):

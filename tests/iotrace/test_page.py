@@ -9,7 +9,7 @@ import pytest
 
 from harness.iotrace.page import PAGE_BYTES, Cell, Delay, Page, PageError
 
-HEADER_BYTES, HEAD_BYTES = 4096, 2944
+HEADER_BYTES, HEAD_BYTES = 4096, 3904
 DATA_READ = Cell("data", "read", "foreground")
 
 
@@ -45,7 +45,13 @@ def test_every_field_of_the_header_is_checked(page, field):
 
 @pytest.mark.parametrize(
     "offset",
-    [40, 48, HEADER_BYTES + 64, HEADER_BYTES + 64 + 96 * 15, HEADER_BYTES + 1023 * HEAD_BYTES + 64],
+    [
+        40,
+        48,
+        HEADER_BYTES + 64,
+        HEADER_BYTES + 64 + 128 * 15,
+        HEADER_BYTES + 1023 * HEAD_BYTES + 64,
+    ],
     ids=["lost calls", "mappings", "first counter", "background", "last slot"],
 )
 def test_impossible_numbers_are_refused(page, offset):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -16,7 +17,7 @@ from example_run import SPEC, result
 from harness import hdr
 from harness.errors import UsageError
 from harness.iotrace.page import LAYOUT
-from harness.micro.iolog import log_of, names, rest_of
+from harness.micro.iolog import log_of, names, rest_of, synced
 from harness.micro.like_suite import (
     Job,
     LikePlan,
@@ -31,7 +32,11 @@ from harness.units import GIB, MIB, NS_PER_S
 RECORDED = Path(__file__).parent / "recorded"
 #: What a cell has where nothing else is written.
 NONE = dict.fromkeys(
-    ("errors", "bytes", "ns", "sequential", "direct", "durable", "submitted"), 0
+    (
+        *("errors", "bytes", "ns", "sequential", "direct", "durable", "submitted"),
+        *("extending", "datasync", "queued", "dirtied_bytes"),
+    ),
+    0,
 ) | {"role": "foreground", "sizes": {}}
 
 
@@ -74,23 +79,60 @@ def test_calls_sizes_and_rates_are_those_of_the_trace(name: str) -> None:
             key = (job.part, {"datasync": "sync"}.get(call[-3], call[-3]), job.role)
             done[key] += 1
             moved[key] += int(call[-1])
-            assert int(call[-2]) + int(call[-1]) <= plan.files[job.part].size_bytes
+            most = max(plan.files[job.part].size_bytes, job.growing_bytes)
+            assert int(call[-2]) + int(call[-1]) <= most
     for one in recorded["operations"]:
         key = (one["part"], one["operation"], one["role"])
-        assert done[key] == max(1, round(one["calls"] * times)), key
-        if done[key] >= 100:
+        assert done[key] == pytest.approx(max(1, one["calls"] * times), abs=1), key
+        if done[key] >= 100 and one["operation"] != "sync":
             mean = one["bytes"] / one["calls"]
             assert moved[key] / done[key] == pytest.approx(mean, rel=0.05), key
 
 
 def test_a_transaction_log_is_synced_after_its_writes() -> None:
-    plan = derive(trace(cell("wal", "write", 100, 8192), cell("wal", "sync", 100)), NS_PER_S, GIB)
+    writes = cell("wal", "write", 100, 8192)
+    found = {"dirtied_bytes": 100 * 8192, "datasync": 100, "sizes": {"8192": 100}}
+    plan = derive(trace(writes, cell("wal", "sync", 100) | found), NS_PER_S, GIB)
     (job,) = plan.jobs
     assert [call[-3] for call in calls_of(plan, job)] == ["write", "datasync"] * 100
-    assert plan.grows("wal")
-    two = derive(trace(cell("wal", "write", 100, 8192), cell("wal", "sync", 50)), NS_PER_S, GIB)
+    found = {"dirtied_bytes": 100 * 8192, "sizes": {"16384": 50}}
+    two = derive(trace(writes, cell("wal", "sync", 50) | found), NS_PER_S, GIB)
     actions = [call[-3] for call in calls_of(two, two.jobs[0])]
-    assert actions == ["write", "write", "datasync"] * 50
+    assert actions == ["write", "write", "sync"] * 50
+
+
+def test_syncs_that_find_nothing_written_come_evenly() -> None:
+    plan = derive(trace(cell("data", "write", 4, 8192), cell("data", "sync", 2)), NS_PER_S, GIB)
+    actions = [call[-3] for call in calls_of(plan, plan.jobs[0])]
+    assert actions == ["write", "write", "sync"] * 2
+
+
+def test_a_sync_finds_as_many_bytes_as_in_the_run() -> None:
+    writes, found = [100] * 50 + [4000] * 9, [20_000, 1_000, 20_000]
+    sizes, ends = synced(writes, found, 4, random.Random(0))
+    assert sorted(sizes) == sorted(writes)
+    assert len(ends) == 4
+    after = sorted({end + 1 for end in ends})
+    assert sorted(sum(sizes[a:b]) for a, b in pairwise([0, *after])) == sorted(found)
+
+
+def test_a_file_that_grows_is_a_threads_own() -> None:
+    appended = cell("wal", "write", 10, 1000, extending=10, sequential=10)
+    plan = derive(trace(appended), NS_PER_S, GIB)
+    (job,) = plan.jobs
+    assert names(job, grows=True) == ["wal/foreground-write-0"]
+    assert names(job, grows=False) == []
+    assert plan.size_bytes == plan.files["wal"].size_bytes + MIB
+    for part, grows in (("wal", True), ("data", False)):  # of a log, other writes go back a block
+        plan = derive(trace(cell(part, "write", 10, 512, extending=2)), NS_PER_S, GIB)
+        assert bool(names(plan.jobs[0], grows=True)) == grows
+
+
+def test_asynchronous_calls_are_as_many_at_a_time() -> None:
+    one = cell("data", "write", 100, 16384, submitted=100, queued=350, ns=4 * NS_PER_S)
+    plan = derive(trace(one), NS_PER_S, GIB)
+    (job,) = plan.jobs
+    assert (job.depth, job.threads, job.busy) == (8, 1, 0.5)
 
 
 def test_a_log_is_written_on_from_its_last_page() -> None:
@@ -159,7 +201,7 @@ def test_parts_roles_and_ways_of_access_are_jobs_of_their_own() -> None:
 def test_a_role_that_only_syncs_has_its_own_times() -> None:
     plan = derive(trace(cell("wal", "sync", 4, role="background")), NS_PER_S, GIB)
     (job,) = plan.jobs
-    assert names(job) == ["wal/background-sync"]
+    assert names(job, grows=False) == ["wal/background-sync"]
     waits = [line.split()[2] for line in (log_of(plan, job, 0, 0) or "").splitlines()
              if " wait " in line]  # fmt: skip
     assert waits == ["425", "675", "925", "1175"]
