@@ -25,7 +25,7 @@ from harness.tiers.verify import may_enter
 #: built before it would misunderstand (CMake reads it here).
 LOADGEN_INTERFACE = 7
 #: Likewise of microbench.
-MICROBENCH_INTERFACE = 4
+MICROBENCH_INTERFACE = 5
 
 
 def native_folders() -> list[Path]:

@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-extern const struct mb_kernel mb_throughput, mb_latency, mb_chase, mb_chain, mb_log, mb_page;
+extern const struct mb_kernel mb_throughput, mb_latency, mb_chase, mb_chain, mb_log, mb_page,
+    mb_index;
 
 static const struct mb_kernel *const kernels[] = {
-    &mb_throughput, &mb_latency, &mb_chase, &mb_chain, &mb_log, &mb_page,
+    &mb_throughput, &mb_latency, &mb_chase, &mb_chain, &mb_log, &mb_page, &mb_index,
 };
 
 const struct mb_kernel *mb_kernel_named(const char *name)

@@ -296,12 +296,14 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
 {
     prepare(repeat, measurement, number);
     mb_cpu_measure_core();
-    repeat->core_hz = mb_cpu.core_hz;
+    double core_hz = mb_cpu.core_hz;
     int64_t stolen = stolen_ns(repeat);
     for (uint32_t i = 0; i < repeat->worker_count; i++)
         start(&repeat->workers[i]);
     for (uint32_t i = 0; i < repeat->worker_count; i++)
         pthread_join(repeat->workers[i].id, NULL);
+    mb_cpu_measure_core(); /* the faster one: what runs now may have interrupted the other */
+    repeat->core_hz = core_hz > mb_cpu.core_hz ? core_hz : mb_cpu.core_hz;
     repeat->stolen_ns = stolen < 0 ? -1 : stolen_ns(repeat) - stolen;
     for (uint32_t i = 0; i < repeat->worker_count; i++) {
         struct mb_worker *worker = &repeat->workers[i];

@@ -23,6 +23,8 @@ _START_NS, _TOUCH_GIB_NS = 700_000_000, 250_000_000
 #: Of each measurement: its threads, and the core's clock; the empty body that goes before it where
 #: there are stamps; zeroing and recovering a GiB of log; pages in DRAM, and recovering them.
 _THREADS_NS, _EMPTY_BODY_NS, _LOG_GIB_NS, _PAGES_NS = 1_000_000, 4_000_000, 25_000_000, 50_000_000
+#: A record of an index: to load it, and to look it up after the recovery.
+_RECORD_NS = 2_500
 #: Laying out a node of a chase: in turn; at random among this many, growing with this power of
 #: their number, since each node is a line that is in no cache.
 _NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
@@ -64,6 +66,8 @@ def _setup_ns(job: Job) -> int:
     stamps = _EMPTY_BODY_NS if _timed(job) else 0
     if job.kind == "log":
         return stamps + round(job.range_bytes / GIB * _LOG_GIB_NS)
+    if job.kind == "index":
+        return stamps + job.range_bytes // int(job.keys.get("bytes_per_record", 256)) * _RECORD_NS
     return stamps + (_PAGES_NS if job.kind == "page" else 0)
 
 

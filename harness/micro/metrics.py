@@ -23,9 +23,11 @@ _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
 #: Rates with their units, and the kinds that report them.
 _RATES = {
-    "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page")),
-    "operations_per_second": ("1/s", ("chain", "log", "page")),
+    "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page", "index")),
+    "operations_per_second": ("1/s", ("chain", "log", "page", "index")),
 }
+#: Of an index, among its facts.
+_COUNTED = ("flushes_per_write", "fences_per_write", "redundant_flushes_per_write")
 #: Said of a job whose figures would be zero, or those of fewer threads.
 NOTHING_DONE = "one of its threads got nothing done while all ran: give it more time (-p duration)"
 
@@ -98,6 +100,9 @@ def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
     if empty:
         yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
+    for name in _COUNTED if one.job.kind == "index" else ():
+        counts = tuple(float(repeat["facts"][name]) for repeat in one.repeats)
+        yield Metric(name, "1", "lower", labels, samples=counts)
 
 
 def _hops(one: JobResults) -> int:

@@ -32,22 +32,22 @@ static void zeta_is_the_sum_it_stands_for(void)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         double sum = naive_zeta(ends[i][0], ends[i][1]);
 
-        CHECK_CASE(fabs(lg_ycsb_zeta(ends[i][0], ends[i][1]) - sum) <= 1e-11 * sum, i);
+        CHECK_CASE(fabs(tb_zeta(ends[i][0], ends[i][1]) - sum) <= 1e-11 * sum, i);
     }
     /* ScrambledZipfianGenerator.ZETAN, added up term by term over 10^10 items. */
-    CHECK(fabs(lg_ycsb_zeta(1, INT64_C(10000000000)) - 26.46902820178302) < 1e-7);
+    CHECK(fabs(tb_zeta(1, INT64_C(10000000000)) - 26.46902820178302) < 1e-7);
 }
 
 static void a_zipfian_that_grows_is_one_that_was_larger(void)
 {
-    struct lg_ycsb_zipfian grown, larger;
+    struct tb_zipfian grown, larger;
 
-    lg_ycsb_zipfian_open(&grown, 0, 99);
-    lg_ycsb_zipfian_open(&larger, 0, 9999);
+    tb_zipfian_open(&grown, 0, 99);
+    tb_zipfian_open(&larger, 0, 9999);
     for (int64_t items = 101; items <= 10000; items += 1 + items / 7)
-        lg_ycsb_zipfian_grow(&grown, items);
-    lg_ycsb_zipfian_grow(&grown, 10000);
-    lg_ycsb_zipfian_grow(&grown, 5); /* never fewer */
+        tb_zipfian_grow(&grown, items);
+    tb_zipfian_grow(&grown, 10000);
+    tb_zipfian_grow(&grown, 5); /* never fewer */
     CHECK(grown.counted == 10000);
     CHECK(fabs(grown.zetan - larger.zetan) < 1e-10);
 }
@@ -56,14 +56,14 @@ static void a_zipfian_that_grows_is_one_that_was_larger(void)
 static void the_first_ranks_have_their_share(void)
 {
     enum { ITEMS = 1000, DRAWS = 2000000 };
-    struct lg_ycsb_zipfian zipfian;
+    struct tb_zipfian zipfian;
     struct tb_random random;
     static int64_t counts[ITEMS];
 
-    lg_ycsb_zipfian_open(&zipfian, 0, ITEMS - 1);
+    tb_zipfian_open(&zipfian, 0, ITEMS - 1);
     tb_random_seed(&random, 3, 3);
     for (int i = 0; i < DRAWS; i++) {
-        int64_t rank = lg_ycsb_zipfian_at(&zipfian, ITEMS, lg_ycsb_uniform(&random));
+        int64_t rank = tb_zipfian_at(&zipfian, ITEMS, lg_ycsb_uniform(&random));
 
         CHECK(rank >= 0 && rank < ITEMS);
         counts[rank]++;
@@ -80,16 +80,16 @@ static void the_first_ranks_have_their_share(void)
 /* Ranks by the official formula, word for word. */
 static void ranks_are_those_of_the_formula(void)
 {
-    struct lg_ycsb_zipfian zipfian;
+    struct tb_zipfian zipfian;
     struct tb_random random;
     double alpha = 1.0 / (1.0 - 0.99);
 
-    lg_ycsb_zipfian_open_scrambled(&zipfian);
+    tb_zipfian_open_scrambled(&zipfian);
     tb_random_seed(&random, 5, 5);
     for (int i = 0; i < 100000; i++) {
         double u = lg_ycsb_uniform(&random), uz = u * zipfian.zetan;
         double rank = 10000000001.0 * pow(zipfian.eta * u - zipfian.eta + 1, alpha);
-        int64_t found = lg_ycsb_zipfian_at(&zipfian, zipfian.items, u);
+        int64_t found = tb_zipfian_at(&zipfian, zipfian.items, u);
 
         if (uz < 1)
             CHECK(found == 0);
@@ -143,7 +143,7 @@ static void numbers_of_every_length_are_written(void)
         snprintf(expected, sizeof expected, "user%" PRIu64, number);
         CHECK_TEXT(key, expected);
         key[lg_ycsb_key(&hashed, (int64_t)number, key)] = '\0';
-        snprintf(expected, sizeof expected, "user%" PRIu64, lg_ycsb_fnv(number));
+        snprintf(expected, sizeof expected, "user%" PRIu64, tb_fnv(number));
         CHECK_TEXT(key, expected);
     }
 }
@@ -216,7 +216,7 @@ static void records_are_drawn_as_their_distribution_says(void)
     CHECK(about(sum_of(counts, 858, 999), 1 - pow(0.05, 142 / 142.857)));
     /* The last one that was acknowledged is the most popular. */
     draw_keys("{\"recordcount\": 1000, \"requestdistribution\": \"latest\"}", 500, counts);
-    CHECK(about(counts[1499], 1 / lg_ycsb_zeta(1, 1499)));
+    CHECK(about(counts[1499], 1 / tb_zeta(1, 1499)));
     CHECK(sum_of(counts, 1000, 1499) > DRAWS / 2);
 }
 
@@ -228,7 +228,7 @@ static void scrambled_ranks_are_where_their_hash_is(void)
 
     draw_keys("{\"recordcount\": 1000, \"requestdistribution\": \"zipfian\"}", 0, counts);
     for (uint64_t rank = 0; rank < 2; rank++) /* room for one more than there are: drawn again */
-        share[lg_ycsb_fnv(rank) % 1001] += pow((double)rank + 1, -0.99) / zeta;
+        share[tb_fnv(rank) % 1001] += pow((double)rank + 1, -0.99) / zeta;
     for (int i = 0; i < RECORDS; i++)
         if (share[i] > 0)
             CHECK_CASE((double)counts[i] > DRAWS * share[i], i);

@@ -1,6 +1,6 @@
 /* See counts.h: open addressing, three quarters full at most. */
 #include "counts.h"
-#include "generators.h"
+#include "zipfian.h"
 
 #include "support.h"
 

@@ -15,11 +15,11 @@ void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *p
     keys->room_inverse = UINT64_MAX / keys->room;
     keys->gamma = -log(1.0 - params->exponential_percentile / 100.0) /
                   ((double)params->recordcount * params->exponential_fraction);
-    lg_ycsb_zipfian_open(&keys->scans, params->minscanlength, params->maxscanlength);
+    tb_zipfian_open(&keys->scans, params->minscanlength, params->maxscanlength);
     if (params->request == YCSB_LATEST) /* over the last record's number, as the official one */
-        lg_ycsb_zipfian_open(&keys->requests, 0, params->recordcount - 2);
+        tb_zipfian_open(&keys->requests, 0, params->recordcount - 2);
     else
-        lg_ycsb_zipfian_open_scrambled(&keys->requests);
+        tb_zipfian_open_scrambled(&keys->requests);
 }
 
 void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_keys *keys)
@@ -31,8 +31,8 @@ void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_
 /* SkewedLatestGenerator: so many records after the last one that was acknowledged. */
 static int64_t latest(struct lg_ycsb_chooser *chooser, int64_t last, double u)
 {
-    lg_ycsb_zipfian_grow(&chooser->latest, last);
-    return last - lg_ycsb_zipfian_at(&chooser->latest, last, u);
+    tb_zipfian_grow(&chooser->latest, last);
+    return last - tb_zipfian_at(&chooser->latest, last, u);
 }
 
 /* HotspotIntegerGenerator. */
@@ -59,10 +59,10 @@ static uint64_t modulo_room(const struct lg_ycsb_keys *keys, uint64_t hash)
 /* ScrambledZipfianGenerator: there is room for records still to come, so that no key's rank moves. */
 static int64_t scrambled(const struct lg_ycsb_keys *keys, struct tb_random *random)
 {
-    int64_t rank = lg_ycsb_zipfian_at(&keys->requests, keys->requests.items,
+    int64_t rank = tb_zipfian_at(&keys->requests, keys->requests.items,
                                       lg_ycsb_uniform(random));
 
-    return (int64_t)modulo_room(keys, lg_ycsb_fnv((uint64_t)rank));
+    return (int64_t)modulo_room(keys, tb_fnv((uint64_t)rank));
 }
 
 static int64_t draw(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
@@ -115,7 +115,7 @@ int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct tb_random *r
 
     if (params->scan_length != YCSB_ZIPFIAN)
         return tb_random_between(random, params->minscanlength, params->maxscanlength);
-    length = lg_ycsb_zipfian_at(&keys->scans, keys->scans.items, lg_ycsb_uniform(random));
+    length = tb_zipfian_at(&keys->scans, keys->scans.items, lg_ycsb_uniform(random));
     return length < params->maxscanlength ? length : params->maxscanlength;
 }
 
@@ -172,7 +172,7 @@ static size_t write_number(char *to, uint64_t number)
 
 size_t lg_ycsb_key(const struct lg_ycsb_params *params, int64_t number, char *key)
 {
-    uint64_t value = params->ordered ? (uint64_t)number : lg_ycsb_fnv((uint64_t)number);
+    uint64_t value = params->ordered ? (uint64_t)number : tb_fnv((uint64_t)number);
     size_t wanted = params->zeropadding > 0 ? (size_t)params->zeropadding : 0, count;
 
     memcpy(key, "user", 4);

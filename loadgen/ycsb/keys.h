@@ -2,14 +2,14 @@
 #ifndef LOADGEN_YCSB_KEYS_H
 #define LOADGEN_YCSB_KEYS_H
 
-#include "generators.h"
+#include "zipfian.h"
 #include "inserts.h"
 #include "params.h"
 
 struct lg_ycsb_keys {
     const struct lg_ycsb_params *params;
     struct lg_ycsb_inserts *inserts;
-    struct lg_ycsb_zipfian requests, scans;
+    struct tb_zipfian requests, scans;
     int64_t hot, cold; /* items of the hot spot and of the others */
     double gamma;      /* of the exponential distribution */
     uint64_t room, room_inverse; /* of the zipfian key space; 2^64 / room */
@@ -18,7 +18,7 @@ struct lg_ycsb_keys {
 
 /* A terminal's own: zeta grows with the inserts it has heard of. */
 struct lg_ycsb_chooser {
-    struct lg_ycsb_zipfian latest;
+    struct tb_zipfian latest;
     int64_t last; /* the newest record when it chose last */
 };
 

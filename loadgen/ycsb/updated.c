@@ -1,12 +1,12 @@
 /* See updated.h. */
-#include "generators.h"
+#include "zipfian.h"
 #include "updated.h"
 
 #include <stddef.h>
 
 void lg_ycsb_updated_add(struct lg_ycsb_updated *updated, uint64_t key_hash, int field)
 {
-    uint64_t hash = lg_ycsb_mix(key_hash + (uint64_t)(field + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t hash = tb_mix(key_hash + (uint64_t)(field + 1) * UINT64_C(0x9e3779b97f4a7c15));
     int64_t *group = &updated->highest[hash % YCSB_UPDATED_GROUPS];
 
     if ((int64_t)(hash >> 1) > *group)

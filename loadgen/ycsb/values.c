@@ -39,9 +39,9 @@ static bool digit_of(char c, uint64_t *digit)
 void lg_ycsb_values_open(struct lg_ycsb_values *values, const struct lg_ycsb_params *params)
 {
     *values = (struct lg_ycsb_values){.params = params,
-                                      .seed = lg_ycsb_mix((uint64_t)params->data_seed + ODD1)};
+                                      .seed = tb_mix((uint64_t)params->data_seed + ODD1)};
     if (params->field_length == YCSB_ZIPFIAN)
-        lg_ycsb_zipfian_open(&values->lengths, params->minfieldlength, params->fieldlength);
+        tb_zipfian_open(&values->lengths, params->minfieldlength, params->fieldlength);
     for (int i = 0; i < params->fieldcount; i++)
         values->names[i].length = (size_t)snprintf(values->names[i].name,
                                                    sizeof values->names[i].name, "field%d", i);
@@ -58,7 +58,7 @@ uint64_t lg_ycsb_key_hash(const struct lg_ycsb_values *values, const char *key, 
     }
     word = 0;
     memcpy(&word, key + at, length - at);
-    return lg_ycsb_mix(fold(hash ^ le64toh(word), ODD2));
+    return tb_mix(fold(hash ^ le64toh(word), ODD2));
 }
 
 struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version)
@@ -76,7 +76,7 @@ struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version)
 /* What the text of one field, and its length, come from. */
 static inline uint64_t source_of(uint64_t key_hash, int field, uint64_t version)
 {
-    return lg_ycsb_mix(key_hash + (uint64_t)field * ODD2 + version * ODD3);
+    return tb_mix(key_hash + (uint64_t)field * ODD2 + version * ODD3);
 }
 
 static size_t length_of(const struct lg_ycsb_values *values, uint64_t source)
@@ -87,11 +87,11 @@ static size_t length_of(const struct lg_ycsb_values *values, uint64_t source)
 
     if (params->field_length == YCSB_CONSTANT)
         return (size_t)params->fieldlength;
-    drawn = lg_ycsb_mix(source ^ ODD1);
+    drawn = tb_mix(source ^ ODD1);
     if (params->field_length == YCSB_UNIFORM)
         return (size_t)params->minfieldlength +
                (size_t)((unsigned __int128)drawn * range >> 64);
-    length = lg_ycsb_zipfian_at(&values->lengths, values->lengths.items,
+    length = tb_zipfian_at(&values->lengths, values->lengths.items,
                                 (double)(drawn >> 11) * 0x1p-53);
     return (size_t)(length < params->fieldlength ? length : params->fieldlength);
 }

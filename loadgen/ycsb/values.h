@@ -12,7 +12,7 @@
 #ifndef LOADGEN_YCSB_VALUES_H
 #define LOADGEN_YCSB_VALUES_H
 
-#include "generators.h"
+#include "zipfian.h"
 #include "params.h"
 #include "updated.h"
 
@@ -28,7 +28,7 @@ enum {
 struct lg_ycsb_values {
     const struct lg_ycsb_params *params;
     uint64_t seed;
-    struct lg_ycsb_zipfian lengths;
+    struct tb_zipfian lengths;
     struct {
         char name[8]; /* "field12" */
         size_t length;

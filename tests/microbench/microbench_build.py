@@ -29,8 +29,8 @@ def with_toy_kernel(folder: Path) -> Path:
     shutil.copy(TOY, folder / "microbench/kernels")
     registry = folder / "microbench/kernel_registry.c"
     text = registry.read_text()
-    text = text.replace("mb_log, mb_page;", "mb_log, mb_page, mb_increment;")
-    registry.write_text(text.replace("&mb_page,\n", "&mb_page, &mb_increment,\n"))
+    text = text.replace(" mb_throughput,", " mb_increment, mb_throughput,")
+    registry.write_text(text.replace("&mb_throughput,", "&mb_increment, &mb_throughput,"))
     return folder / "microbench"
 
 

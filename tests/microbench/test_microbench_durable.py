@@ -1,6 +1,6 @@
-"""Chains, log writers and page flushes as jobs: what they move, and that a restart finds it all.
+"""Chains, log writers, page flushes and indexes as jobs: what they move, and what a restart finds.
 
-That recovery survives a cut at any word is what the C tests try (test_log.c, test_page.c).
+That recovery survives a cut at any word is what the C tests try (test_log.c, test_page.c …).
 """
 
 from __future__ import annotations
@@ -171,3 +171,51 @@ def test_the_hybrid_logs_few_lines_and_copies_many(released: Run):
     assert 1 < few["facts"]["hybrid_below_lines"] < 256
     # Behind the trials: one line goes to the log and to the page, of 256 all are copied.
     assert few["written_bytes"] < 2000 * 16384 < many["written_bytes"]
+
+
+def index(kind: str, workload: str, discipline: str, **more: Any) -> dict[str, Any]:
+    about = {"index": kind, "workload": workload, "discipline": discipline, "flush": "clflush"}
+    return {"kind": "index", "target": "t0", "threads": 1, **about, **more}
+
+
+@pytest.mark.parametrize("kind", ["level_hash", "fast_fair", "woart"])
+def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind: str):
+    read_and_changed = {"a": (True, True), "b": (True, True), "d": (True, True),
+                        "insert": (False, True)}  # fmt: skip
+    result = microbench(
+        TARGETS,
+        *(measured(index(kind, workload, "designed", threads=2), 4000)
+          for workload in read_and_changed),
+    )  # fmt: skip
+    for expected, job in zip(read_and_changed.values(), jobs(result), strict=True):
+        assert job["operations"] == 4000
+        assert (job["read_bytes"] > 0, job["written_bytes"] > 0) == expected
+        assert job["read_bytes"] + job["written_bytes"] == 4000 * 16
+        assert job["durable_why"] == "DRAM forgets"
+
+
+@pytest.mark.parametrize(
+    ("kind", "discipline", "flushes", "fences", "redundant"),
+    [
+        ("level_hash", "designed", 3, 2, 1),
+        ("level_hash", "ff", 3, 3, 1),
+        ("level_hash", "sff", 2, 2, 0),
+        ("level_hash", "optimized", 1, 1, 0),
+        ("fast_fair", "designed", 1, 1, 0),
+        ("woart", "designed", 1, 1, 0),
+    ],
+)
+def test_an_update_flushes_as_its_discipline_says(
+    microbench: Run, kind: str, discipline: str, flushes: int, fences: int, redundant: int
+):
+    (job,) = jobs(microbench(TARGETS, measured(index(kind, "a", discipline))))
+    facts = job["facts"]
+    assert facts["flushes_per_write"] == flushes
+    assert facts["fences_per_write"] == fences
+    assert facts["redundant_flushes_per_write"] == redundant
+
+
+def test_inserts_end_when_the_range_has_its_records(microbench: Run):
+    job = index("level_hash", "insert", "optimized", bytes_per_record=1024)
+    (found,) = jobs(microbench(TARGETS, measured(job, 1 << 40)))
+    assert found["operations"] == 16 * MIB // 1024

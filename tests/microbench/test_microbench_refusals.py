@@ -16,6 +16,7 @@ TARGETS = {
 }
 SECOND = {"target": "t1", "share": 0, "range_bytes": 512}
 LOG = {"kind": "log", "writer": "zero", "entry_bytes": 64}
+INDEX = {"kind": "index", "index": "woart", "workload": "a", "flush": "clflush"}
 PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
 
 
@@ -61,6 +62,10 @@ PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
         ("writer", LOG | {"writer": "zeros"}),
         ("dirty_lines", PAGE | {"dirty_lines": 65}),
         ("range_bytes", PAGE | {"range_bytes": 8192}),
+        ("index", INDEX | {"index": "btree"}),
+        ("discipline", INDEX | {"discipline": "unaware"}),
+        ("flush", INDEX | {"flush": "ntstore"}),
+        ("range_bytes", INDEX | {"range_bytes": 8192}),
     ],
 )  # fmt: skip
 def test_a_job_is_refused_by_its_key(tested_build: Path, key: str, job: dict[str, Any]):

@@ -1,5 +1,5 @@
-/* See generators.h. "Quickly Generating Billion-Record Synthetic Databases", Gray et al., 1994. */
-#include "generators.h"
+/* See zipfian.h. "Quickly Generating Billion-Record Synthetic Databases", Gray et al., 1994. */
+#include "zipfian.h"
 
 #include <math.h>
 
@@ -21,7 +21,7 @@ static inline uint64_t add_octets(uint64_t hash, uint64_t value, int count)
 }
 
 /* Octets of zero only multiply: of nearly all numbers the upper four do, at once. */
-uint64_t lg_ycsb_fnv(uint64_t value)
+uint64_t tb_fnv(uint64_t value)
 {
     static const uint64_t basis = UINT64_C(0xcbf29ce484222325);
     uint64_t hash = value >> 32 ? add_octets(basis, value, 8)
@@ -53,7 +53,7 @@ static double behind(double a, double b)
     return integral + (at_b - at_a) / 2 + first / 12 - third / 720;
 }
 
-double lg_ycsb_zeta(int64_t first, int64_t last)
+double tb_zeta(int64_t first, int64_t last)
 {
     double sum = 0;
 
@@ -67,34 +67,34 @@ double lg_ycsb_zeta(int64_t first, int64_t last)
 }
 
 /* From the items it was opened with, however many there are now: as the official one does. */
-static double eta_of(const struct lg_ycsb_zipfian *zipfian)
+static double eta_of(const struct tb_zipfian *zipfian)
 {
     double zeta2 = 1 + pow(2, -THETA);
 
     return (1 - pow(2.0 / (double)zipfian->items, 1 - THETA)) / (1 - zeta2 / zipfian->zetan);
 }
 
-void lg_ycsb_zipfian_open(struct lg_ycsb_zipfian *zipfian, int64_t least, int64_t most)
+void tb_zipfian_open(struct tb_zipfian *zipfian, int64_t least, int64_t most)
 {
     int64_t items = most - least + 1;
 
-    *zipfian = (struct lg_ycsb_zipfian){
-        .base = least, .items = items, .counted = items, .zetan = lg_ycsb_zeta(1, items)};
+    *zipfian = (struct tb_zipfian){
+        .base = least, .items = items, .counted = items, .zetan = tb_zeta(1, items)};
     zipfian->eta = eta_of(zipfian);
 }
 
-void lg_ycsb_zipfian_open_scrambled(struct lg_ycsb_zipfian *zipfian)
+void tb_zipfian_open_scrambled(struct tb_zipfian *zipfian)
 {
-    *zipfian = (struct lg_ycsb_zipfian){
+    *zipfian = (struct tb_zipfian){
         .items = SCRAMBLED_ITEMS, .counted = SCRAMBLED_ITEMS, .zetan = SCRAMBLED_ZETAN};
     zipfian->eta = eta_of(zipfian);
 }
 
-void lg_ycsb_zipfian_grow(struct lg_ycsb_zipfian *zipfian, int64_t items)
+void tb_zipfian_grow(struct tb_zipfian *zipfian, int64_t items)
 {
     if (items <= zipfian->counted)
         return;
-    zipfian->zetan += lg_ycsb_zeta(zipfian->counted + 1, items);
+    zipfian->zetan += tb_zeta(zipfian->counted + 1, items);
     zipfian->counted = items;
     zipfian->eta = eta_of(zipfian);
 }
@@ -107,7 +107,7 @@ static double power_alpha(double x)
     return x32 * x32 * x32 * x4;
 }
 
-int64_t lg_ycsb_zipfian_at(const struct lg_ycsb_zipfian *zipfian, int64_t items, double u)
+int64_t tb_zipfian_at(const struct tb_zipfian *zipfian, int64_t items, double u)
 {
     static const double second = 1.5034777750283594; /* 1 + 0.5^THETA */
     double uz = u * zipfian->zetan;

@@ -1,0 +1,301 @@
+/*
+ * Level hashing (Zuo, Hua and Wu, OSDI'18, section 3): two levels of buckets, the top one twice as
+ * large. A key has two buckets in each; one item may be moved to its other bucket of the same
+ * level to make room; when that fails a level twice as large becomes the top, and the items
+ * of the bottom one are inserted into it.
+ *
+ * A slot is key, value and token, one after the other in a line (BENTŌ, section 3.2.1). As in the
+ * programs measured there, insert and update flush each of the three: two of these flushes,
+ * and one fence, are not needed where a line becomes durable in the order of its stores.
+ *
+ * An item that was being moved, or drained from a level that is to go, may be found twice after
+ * a cut: `recover` completes the drain and removes the second one.
+ */
+#include "index.h"
+
+enum { SLOTS = 4, BUCKETS_FIRST = 4 };
+
+struct slot {
+    uint64_t key, value;
+    uint64_t token; /* 1: taken */
+    uint64_t unused;
+};
+struct bucket {
+    struct slot slots[SLOTS];
+};
+/* Offsets; buckets: of the top level. */
+struct levels {
+    uint64_t top, bottom;
+    uint64_t draining; /* half as large as the bottom; 0: none */
+    uint64_t buckets;
+    uint64_t unused[4];
+};
+/* `current` says which of the two holds: they change whole. */
+struct root {
+    uint64_t current;
+    uint64_t unused[7];
+    struct levels levels[2];
+};
+enum { ROOT = sizeof(struct mb_arena_header) };
+
+static struct root *root_of(const struct mb_index *index)
+{
+    return mb_arena_at(&index->arena, ROOT);
+}
+
+static const struct levels *levels_of(const struct mb_index *index)
+{
+    struct root *root = root_of(index);
+    return &root->levels[root->current & 1];
+}
+
+static uint64_t mixed(uint64_t key, uint64_t seed)
+{
+    key = (key ^ seed) * UINT64_C(0xff51afd7ed558ccd);
+    key = (key ^ key >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return key ^ key >> 33;
+}
+
+/* Its buckets: one in the first half of the level, one in the second. */
+struct choice {
+    struct bucket *of[2];
+};
+
+static struct choice choose(const struct mb_index *index, uint64_t level, uint64_t buckets,
+                            uint64_t key)
+{
+    struct bucket *first = mb_arena_at(&index->arena, level);
+    uint64_t half = buckets / 2;
+    return (struct choice){{first + (mixed(key, UINT64_C(0x9e3779b97f4a7c15)) & (half - 1)),
+                            first + half + (mixed(key, UINT64_C(0x2545f4914f6cdd1d)) & (half - 1))}};
+}
+
+static struct slot *taken_in(const struct choice *choice, uint64_t key)
+{
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < SLOTS; j++)
+            if (choice->of[i]->slots[j].key == key && choice->of[i]->slots[j].token)
+                return &choice->of[i]->slots[j];
+    return NULL;
+}
+
+/* The emptier bucket's, as both are filled in turn. */
+static struct slot *free_in(const struct choice *choice)
+{
+    for (int j = 0; j < SLOTS; j++)
+        for (int i = 0; i < 2; i++)
+            if (!choice->of[i]->slots[j].token)
+                return &choice->of[i]->slots[j];
+    return NULL;
+}
+
+static struct slot *find(const struct mb_index *index, uint64_t key)
+{
+    const struct levels *levels = levels_of(index);
+    struct choice top = choose(index, levels->top, levels->buckets, key);
+    struct slot *found = taken_in(&top, key);
+    if (found)
+        return found;
+    struct choice bottom = choose(index, levels->bottom, levels->buckets / 2, key);
+    return taken_in(&bottom, key);
+}
+
+static void persist(const struct mb_policy *policy, struct slot *slot)
+{
+    mb_flush_extra(policy, &slot->key);
+    mb_flush_extra(policy, &slot->value);
+    mb_fence_extra(policy);
+    mb_put(policy, &slot->token, 1);
+    mb_flush(policy, &slot->token);
+    mb_fence(policy);
+}
+
+static void fill(const struct mb_policy *policy, struct slot *slot, uint64_t key, uint64_t value)
+{
+    mb_put(policy, &slot->key, key);
+    mb_put(policy, &slot->value, value);
+    persist(policy, slot);
+}
+
+/* A slot of one of the two buckets, whose item goes to its other bucket; NULL: none can. */
+static struct slot *make_room(struct mb_index *index, uint64_t level, uint64_t buckets,
+                              const struct choice *choice)
+{
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < SLOTS; j++) {
+            struct slot *old = &choice->of[i]->slots[j];
+            struct choice its = choose(index, level, buckets, old->key);
+            for (int k = 0; k < SLOTS; k++) {
+                struct slot *other = &its.of[1 - i]->slots[k];
+                if (other->token)
+                    continue;
+                fill(index->policy, other, old->key, old->value);
+                mb_put(index->policy, &old->token, 0); /* its line is flushed with the new item */
+                return old;
+            }
+        }
+    return NULL;
+}
+
+static struct slot *slot_for(struct mb_index *index, uint64_t key)
+{
+    const struct levels *levels = levels_of(index);
+    struct choice top = choose(index, levels->top, levels->buckets, key);
+    struct choice bottom = choose(index, levels->bottom, levels->buckets / 2, key);
+    struct slot *found = free_in(&top);
+    if (!found)
+        found = free_in(&bottom);
+    if (!found)
+        found = make_room(index, levels->top, levels->buckets, &top);
+    if (!found)
+        found = make_room(index, levels->bottom, levels->buckets / 2, &bottom);
+    return found;
+}
+
+/* Empty; the fence comes with what refers to it. */
+static uint64_t new_level(struct mb_index *index, uint64_t buckets)
+{
+    const struct mb_policy *policy = index->policy;
+    uint64_t offset = mb_arena_take(&index->arena, policy, buckets * sizeof(struct bucket), MB_LINE);
+    struct bucket *level = mb_arena_at(&index->arena, offset);
+    if (!offset)
+        return 0;
+    for (uint64_t i = 0; i < buckets; i++) {
+        for (int j = 0; j < SLOTS; j++)
+            mb_put(policy, &level[i].slots[j].token, 0);
+        mb_flush_all(policy, &level[i], sizeof level[i]);
+    }
+    return offset;
+}
+
+static void set_levels(struct mb_index *index, const struct levels *levels)
+{
+    const struct mb_policy *policy = index->policy;
+    struct root *root = root_of(index);
+    uint64_t other = 1 - (root->current & 1);
+    struct levels *to = &root->levels[other];
+    mb_put(policy, &to->top, levels->top);
+    mb_put(policy, &to->bottom, levels->bottom);
+    mb_put(policy, &to->draining, levels->draining);
+    mb_put(policy, &to->buckets, levels->buckets);
+    mb_flush(policy, to);
+    mb_fence(policy);
+    mb_put(policy, &root->current, other);
+    mb_flush(policy, root); /* durable by the fence of the next item: until then either holds */
+}
+
+/* The items of the level that is to go are inserted; those that are there already were so. */
+static bool drain(struct mb_index *index)
+{
+    struct levels levels = *levels_of(index);
+    struct bucket *from = mb_arena_at(&index->arena, levels.draining);
+    for (uint64_t i = 0; i < levels.buckets / 4; i++)
+        for (int j = 0; j < SLOTS; j++) {
+            const struct slot *item = &from[i].slots[j];
+            if (!item->token || find(index, item->key))
+                continue;
+            struct slot *slot = slot_for(index, item->key);
+            if (!slot)
+                return false;
+            fill(index->policy, slot, item->key, item->value);
+        }
+    levels.draining = 0;
+    set_levels(index, &levels);
+    return true;
+}
+
+static bool grow(struct mb_index *index)
+{
+    const struct levels *old = levels_of(index);
+    struct levels levels = {.bottom = old->top, .draining = old->bottom,
+                            .buckets = 2 * old->buckets};
+    levels.top = new_level(index, levels.buckets);
+    if (!levels.top)
+        return false;
+    set_levels(index, &levels);
+    return drain(index);
+}
+
+static bool make(struct mb_index *index)
+{
+    struct levels levels = {.buckets = BUCKETS_FIRST};
+    mb_arena_open(&index->arena, index->policy);
+    if (mb_arena_take(&index->arena, index->policy, sizeof(struct root), MB_LINE) != ROOT)
+        return false;
+    levels.top = new_level(index, levels.buckets);
+    levels.bottom = new_level(index, levels.buckets / 2);
+    if (!levels.top || !levels.bottom)
+        return false;
+    set_levels(index, &levels);
+    return true;
+}
+
+/* The other one of an item that was being moved. */
+static void remove_twins(struct mb_index *index, uint64_t level, uint64_t buckets)
+{
+    struct bucket *first = mb_arena_at(&index->arena, level);
+    for (uint64_t i = 0; i < buckets; i++)
+        for (int j = 0; j < SLOTS; j++) {
+            struct slot *slot = &first[i].slots[j];
+            if (slot->token && find(index, slot->key) != slot)
+                mb_commit(index->policy, &slot->token, 0);
+        }
+}
+
+static bool recover(struct mb_index *index)
+{
+    mb_arena_recover(&index->arena);
+    const struct levels *levels = levels_of(index);
+    remove_twins(index, levels->top, levels->buckets);
+    remove_twins(index, levels->bottom, levels->buckets / 2);
+    return !levels->draining || drain(index);
+}
+
+static bool update(struct mb_index *index, uint64_t key, uint64_t value)
+{
+    struct slot *slot = find(index, key);
+    if (!slot)
+        return false;
+    mb_put(index->policy, &slot->value, value);
+    persist(index->policy, slot);
+    return true;
+}
+
+static bool insert(struct mb_index *index, uint64_t key, uint64_t value)
+{
+    if (update(index, key, value))
+        return true;
+    struct slot *slot;
+    while (!(slot = slot_for(index, key)))
+        if (!grow(index))
+            return false;
+    fill(index->policy, slot, key, value);
+    return true;
+}
+
+static bool look_up(const struct mb_index *index, uint64_t key, uint64_t *value)
+{
+    const struct slot *slot = find(index, key);
+    if (slot)
+        *value = slot->value;
+    return slot;
+}
+
+static bool take_out(struct mb_index *index, uint64_t key)
+{
+    struct slot *slot = find(index, key);
+    if (slot)
+        mb_commit(index->policy, &slot->token, 0);
+    return slot;
+}
+
+const struct mb_index_kind mb_level_hash = {
+    .name = "level_hash",
+    .disciplines = {[MB_DESIGNED] = true, [MB_FF] = true, [MB_SFF] = true, [MB_OPTIMIZED] = true},
+    .open = make,
+    .recover = recover,
+    .insert = insert,
+    .update = update,
+    .read = look_up,
+    .remove = take_out,
+};

@@ -1,0 +1,118 @@
+/*
+ * How an index makes its stores durable: which flush, which fence, and how often (BENTŌ, section 3).
+ *
+ * An index is written once, over three verbs: store a word, flush its line, fence. The discipline
+ * says what they become:
+ *
+ *   designed      each verb is its instruction, where the index's paper has it
+ *   ff            a fence follows every flush
+ *   sff           a flush and a fence follow every store; the index's own are left out
+ *   optimized     designed, without the flushes of a line that is flushed again before anything
+ *                 depends on it (Level Hashing Optimized)
+ *   unaware       designed, and a flush after every store that shifts an entry (FAST&FAIR Cache
+ *                 Unaware)
+ *
+ * A test gives its own medium (durable.h) in place of the instructions.
+ */
+#ifndef MICROBENCH_INDEXES_POLICY_H
+#define MICROBENCH_INDEXES_POLICY_H
+
+#include "../durable.h"
+#include "../kernel.h"
+
+enum mb_discipline { MB_DESIGNED, MB_FF, MB_SFF, MB_OPTIMIZED, MB_UNAWARE, MB_DISCIPLINES };
+
+struct mb_policy {
+    enum mb_flush flush; /* MB_NO_FLUSH: the caches are durable (eADR), or nothing is to be */
+    enum mb_fence fence;
+    enum mb_discipline discipline;
+    const struct mb_medium *medium; /* NULL: instructions */
+};
+
+static inline void mb_flush_now(const struct mb_policy *policy, const void *at)
+{
+    if (policy->medium)
+        policy->medium->flush(at, 1);
+    else if (policy->flush == MB_CLWB)
+        mb_clwb_flush(at, 1);
+    else if (policy->flush == MB_CLFLUSHOPT)
+        mb_clflushopt_flush(at, 1);
+    else if (policy->flush == MB_CLFLUSH)
+        mb_clflush_flush(at, 1);
+}
+
+static inline void mb_fence_now(const struct mb_policy *policy)
+{
+    if (policy->medium)
+        policy->medium->fence();
+    else if (policy->fence == MB_SFENCE)
+        mb_store_fence();
+    else if (policy->fence == MB_MFENCE)
+        mb_full_fence();
+}
+
+/* Stores a word. Stores of one line become durable in their order. */
+static inline void mb_put(const struct mb_policy *policy, uint64_t *to, uint64_t value)
+{
+    if (policy->medium)
+        policy->medium->write(to, &value, sizeof value);
+    else
+        *(volatile uint64_t *)to = value;
+    if (policy->discipline == MB_SFF) {
+        mb_flush_now(policy, to);
+        mb_fence_now(policy);
+    }
+}
+
+static inline void mb_flush(const struct mb_policy *policy, const void *at)
+{
+    if (policy->discipline == MB_SFF)
+        return;
+    mb_flush_now(policy, at);
+    if (policy->discipline == MB_FF)
+        mb_fence_now(policy);
+}
+
+/* Of every line that the bytes touch. */
+static inline void mb_flush_all(const struct mb_policy *policy, const void *at, size_t bytes)
+{
+    for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
+        mb_flush(policy, (const void *)line);
+}
+
+/* Follows a flush always: with `ff` and `sff` it has been already. */
+static inline void mb_fence(const struct mb_policy *policy)
+{
+    if (policy->discipline != MB_FF && policy->discipline != MB_SFF)
+        mb_fence_now(policy);
+}
+
+/* What the paper's program does and its consistency does not need: see `optimized`. */
+static inline void mb_flush_extra(const struct mb_policy *policy, const void *at)
+{
+    if (policy->discipline != MB_OPTIMIZED)
+        mb_flush(policy, at);
+}
+
+static inline void mb_fence_extra(const struct mb_policy *policy)
+{
+    if (policy->discipline != MB_OPTIMIZED)
+        mb_fence(policy);
+}
+
+static inline void mb_commit(const struct mb_policy *policy, uint64_t *to, uint64_t value)
+{
+    mb_put(policy, to, value);
+    mb_flush(policy, to);
+    mb_fence(policy);
+}
+
+/* Durable sooner or later: nothing depends on when. */
+static inline void mb_commit_extra(const struct mb_policy *policy, uint64_t *to, uint64_t value)
+{
+    mb_put(policy, to, value);
+    mb_flush_extra(policy, to);
+    mb_fence_extra(policy);
+}
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * A persistent index under a workload of YCSB (BENTŌ, section 3): which flush and fence it takes,
+ * and how often.
+ *
+ *   {"name": "level", "kind": "index", "target": "t0", "threads": 1, "index": "level_hash",
+ *    "workload": "a", "bytes_per_record": 256, "flush": "clwb", "fence": "sfence",
+ *    "discipline": "designed", "sample_every": 0}
+ *
+ * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), both by Zipf's law, d (95 %
+ * reads of what was inserted last, 5 % inserts), insert (new keys alone). Each thread has an index
+ * of its own in its part of the range, whose size says how many records are loaded for every repeat
+ * (insert: are inserted). d ends at the latest when half as many more are there. The next
+ * operations are drawn before they are done, and that time is left out.
+ *
+ * After a repeat every index is recovered as after a restart and must have each record, with a
+ * value that was written for it. Then some more operations are counted: flushes, fences, and
+ * flushes of a line in which nothing was stored since its last one (`redundant`).
+ */
+#include "../indexes/index.h"
+#include "clock.h"
+#include "durable_job.h"
+#include "support.h"
+#include "zipfian.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, SEEN_LINES = 4096,
+       LEAST_BYTES = 192, LEAST_RECORDS = 64, STEP_NS = 200000 };
+enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_D, WORKLOAD_INSERT, WORKLOADS };
+
+static const char *const workload_names[] = {"a", "b", "d", "insert", NULL};
+static const char *const discipline_names[] = {"designed", "ff",      "sff",
+                                               "optimized", "unaware", NULL};
+static const char *const index_names[] = {"level_hash", "fast_fair", "woart", NULL};
+static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair,
+                                                          &mb_woart};
+/* What of 100 operations changes something. */
+static const unsigned changing[WORKLOADS] = {50, 5, 5, 100};
+
+struct indexed {
+    struct mb_durable durable;
+    const struct mb_index_kind *kind;
+    struct mb_policy policy;
+    int workload;
+    int64_t bytes_per_record;
+    uint64_t records; /* of a thread: at the start, or of `insert` at the end */
+    struct tb_zipfian zipfian; /* over a thread's records */
+    struct user *users; /* by thread, from begin to check */
+};
+
+/* A thread's index, and who uses it. */
+struct user {
+    struct mb_index index;
+    struct tb_zipfian latest;
+    uint64_t records;           /* there now: numbers 0 … records - 1 */
+    uint64_t writes;            /* so far; a value's upper half */
+    uint64_t until_sample;
+    bool warm;
+    uint64_t *requests;         /* drawn: a record's number, twice, plus whether it changes */
+    uint64_t room;
+    struct counted {
+        uint64_t changes, flushes, fences, redundant;
+    } counted;
+};
+
+/* ---- records ---- */
+
+static uint64_t key_of(uint64_t number)
+{
+    uint64_t key = tb_fnv(number);
+    return key ? key : 1;
+}
+
+/* What a value says of its key, so that a wrong one is found. */
+static uint64_t value_of(uint64_t key, uint64_t writes)
+{
+    return writes << 32 | (tb_mix(key) & UINT32_MAX);
+}
+
+static bool put_in(const struct indexed *indexed, struct user *user)
+{
+    uint64_t key = key_of(user->records);
+    if (!indexed->kind->insert(&user->index, key, value_of(key, ++user->writes)))
+        return false;
+    user->records++;
+    return true;
+}
+
+/* ---- the job ---- */
+
+static uint64_t thread_bytes(const struct mb_job *job)
+{
+    return mb_part_bytes(job, job->range_bytes) / (job->threads / job->partitions) / MB_LINE *
+           MB_LINE;
+}
+
+static bool fits(const struct mb_job *job, struct tb_error *error)
+{
+    const struct indexed *indexed = job->params;
+    if (!indexed->kind->disciplines[indexed->policy.discipline])
+        return tb_fail(error, "discipline: %s is as designed with %s",
+                       discipline_names[indexed->policy.discipline], indexed->kind->name);
+    if (indexed->records < LEAST_RECORDS)
+        return tb_fail(error, "range_bytes: each thread has room for %" PRIu64 " records; it needs "
+                              "%d", indexed->records, LEAST_RECORDS);
+    if (indexed->durable.flush == MB_MEDIUM_NTSTORE)
+        return tb_fail(error, "flush: an index takes clwb, clflushopt, clflush or none");
+    return true;
+}
+
+/* So many operations that no index is full. */
+static void limit(struct mb_job *job)
+{
+    const struct indexed *indexed = job->params;
+    uint64_t inserts = indexed->workload == WORKLOAD_INSERT ? indexed->records
+                                                            : indexed->records / 2;
+    uint64_t most = inserts * 100 / changing[indexed->workload] * job->threads;
+    if (indexed->workload >= WORKLOAD_D && (job->operations == 0 || job->operations > most))
+        job->operations = most;
+}
+
+static bool read(struct mb_job *job, struct tb_error *error)
+{
+    struct indexed *indexed = job->params = tb_allocate(1, sizeof *indexed);
+    int index, fence, discipline;
+    if (!tb_read_word(job->given, "index", index_names, -1, &index, error) ||
+        !tb_read_word(job->given, "workload", workload_names, -1, &indexed->workload, error) ||
+        !tb_read_integer(job->given, "bytes_per_record", LEAST_BYTES, INT64_C(1) << 30, 256,
+                         &indexed->bytes_per_record, error) ||
+        !tb_read_word(job->given, "fence", mb_fence_names, MB_SFENCE, &fence, error) ||
+        !tb_read_word(job->given, "discipline", discipline_names, MB_DESIGNED, &discipline,
+                      error) ||
+        !mb_durable_read(job, MB_MEDIUM_CLWB, error))
+        return false;
+    indexed->kind = index_kinds[index];
+    indexed->policy = (struct mb_policy){.flush = (enum mb_flush)indexed->durable.flush,
+                                         .fence = (enum mb_fence)fence,
+                                         .discipline = (enum mb_discipline)discipline};
+    indexed->records = thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
+    indexed->users = tb_allocate(job->threads, sizeof *indexed->users);
+    if (!fits(job, error))
+        return false;
+    tb_zipfian_open_scrambled(&indexed->zipfian);
+    limit(job);
+    return true;
+}
+
+static void release(struct mb_job *job)
+{
+    struct indexed *indexed = job->params;
+    free(indexed->users);
+}
+
+static struct user *user_of(const struct mb_thread *thread)
+{
+    const struct indexed *indexed = thread->job->params;
+    return &indexed->users[thread->index];
+}
+
+static void full(struct mb_thread *thread)
+{
+    const struct user *user = user_of(thread);
+    tb_fail(&thread->error, "range_bytes: %" PRIu64 " records fill it", user->records);
+}
+
+static void begin(struct mb_thread *thread)
+{
+    const struct indexed *indexed = thread->job->params;
+    struct user *user = user_of(thread);
+    uint64_t size = thread_bytes(thread->job);
+    uint64_t records = indexed->workload == WORKLOAD_INSERT ? 0 : indexed->records;
+    static const struct mb_policy quick = {.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
+    *user = (struct user){.index = {.arena = {.base = thread->base + thread->place * size,
+                                              .size_bytes = size,
+                                              .chunk_bytes = CHUNK_BYTES},
+                                    .policy = &quick},
+                          .until_sample = (uint64_t)indexed->durable.sampler.every};
+    bool room = indexed->kind->open(&user->index);
+    while (room && user->records < records)
+        room = put_in(indexed, user);
+    if (!room)
+        full(thread);
+    user->index.policy = &indexed->policy;
+    if (indexed->workload == WORKLOAD_D)
+        tb_zipfian_open(&user->latest, 0, (int64_t)records - 1);
+}
+
+/* ---- operations ---- */
+
+static uint64_t draw_record(const struct indexed *indexed, struct user *user,
+                            struct tb_random *random)
+{
+    double u = 1.0 - tb_random_fraction(random);
+    if (indexed->workload == WORKLOAD_D) /* a distance from the last one */
+        return (uint64_t)tb_zipfian_at(&user->latest, user->latest.items, u);
+    int64_t rank = tb_zipfian_at(&indexed->zipfian, indexed->zipfian.items, u);
+    return tb_fnv((uint64_t)rank) % user->records;
+}
+
+static void draw(struct mb_thread *thread, struct user *user, uint64_t operations, bool change)
+{
+    const struct indexed *indexed = thread->job->params;
+    if (user->room < operations) {
+        free(user->requests);
+        user->requests = tb_allocate(operations, sizeof *user->requests);
+        user->room = operations;
+    }
+    for (uint64_t i = 0; i < operations; i++) {
+        bool changes =
+            change && tb_random_next(&thread->random) % 100 < changing[indexed->workload];
+        uint64_t record = indexed->workload == WORKLOAD_INSERT
+                              ? 0 : draw_record(indexed, user, &thread->random);
+        user->requests[i] = record << 1 | changes;
+    }
+}
+
+static inline bool inserts(const struct indexed *indexed)
+{
+    return indexed->workload >= WORKLOAD_D;
+}
+
+static inline bool do_one(const struct indexed *indexed, struct user *user, uint64_t request)
+{
+    uint64_t value, record = request >> 1;
+    if (request & 1 && inserts(indexed))
+        return put_in(indexed, user);
+    if (indexed->workload == WORKLOAD_D)
+        record = user->records - 1 - record % user->records;
+    uint64_t key = key_of(record);
+    if (request & 1)
+        return indexed->kind->update(&user->index, key, value_of(key, ++user->writes));
+    return indexed->kind->read(&user->index, key, &value) &&
+           (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
+}
+
+static void work(struct mb_thread *thread, uint64_t operations)
+{
+    const struct indexed *indexed = thread->job->params;
+    struct user *user = user_of(thread);
+    uint64_t drawing_ns = tb_monotonic_ns(), writes = user->writes, i = 0;
+    thread->done.operations += operations;
+    if (*thread->error.text)
+        return;
+    user->warm |= thread->recording;
+    bool changes = user->warm || !inserts(indexed); /* there is no room for a warm-up's */
+    if (!changes && indexed->workload == WORKLOAD_INSERT) {
+        nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
+        return;
+    }
+    draw(thread, user, operations, changes);
+    thread->done.beside_ns += tb_monotonic_ns() - drawing_ns;
+    for (bool done = true; done && i < operations; i++) {
+        bool timed = mb_sample_due(&indexed->durable.sampler, &user->until_sample);
+        uint64_t from = timed ? mb_clock_begin() : 0;
+        done = do_one(indexed, user, user->requests[i]);
+        if (timed)
+            mb_sample_end(thread, from);
+        if (!done && user->requests[i] & 1)
+            full(thread);
+        else if (!done)
+            tb_fail(&thread->error, "%s lost a record", indexed->kind->name);
+    }
+    writes = user->writes - writes;
+    thread->done.written_bytes += writes * RECORD_BYTES;
+    thread->done.read_bytes += (operations - writes) * RECORD_BYTES;
+}
+
+/* ---- afterwards: counts of flushes, and a restart ---- */
+
+static _Thread_local struct counter {
+    struct counted *counted;
+    struct {
+        uintptr_t line;
+        bool stored;
+    } seen[SEEN_LINES]; /* lines that were flushed lately, by their address */
+} counter;
+
+static void counted_write(void *to, const void *from, size_t bytes)
+{
+    uintptr_t line = mb_line_of(to);
+    memcpy(to, from, bytes);
+    if (counter.seen[line / MB_LINE % SEEN_LINES].line == line)
+        counter.seen[line / MB_LINE % SEEN_LINES].stored = true;
+}
+
+static void counted_flush(const void *at, size_t bytes)
+{
+    uintptr_t line = mb_line_of(at), place = line / MB_LINE % SEEN_LINES;
+    (void)bytes;
+    counter.counted->flushes++;
+    counter.counted->redundant += counter.seen[place].line == line && !counter.seen[place].stored;
+    counter.seen[place].line = line;
+    counter.seen[place].stored = false;
+}
+
+static void counted_fence(void) { counter.counted->fences++; }
+
+static void count(struct mb_thread *thread, struct user *user)
+{
+    static const struct mb_medium medium = {"counted", counted_write, counted_flush,
+                                            counted_fence};
+    const struct indexed *indexed = thread->job->params;
+    struct mb_policy policy = indexed->policy;
+    uint64_t writes = user->writes;
+    bool done = true;
+    policy.medium = &medium;
+    user->index.policy = &policy;
+    memset(&counter, 0, sizeof counter);
+    counter.counted = &user->counted;
+    draw(thread, user, COUNTED, true);
+    for (uint64_t i = 0; done && i < COUNTED; i++)
+        done = do_one(indexed, user, user->requests[i]);
+    user->counted.changes = user->writes - writes;
+    user->index.policy = &indexed->policy;
+}
+
+static void end(struct mb_thread *thread)
+{
+    struct user *user = user_of(thread);
+    if (!*thread->error.text)
+        count(thread, user);
+    free(user->requests);
+    user->requests = NULL;
+}
+
+static bool check(const struct mb_job *job, struct tb_error *error)
+{
+    const struct indexed *indexed = job->params;
+    for (uint32_t i = 0; i < job->threads; i++) {
+        struct mb_index index = indexed->users[i].index;
+        bool right = indexed->kind->recover(&index);
+        for (uint64_t record = 0; right && record < indexed->users[i].records; record++) {
+            uint64_t key = key_of(record), value = 0;
+            right = indexed->kind->read(&index, key, &value) &&
+                    (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
+        }
+        if (!right)
+            return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
+                           indexed->kind->name, i);
+    }
+    return true;
+}
+
+static void report(const struct mb_job *job, json_t *facts)
+{
+    const struct indexed *indexed = job->params;
+    struct counted sum = {0};
+    uint64_t records = 0;
+    for (uint32_t i = 0; i < job->threads; i++) {
+        const struct user *user = &indexed->users[i];
+        sum.changes += user->counted.changes;
+        sum.flushes += user->counted.flushes;
+        sum.fences += user->counted.fences;
+        sum.redundant += user->counted.redundant;
+        records += user->records;
+    }
+    double changes = sum.changes ? (double)sum.changes : 1;
+    mb_durable_report(job, facts);
+    json_object_set_new(facts, "records", json_integer((json_int_t)records));
+    json_object_set_new(facts, "flushes_per_write", json_real((double)sum.flushes / changes));
+    json_object_set_new(facts, "fences_per_write", json_real((double)sum.fences / changes));
+    json_object_set_new(facts, "redundant_flushes_per_write",
+                        json_real((double)sum.redundant / changes));
+}
+
+static bool persists(const struct mb_job *job, struct mb_persist *persist)
+{
+    const struct indexed *indexed = job->params;
+    *persist = (struct mb_persist){.flush = indexed->policy.flush, .fence = indexed->policy.fence};
+    return true;
+}
+
+static const char *const keys[] = {"index", "workload", "bytes_per_record", "fence", "discipline",
+                                   MB_DURABLE_KEYS, NULL};
+
+const struct mb_kernel mb_index = {
+    .name = "index",
+    .keys = keys,
+    .has_latency = true,
+    .read = read,
+    .release = release,
+    .prepare = mb_durable_prepare,
+    .begin = begin,
+    .work = work,
+    .end = end,
+    .check = check,
+    .report = report,
+    .persists = persists,
+};
