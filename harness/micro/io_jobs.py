@@ -25,7 +25,7 @@ from itertools import product
 from typing import Any, Literal, Self
 
 from harness.errors import UsageError
-from harness.micro.overrides import chosen, parse_only
+from harness.micro.overrides import chosen
 from harness.units import MIB, format_bytes, parse_size
 from harness.workloads.parameters import Choice, Count, Duration, Parameters, Time, parameter
 from harness.yamlfile import Document, Where
@@ -72,13 +72,18 @@ class Size:
 
 @dataclass(frozen=True)
 class Patterns:
-    """Shell patterns of configurations or measurements."""
+    """Shell patterns of configurations or measurements, with commas between them.
+
+    In pieces: :func:`chosen` puts together those that have commas themselves.
+    """
 
     values = "PATTERN,…"
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
         """Split at commas."""
-        return parse_only(value)
+        if not isinstance(value, str):
+            raise UsageError(f"{name}: {value!r}", "not a text", f"write {name}: 'wal*,read', say")
+        return tuple(value.split(","))
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,6 @@ from harness.errors import UsageError, nearest
 _T = TypeVar("_T")
 
 
-def parse_only(text: str) -> tuple[str, ...]:
-    """Shell patterns with commas between them, in pieces: :func:`chosen` puts together those
-    that have commas themselves."""
-    if not isinstance(text, str):
-        raise UsageError(f"only: {text!r}", "not a text", "write only: 'wal*,read', say")
-    return tuple(text.split(","))
-
-
 def chosen(
     every: Sequence[_T], only: Sequence[str], names: Callable[[_T], Sequence[str]]
 ) -> list[_T]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.micro.overrides import chosen, parse_only
+from harness.micro.io_jobs import Patterns
+from harness.micro.overrides import chosen
 
 ALL = [
     f"{name}/kernel={kernel},threads={threads}"
@@ -16,7 +17,7 @@ ALL = [
 
 
 def only(text: str) -> list[str]:
-    return chosen(ALL, parse_only(text), lambda name: (name.partition("/")[0], name))
+    return chosen(ALL, Patterns().parse("only", text), lambda name: (name.partition("/")[0], name))
 
 
 def test_a_configuration_is_named_as_it_is_printed() -> None:
