@@ -69,7 +69,7 @@ def own_mounts() -> None:
 
 own_mounts()
 
-#: Side by side (``pytest -n 3``) one worker has all tests of a file, or of a group: of those
+#: Side by side (``pytest -n 4``) one worker has all tests of a file, or of a group: of those
 #: whose path below ``tests`` begins so, the longest beginning deciding. They start in this order,
 #: what takes longest first; files without a group come last.
 _GROUPS = {
@@ -88,6 +88,10 @@ _GROUPS = {
     "experiment": ("playbooks/test_experiment_role",),
     "tpch": ("workloads/tpch/",),
     "hostile": ("engines/test_hostile_user",),
+    **{
+        name: (f"engines/test_{name}",)
+        for name in ("lifecycle", "tpcc_loadgen", "ycsb_loadgen", "voltdb", "postgres_knobs")
+    },
     "microbench": ("microbench/",),
     "tpcc": ("workloads/tpcc/",),
     "browser": ("reports/test_card_browser", "reports/test_report_browser"),
