@@ -98,6 +98,8 @@ _GROUPS = {
     "refused": ("cli/test_bad_input", "cli/test_help"),
     # What changes settings of the kernel.
     "settings": ("supervise/",),
+    # What drops the page cache, and what counts on it.
+    "page_cache": ("host/test_page_cache", "host/test_cgroup"),
 }  # fmt: skip
 _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
 

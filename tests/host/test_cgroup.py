@@ -50,13 +50,23 @@ def test_the_cap_covers_the_page_cache(supervisor, big_file):
     assert LIMIT / 2 < events.peak_bytes <= LIMIT
 
 
+#: Holds that much memory, then prints a line and waits.
+HOLDER = """import sys
+held = b"x" * int(sys.argv[1])
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
 @needs_a_cap
-def test_what_is_outside_the_cap_is_not_held_to_it(supervisor, big_file):
+def test_what_is_outside_the_cap_is_not_held_to_it(supervisor):
+    command = ["/usr/bin/python3", "-c", HOLDER, str(2 * LIMIT)]
     with memory_cap(LIMIT, supervisor) as cap:
-        starter = supervisor.capped_by(cap)
-        assert starter.spawn(["cat", str(big_file)], capped=False).wait(PATIENCE_S) == 0
-        assert residency([big_file]).resident_bytes > LIMIT
+        holder = supervisor.capped_by(cap).spawn(command, capped=False, pipes=True)
+        assert holder.stdout.readline()
         assert cap.events().usage_bytes < LIMIT / 2
+        holder.stdin.close()
+        assert holder.wait(PATIENCE_S) == 0
 
 
 #: Writes 16 MiB to the file for each line that it reads, then prints a line.
