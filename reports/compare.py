@@ -19,6 +19,7 @@ from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 from reports.basis import Fact, basis
+from reports.canary import canary_warnings
 from reports.headline import NONE, Headline, headline
 from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
@@ -394,6 +395,7 @@ def _group(
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
         sides.append(Side(name, ids, emulations(runs), unknown))
+    warnings += canary_warnings([*found.a, *found.b])
     looks = max(int(run.run["experiment"].get("looks", 1)) for run in (*found.a, *found.b))
     rows = _rows(found.a, found.b, found.pairing, only, looks)
     comparable = {row.quantity: row.better for row in rows if row.estimate}

@@ -80,6 +80,9 @@ def run(
     skip_missing: Annotated[
         bool, typer.Option("--skip-missing", help="Leave out engines that are not installed.")
     ] = False,
+    no_canary: Annotated[
+        bool, typer.Option("--no-canary", help="Do not measure the tiers before and after.")
+    ] = False,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -106,4 +109,6 @@ def run(
     plan = only(plan, chosen)
     options = CommonOptions(dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet)
     from_scratch = again and not resume
-    run_or_list(plan, options, from_scratch, from_scratch, goal, skip_missing)
+    run_or_list(
+        plan, options, from_scratch, from_scratch, goal, skip_missing, with_canary=not no_canary
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +43,14 @@ def run_or_list(
     restart: bool,
     goal: Goal | None = None,
     skip_missing: bool = False,
+    with_canary: bool = False,
 ) -> None:
     """Run a plan and print its results; with --dry-run print its runs instead.
 
     ``again``: complete runs are repeated, too. ``restart``: interrupted ones are not resumed.
     ``goal``: when there are enough repeats, in place of the plan's number. ``skip_missing``:
     leave out engines that are not installed.
+    ``with_canary``: the tiers are measured before and after all runs, too.
     """
     into = store(options.results)
     with (
@@ -69,22 +72,31 @@ def run_or_list(
         repeats, expected = _forecast(steps, env, into, plan.looks)
         for text in filter(None, (repeats.text, *(one.text for one in expected))):
             progress.say(text)
-        if sequence is None:
-            finished, ended = run_plan(plan, steps, env, into, restart), ""
-        else:
-            finished, ended = run_sequence(
-                sequence,
-                steps,
-                lambda own: run_plan(plan, own, env, into, restart),
-                lambda own: _cost_ns(own, into),
-                Budget(sequence.goal.budget_ns),
-                progress.say,
-            )
+        with _canary(plan, steps, env, into, goal) if with_canary else nullcontext():
+            if sequence is None:
+                finished, ended = run_plan(plan, steps, env, into, restart), ""
+            else:
+                finished, ended = run_sequence(
+                    sequence,
+                    steps,
+                    lambda own: run_plan(plan, own, env, into, restart),
+                    lambda own: _cost_ns(own, into),
+                    Budget(sequence.goal.budget_ns),
+                    progress.say,
+                )
     if sequence is None:
         show.runs(finished, options.json_)
     else:
         _print_sequence(sequence, finished, ended, options.json_)
     show.exit_for(finished)
+
+
+def _canary(
+    plan: Plan, steps: Sequence[Step], env: Environment, into: Store, goal: Goal | None
+) -> AbstractContextManager[None]:
+    from harness.execution.canary import canary
+
+    return canary(plan, steps, env, into, goal.budget_ns if goal else None)
 
 
 def _cost_ns(steps: Sequence[Step], earlier: Store) -> int | None:

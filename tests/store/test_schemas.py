@@ -6,7 +6,7 @@ from jsonschema import Draft202012Validator
 from harness.store import schemas
 
 CONTRACTS = {
-    "calibration", "dataset", "host-facts", "host-file", "loadgen-result", "manifest",
+    "calibration", "canary", "dataset", "host-facts", "host-file", "loadgen-result", "manifest",
     "micro-suite", "microbench-result", "profile", "published-csv", "run",
     "run-spec",
 }  # fmt: skip

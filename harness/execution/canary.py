@@ -1,0 +1,140 @@
+"""The canary: a suite of a few seconds on each tier in use, before and after an experiment.
+
+Its time is a share of the experiment's, so a short experiment has none: what could be measured in
+that time would show nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from harness.errors import HarnessError, interruption
+from harness.execution.environment import Environment
+from harness.execution.run_list import Step
+from harness.experiment.profile import Plan
+from harness.experiment.run_time import Estimator
+from harness.micro import native
+from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
+from harness.micro.runner import run as run_suite
+from harness.micro.suite import find_suite, load_documents
+from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.runs import Store
+from harness.units import NS_PER_S
+from harness.warnings import RunWarning, warn
+
+_SUITE = "canary"
+#: Of the experiment's time, for all tiers, before and after it.
+_SHARE = 0.05
+#: Bounds of the time on one tier, before or after: below it nothing is measured.
+_LEAST_NS, _MOST_NS = 5 * NS_PER_S, 30 * NS_PER_S
+#: A run whose time is not known counts as this.
+_UNKNOWN_NS = 3 * NS_PER_S
+#: Shows what takes processors and memory, whichever tiers are in use.
+_MEMORY = "dram"
+#: Of each measurement by fio, its start; of each tier, files and programs.
+_FIO_NS, _SETUP_NS = NS_PER_S // 2, NS_PER_S
+
+_BANDWIDTH = "bandwidth_bytes_per_second"
+_Key = tuple[str, str]
+
+
+@contextmanager
+def canary(
+    plan: Plan,
+    steps: Sequence[Step],
+    env: Environment,
+    results: Store,
+    most_ns: int | None = None,
+) -> Iterator[None]:
+    """Measure before and after what is done inside, and store both; nothing if that fails.
+
+    ``most_ns``: of the experiment, where its time is limited.
+    """
+    todo = [step for step in steps if step.done is None and step.prepared is not None]
+    tiers = _tiers(todo, env)
+    expected_ns = min(_estimated_ns(todo, results), most_ns or sys.maxsize)
+    budget_ns = expected_ns * _SHARE / 2 / max(1, len(tiers))
+    if not todo or budget_ns < _LEAST_NS:
+        yield
+        return
+    into = CanaryStore(results.root)
+    suites = list(_suites(tiers, env, min(budget_ns, _MOST_NS)))
+    before = _measured(suites, env, Store(into.folder))
+    began = time.time_ns()
+    yield
+    ended = time.time_ns()
+    after = _measured(suites, env, Store(into.folder))
+    both = before.keys() & after.keys()
+    figures = tuple(Figure(*key, before[key], after[key]) for key in sorted(both))
+    if figures:
+        into.write(Canary(plan.hash, str(env.host["host_id"]), began, ended, figures))
+
+
+def _tiers(todo: Sequence[Step], env: Environment) -> list[str]:
+    """Names of those in use. The content of a raw device would be lost: it has none."""
+    placed = (step.spec.placement for step in todo if step.spec.placement)
+    used = [_MEMORY, *(tier for placement in placed for tier in placement.tiers())]
+    return [
+        name
+        for name in dict.fromkeys(used)
+        if name in env.tiers and env.tiers[name].facts.kind != "devdax"
+    ]
+
+
+def _estimated_ns(todo: Sequence[Step], results: Store) -> int:
+    times = Estimator(results.runs())
+    known = (step.run_time(times) for step in todo)
+    return sum(one.duration_ns if one else _UNKNOWN_NS for one in known)
+
+
+def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterator[ResolvedSuite]:
+    """Scaled to the time that they may take; a tier that cannot be measured is left out."""
+    documents = load_documents(find_suite(_SUITE))
+    for tier in tiers:
+        emulate = (tier,) if env.tiers[tier].emulated else ()
+        request = SuiteRequest(_SUITE, documents, tier, emulate=emulate)
+        try:
+            first = prepare(request, env)
+            count = first.repeats * _configurations(first)
+            each_ns = (budget_ns - _SETUP_NS) / count
+            if first.program != native.NAME:
+                each_ns -= _FIO_NS
+            duration = {"duration": f"{max(20, round(each_ns / 1e6))}ms"}
+            yield prepare(SuiteRequest(_SUITE, documents, tier, duration, emulate=emulate), env)
+        except HarnessError as error:
+            _left_out(tier, error)
+
+
+def _configurations(one: ResolvedSuite) -> int:
+    if one.scaled is not None:
+        return len(one.scaled.measurements)
+    return len(one.planned.configurations) if one.planned else 1
+
+
+def _measured(
+    suites: Sequence[ResolvedSuite], env: Environment, store: Store
+) -> dict[_Key, tuple[float, ...]]:
+    """The samples of all tiers."""
+    found: dict[_Key, tuple[float, ...]] = {}
+    for suite in suites:
+        env.progress.say(f"canary on {suite.tier.name}")
+        try:
+            run = run_suite(suite, env, store)
+        except HarnessError as error:
+            if interruption(error) is not None:
+                raise
+            _left_out(suite.tier.name, error)
+            continue
+        for metric in run.run["metrics"]:
+            samples = tuple(metric.get("samples", ()))
+            if metric["name"] == _BANDWIDTH and samples and min(samples) > 0:
+                found[suite.tier.name, metric["labels"].get("configuration", "")] = samples
+    return found
+
+
+def _left_out(tier: str, error: HarnessError) -> None:
+    context = f"{tier}: {error.problem}: {error.context}"
+    warn(RunWarning("canary-left-out", "no canary on a tier", context, error.hint))

@@ -1,0 +1,92 @@
+"""The canary: when there is one, and which comparisons it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from report_runs import Case, metric, write
+
+from harness.execution import canary as canaries
+from harness.execution.canary import canary
+from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.runs import Store
+from reports.canary import moved_figures
+from reports.compare import compare
+
+MINUTE_NS = 60 * 10**9
+BEFORE = (100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0)
+METRICS = [metric("queries_geomean_ns", 1e9, "lower")]
+#: What follows an experiment, as a share of what preceded it.
+SHARES = {"read": 0.5, "write": 0.97}
+
+
+def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Canary:
+    figures = [
+        Figure("dram", name, BEFORE, tuple(share * one for one in BEFORE))
+        for name, share in shares.items()
+    ]
+    return Canary("plan", "host", began, ended, tuple(figures))
+
+
+def test_a_figure_has_moved_by_more_than_its_noise() -> None:
+    moved = moved_figures(made_up(SHARES), [])
+    assert [(one.configuration, round(ratio, 2)) for one, ratio, _ in moved] == [("read", 0.5)]
+
+
+def test_the_noise_is_that_of_earlier_experiments() -> None:
+    earlier = [made_up({"read": share}) for share in (0.6, 1.5, 0.7)]
+    assert moved_figures(made_up(SHARES), earlier[:2])
+    assert not moved_figures(made_up(SHARES), earlier)
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """``run(duration_ns)``: the canary of an experiment, measured by made-up figures."""
+    measured = [{("dram", "read"): BEFORE}, {("dram", "read"): tuple(one / 2 for one in BEFORE)}]
+    monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
+    monkeypatch.setattr(canaries, "_suites", lambda *_: [])
+    monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
+    step = SimpleNamespace(done=None, prepared=object())
+    environment = SimpleNamespace(host={"host_id": "host"})
+
+    def run(duration_ns: int, most_ns: int | None = None) -> Any:
+        monkeypatch.setattr(canaries, "_estimated_ns", lambda *_: duration_ns)
+        plan = SimpleNamespace(hash="plan")
+        arguments: Any = (plan, [step], environment, Store(tmp_path), most_ns)
+        return canary(*arguments)
+
+    yield run
+
+
+@pytest.mark.parametrize(("minutes", "most", "found"), [(1, None, 0), (10, None, 1), (60, 1, 0)])
+def test_short_experiments_have_none(
+    experiment: Any, tmp_path: Path, minutes: int, most: int | None, found: int
+) -> None:
+    with experiment(minutes * MINUTE_NS, most_ns=most and most * MINUTE_NS):
+        pass
+    assert len(CanaryStore(tmp_path).all()) == found
+
+
+def test_an_experiment_that_fails_has_none(experiment: Any, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), experiment(10 * MINUTE_NS):
+        raise KeyboardInterrupt
+    assert CanaryStore(tmp_path).all() == []
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.5, True), (1.0, False)])
+def test_comparisons_of_that_execution_are_warned_of(
+    tmp_path: Path, share: float, warned: bool
+) -> None:
+    a, b = (
+        write(tmp_path, Case(placement=name, metrics=METRICS)) for name in ("ssd-both", "pmem-both")
+    )
+    began = [run.run["started_unix_ns"] for run in (a, b)]
+    figures = made_up({"read": share}).figures
+    plan = a.run["experiment"]["hash"]
+    CanaryStore(tmp_path).write(Canary(plan, "host", min(began), max(began), figures))
+    (group,) = compare([a], [b]).groups
+    assert ("machine-changed" in [warning.code for warning in group.warnings]) == warned
