@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import memory
 
 from harness import paths, registry
 from harness.drivers.result import WindowCallbacks
@@ -172,7 +173,7 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def golden() -> Iterator[Golden]:
-    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir="/var/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir=memory() or "/var/tmp"))
     root.chmod(0o755)
     yield Golden(root)
     shutil.rmtree(root, ignore_errors=True)
@@ -180,7 +181,7 @@ def golden() -> Iterator[Golden]:
 
 @pytest.fixture
 def bench(golden: Golden) -> Iterator[Bench]:
-    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir="/var/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir=memory() or "/var/tmp"))
     root.chmod(0o755)
     try:
         with Supervisor(root / "state") as supervisor:
