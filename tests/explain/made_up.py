@@ -11,7 +11,7 @@ from harness.iotrace.plant import parse_plant
 LEVELS = "wal.sync=+100us/200us/400us/800us"
 START_NS, SERIES_NS = 7_000_000_000, DelayBlocks.series_ns
 #: Foreground, wal, sync in the first slot.
-_CELL = HEADER_BYTES + 64 + 96 * 5
+_CELL = HEADER_BYTES + 64 + 8 * len(CELL_FIELDS) * 5
 #: A thread wakes up that late.
 LATE_NS = 20_000
 #: Duration of a call without the delay.
