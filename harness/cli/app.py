@@ -29,6 +29,7 @@ _MODULES = {
     "engines": "engines",
     "micro": "micro",
     "card": "card",
+    "rewrite": "rewrite",
     "paper": "paper",
     "conclusions": "conclusions",
     "selftest": "selftest",
