@@ -16,6 +16,7 @@ from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
 from reports.formatting import percent
+from reports.noise import same_headline
 from reports.run_configuration import emulations
 from reports.statistics import Pairing, noise_of
 
@@ -106,7 +107,11 @@ def _facts(
 
 def _noise(runs: Sequence[StoredRun]) -> Fact:
     """The calibrated noise of the headline; the largest one of several engines."""
-    found = [(run, one) for run in runs if (one := _calibration(run)) is not None]
+    found = [
+        (run, one)
+        for run in runs
+        if (one := _calibration(run)) is not None and same_headline(one, run.spec)
+    ]
     noise = [noise_of(one.deciding.log_ratios) for _, one in found if one.deciding is not None]
     if len(noise) < len(runs):
         return Fact("not-calibrated", "noise not calibrated")

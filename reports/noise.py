@@ -15,7 +15,7 @@ from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, unique
 from reports.formatting import percent, utc
 from reports.headline import headline
-from reports.metric_registry import metric_info
+from reports.metric_registry import load_of, metric_info
 from reports.statistics import (
     ALPHA,
     compare_paired,
@@ -150,9 +150,9 @@ class Expected:
 def expected(
     calibration: Calibration, spec: RunSpec, repeats: int, level: float = ALPHA
 ) -> Expected | None:
-    """For runs like ``spec``; None where the calibration has no headline."""
+    """For runs like ``spec``; None where the calibration has no headline, or of another metric."""
     noise = calibration.deciding
-    if noise is None:
+    if noise is None or not same_headline(calibration, spec):
         return None
     return Expected(
         calibration.spec.engine,
@@ -164,6 +164,15 @@ def expected(
         level,
         tuple(calibration.differing(spec)),
     )
+
+
+def same_headline(calibration: Calibration, spec: RunSpec) -> bool:
+    """Whether the run's headline is the calibration's: at a set rate it is a latency."""
+    load = load_of(spec.workload)
+    if load is None:
+        return True
+    rates = (one.params.get(load.rate) is None for one in (calibration.spec, spec))
+    return len(set(rates)) == 1
 
 
 def to_json(calibration: Calibration, resolve: float | None = None) -> dict[str, Any]:

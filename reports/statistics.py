@@ -257,6 +257,10 @@ def smallest_difference(
     """
     if smallest_p_paired(repeats) > level:
         return None
+    if repeats > MOST_REPEATS:  # simulated ones take memory by the square of their number
+        most = smallest_difference(log_ratios, MOST_REPEATS, level)
+        fewer = math.sqrt(MOST_REPEATS / repeats)
+        return None if most is None else math.expm1(math.log1p(most) * fewer)
     values = np.asarray(log_ratios, dtype=np.float64)
     deviation = math.sqrt(float(np.mean(values**2)))
     draw = np.random.default_rng(0)

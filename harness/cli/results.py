@@ -43,7 +43,9 @@ def compare(
     ] = False,
     fail_above: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="Exit with 1 where B is shown to be worse by more: 5%."),
+        typer.Option(
+            metavar="SHARE", help="Exit with 1 where B is shown to be worse by more, or failed: 5%."
+        ),
     ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -63,7 +65,8 @@ def compare(
         print_json(compare_output.to_json(found, above))
     else:
         console().print(compare_output.table(found, all_))
-    if above is not None and any(group.regressed(above) for group in found.groups):
+    failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
+    if above is not None and (failed or any(group.regressed(above) for group in found.groups)):
         raise typer.Exit(1)
 
 

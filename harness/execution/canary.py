@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from harness.errors import HarnessError, interruption
+from harness.errors import HarnessError, UsageError, interruption
 from harness.execution.environment import Environment
 from harness.execution.run_list import Step
+from harness.execution.run_record import ResumePolicy
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
 from harness.micro import native
@@ -64,13 +65,19 @@ def canary(
     suites = list(_suites(tiers, env, min(budget_ns, _MOST_NS)))
     before = _measured(suites, env, Store(into.folder))
     began = time.time_ns()
-    yield
+    elsewhere = None
+    try:
+        yield
+    except UsageError as error:  # what is left needs another host mode: here it is over
+        elsewhere = error
     ended = time.time_ns()
     after = _measured(suites, env, Store(into.folder))
     both = before.keys() & after.keys()
     figures = tuple(Figure(*key, before[key], after[key]) for key in sorted(both))
     if figures:
         into.write(Canary(plan.hash, str(env.host["host_id"]), began, ended, figures))
+    if elsewhere is not None:
+        raise elsewhere
 
 
 def _tiers(todo: Sequence[Step], env: Environment) -> list[str]:
@@ -122,7 +129,9 @@ def _measured(
     for suite in suites:
         env.progress.say(f"canary on {suite.tier.name}")
         try:
-            run = run_suite(suite, env, store)
+            experiment = {"name": "canary", "hash": suite.spec().hash()}
+            # Without conditions nothing is kept for a later one, whose time is another.
+            run = run_suite(suite, env, store, ResumePolicy(experiment, None))
         except HarnessError as error:
             if interruption(error) is not None:
                 raise

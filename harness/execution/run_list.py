@@ -87,7 +87,7 @@ def plan_steps(
     """
     complete = {} if again else complete_runs(store, env, enough)
     if again and resume:
-        complete = completed_before_interruption(plan.runs, env, store)
+        complete = completed_before_interruption(plan.runs, env, store, plan.name)
     mode = env.host["mode"]
     here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
@@ -231,11 +231,12 @@ def complete_runs(
 
 
 def completed_before_interruption(
-    specs: Sequence[RunSpec], env: Environment, store: Store
+    specs: Sequence[RunSpec], env: Environment, store: Store, experiment: str
 ) -> dict[str, list[StoredRun]]:
     """Complete runs of a command that was interrupted: of the specs before the interrupted one.
 
-    They are newer than all complete runs of that one: older runs are of earlier commands.
+    They are of the experiment of that name, and newer than all complete runs of that one: older
+    runs are of earlier commands.
     """
     at = next((i for i in reversed(range(len(specs))) if store.interrupted(specs[i])), 0)
     if not at:
@@ -244,7 +245,11 @@ def completed_before_interruption(
     since = max((one.run_id for one in complete.get(specs[at].hash(), ())), default="")
     hashes = {spec.hash() for spec in specs[:at]}
     return {
-        key: [one for one in found if one.run_id > since]
+        key: [
+            one
+            for one in found
+            if one.run_id > since and one.head["experiment"]["name"] == experiment
+        ]
         for key, found in complete.items()
         if key in hashes
     }

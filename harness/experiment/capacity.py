@@ -71,7 +71,7 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
 
 
 def _arm(spec: RunSpec) -> str:
-    return replace(spec, params={}).series()
+    return replace(spec, params={}, observe=()).series()
 
 
 def _rate(spec: RunSpec, parameter: str) -> float:

@@ -143,8 +143,10 @@ def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
 def own_steps(sequence: Sequential, steps: Sequence[Step]) -> list[Step]:
     """The steps, without complete runs whose results did not decide under the same rule.
 
-    Such a run says of no looks, so its comparison would not be corrected for them.
+    Such a run says of no looks, so its comparison would not be corrected for them. UsageError
+    where a run needs another host mode.
     """
+    _refuse_other_modes(steps)
     looks = sequence.plan.looks
     return [
         replace(step, done=None, why="its earlier run is of another number of looks")
@@ -166,7 +168,6 @@ def run_sequence(
 
     ``steps`` of all blocks; ``run`` runs those of a block, which is not divided.
     """
-    _refuse_other_modes(steps)
     blocks: dict[int, list[Step]] = {}
     for step in steps:
         blocks.setdefault(step.spec.block, []).append(step)

@@ -228,8 +228,12 @@ def policy_of(resolved: ResolvedSuite, env: Environment, restart: bool = False) 
         "program": [str(program), Path(program).stat().st_mtime_ns] if program else None,
         "scaled suite": [one.identity for one in scaled.measurements] if scaled else None,
     }
-    experiment = {"name": f"micro-{resolved.suite.name}", "hash": resolved.spec().hash()}
+    experiment = {"name": _experiment(resolved), "hash": resolved.spec().hash()}
     return ResumePolicy(experiment, conditions, restart)
+
+
+def _experiment(resolved: ResolvedSuite) -> str:
+    return f"micro-{resolved.suite.name}"
 
 
 def finished_run(
@@ -246,7 +250,9 @@ def run_all(
 ) -> list[StoredRun]:
     """Run one after another. An interrupted command is resumed, unless ``restart``."""
     specs = [one.spec() for one in suites]
-    complete = {} if restart else completed_before_interruption(specs, env, store)
+    complete: dict[str, list[StoredRun]] = {}
+    for name in {_experiment(one) for one in suites if not restart}:
+        complete |= completed_before_interruption(specs, env, store, name)
     return [
         finished_run(one, env, complete) or run(one, env, store, policy_of(one, env, restart))
         for one in suites

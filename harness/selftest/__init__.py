@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, interruption
 
 #: A self-test that is in order fails a case no more often than this.
 _FALSE_ALARMS = 0.01
@@ -57,10 +57,12 @@ def results(cases: Iterable[Case]) -> Iterator[Result]:
             passed, detail = True, case.check()
         except NotMetError as error:
             passed, detail = False, str(error)
-        except HarnessError as error:
-            passed, detail = False, f"{error}; {error.hint}".removesuffix("; ")
         except Exception as error:
+            if (cause := interruption(error)) is not None:
+                raise cause from None
             passed, detail = False, f"{type(error).__name__}: {error}"
+            if isinstance(error, HarnessError):
+                detail = f"{error}; {error.hint}".removesuffix("; ")
         yield Result(case.name, passed, detail, time.monotonic_ns() - started)
 
 

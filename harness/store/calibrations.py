@@ -28,6 +28,11 @@ _CONDITIONS = {
     "threads": "threads",
     "memory_limit_bytes": "memory limit",
     "cpus": "processors",
+    "label": "set-up of the server",
+    "engine_options": "engine options",
+    "plant": "planted delays",
+    "monitors": "monitors",
+    "no_monitors": "monitors left out",
 }
 _SCHEMA: int = schemas.schema("calibration")["properties"]["schema"]["const"]
 
@@ -70,11 +75,12 @@ class Calibration:
         """Names of workload parameters and other conditions in which such a run differs."""
         own, params = self.spec.params, spec.params
         found = [name for name in {**own, **params} if own.get(name) != params.get(name)]
-        return found + [
+        found += [
             name
             for attribute, name in _CONDITIONS.items()
             if getattr(self.spec, attribute) != getattr(spec, attribute)
         ]
+        return found + (["emulated tiers"] if _emulated(self.spec) != _emulated(spec) else [])
 
     def to_json(self) -> dict[str, Any]:
         """As stored (schema calibration)."""
@@ -101,6 +107,12 @@ class Calibration:
             "warnings": tuple(map(RunWarning.from_json, document["warnings"])),
         }
         return cls(**fields)
+
+
+def _emulated(spec: RunSpec) -> set[str]:
+    """The tiers that it uses."""
+    used = spec.placement.tiers() if spec.placement else ()
+    return set(spec.emulate) & set(used)
 
 
 def latest_of(

@@ -19,14 +19,17 @@ SSD, PMEM, CXL = (
 ENV: Any = SimpleNamespace(host={"host_id": "here"})
 
 
-def run(second: int, spec: RunSpec, host: str = "here", status: str = "complete") -> Any:
+def run(
+    second: int, spec: RunSpec, host: str = "here", status: str = "complete", name: str = "mine"
+) -> Any:
     head = {"status": status, "spec_hash": spec.hash(), "host": {"host_id": host}}
+    head["experiment"] = {"name": name}
     return SimpleNamespace(run_id=f"20261124T0000{second:02}Z-r", head=head)
 
 
 def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
     store: Any = SimpleNamespace(runs=lambda: runs, interrupted=lambda spec: spec == interrupted)
-    found = completed_before_interruption([SSD, PMEM, CXL], ENV, store)
+    found = completed_before_interruption([SSD, PMEM, CXL], ENV, store, "mine")
     return [one.run_id[13:15] for own in found.values() for one in own]
 
 
@@ -38,6 +41,7 @@ def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
         ([run(1, SSD), run(2, PMEM), run(3, CXL)], None, []),  # each command measures
         ([run(1, SSD), run(2, PMEM), run(3, CXL)], SSD, []),
         ([run(1, SSD), run(2, PMEM), run(3, SSD)], PMEM, ["03"]),
+        ([run(1, SSD, name="another"), run(2, PMEM)], CXL, ["02"]),
         ([run(1, SSD, host="there"), run(2, SSD, status="failed")], PMEM, []),
     ],
 )

@@ -179,9 +179,7 @@ def test_a_run_that_needs_another_host_mode_is_refused_before_any_is_made(
     sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
     steps = [replace(step, prepared=None, why="needs Memory") for step in steps_of(sequence)]
     with pytest.raises(UsageError):
-        run_sequence(
-            sequence, steps, lambda _: pytest.fail("a run"), lambda _: None, Budget(None), print
-        )
+        own_steps(sequence, steps)
 
 
 def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
