@@ -139,6 +139,10 @@ def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewri
                 "rewrite the source",
             )
         text.write_text("\n".join(lines) + "\n")
+        if "-shared" not in linking and (names := _exported(program)):
+            listed = Path(folder) / "exported"
+            listed.write_text(f"{{ {' '.join(f'{name};' for name in names)} }};\n")
+            linking.append(f"-Wl,--dynamic-list={listed}")
         _run(["gcc", "-nostartfiles", *linking, str(text), "-o", str(linked)], program)
         after = Counter(name for _, _, name in _flushes(linked))
         expected = _expected(before, used, added)
@@ -206,11 +210,22 @@ def _linking(program: Path) -> list[str]:
     stack = re.search(r"GNU_STACK.*\bRWE\b", segments)
     options = ["-shared"] if shared else [] if "DYN" in header else ["-no-pie"]
     options += ["-z", "execstack" if stack else "noexecstack"]
-    options += [] if shared else ["-rdynamic"]
+    if re.search(r"\(SYMBOLIC\)|\(FLAGS\).*SYMBOLIC", dynamic):
+        options.append("-Wl,-Bsymbolic")
+    if "(RPATH)" in dynamic:
+        options.append("-Wl,--disable-new-dtags")
     for tag, option in (("SONAME", "soname"), ("RUNPATH", "rpath"), ("RPATH", "rpath")):
         for value in re.findall(rf"\({tag}\).*\[(.+)\]", dynamic):
             options.append(f"-Wl,-{option},{value}")
     return options + _libraries(program, dynamic)
+
+
+def _exported(program: Path) -> list[str]:
+    """Names that others find in it: no more and no fewer in the new one."""
+    table = _run(["readelf", "-W", "--dyn-syms", str(program)], program)
+    rows = (line.split() for line in table.splitlines())
+    names = (row[7] for row in rows if len(row) > 7 and row[0].endswith(":") and row[6] != "UND")
+    return sorted({name.split("@")[0] for name in names if name != "Name"})
 
 
 def _libraries(program: Path, dynamic: str) -> list[str]:

@@ -18,6 +18,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 #define AT_POSITION ((off_t)-1) // the offset of a call that has none
+#define HINT ((off_t)-2)        // of a sync that makes nothing durable
 
 static inline void add(uint64_t *counter, uint64_t value) {
   // One thread writes a slot: no locked instruction is needed, only untorn values.

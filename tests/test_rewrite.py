@@ -57,7 +57,7 @@ def executed(program: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-no-pie",)])
+@pytest.mark.parametrize("options", [(), ("-no-pie",), ("-rdynamic",)])
 def test_a_rewritten_program_does_the_same_with_other_flushes(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -392,7 +392,8 @@ def _stream(one: Mapping[str, Any], times: float) -> Stream:
     moves = one["operation"] != "sync"
     moved = one["bytes"] if moves else one["dirtied_bytes"]
     sizes, unit = sizes_of(one["sizes"], moved, one["operation"] == "read")
-    made = sum(count for _, count in sizes) if moves else one["calls"] - one["errors"]
+    good = max(1, one["calls"] - one["errors"])
+    made = min(sum(count for _, count in sizes), good) if moves else good
     return Stream(
         one["operation"],
         max(1, round(made * times)),
@@ -403,7 +404,7 @@ def _stream(one: Mapping[str, Any], times: float) -> Stream:
         grows=_grows(one),
         depth=_depth(one),
         datasync=_mostly(one, "datasync"),
-        empty=0.0 if moves else 1 - sum(one["sizes"].values()) / made,
+        empty=0.0 if moves else max(0.0, 1 - sum(one["sizes"].values()) / made),
     )
 
 

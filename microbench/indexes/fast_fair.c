@@ -29,8 +29,13 @@ struct node {
     uint64_t first;
     uint64_t sibling;
     uint64_t low;   /* no key is below it */
-    uint32_t level; /* 0: leaf */
-    uint32_t count; /* of entries: not durable, recover counts again */
+    union {
+        struct {
+            uint32_t level; /* 0: leaf */
+            uint32_t count; /* of entries: not durable, recover counts again */
+        };
+        uint64_t level_word; /* with a count of 0 */
+    };
     struct entry entries[];
 };
 /* One entry is the end. */
@@ -156,7 +161,7 @@ static struct node *new_node(struct mb_index *index, uint64_t first, uint64_t si
     mb_put(policy, &node->first, first);
     mb_put(policy, &node->sibling, sibling);
     mb_put(policy, &node->low, low);
-    mb_put(policy, (uint64_t *)(void *)&node->level, level);
+    mb_put(policy, &node->level_word, level);
     mb_put(policy, &node->entries[0].key, END);
     return node;
 }

@@ -58,7 +58,10 @@ struct user {
     uint64_t writes;            /* so far; a value's upper half */
     uint64_t until_sample;
     bool warm;
-    uint64_t *requests;         /* drawn: a record's number, twice, plus whether it changes */
+    struct request {
+        uint64_t key;
+        bool changes;
+    } *requests; /* drawn */
     uint64_t room;
     struct counted {
         uint64_t changes, flushes, fences, redundant;
@@ -79,13 +82,11 @@ static uint64_t value_of(uint64_t key, uint64_t writes)
     return writes << 32 | (tb_mix(key) & UINT32_MAX);
 }
 
-static bool put_in(const struct indexed *indexed, struct user *user)
+static bool put_in(const struct indexed *indexed, struct user *user, uint64_t key)
 {
-    uint64_t key = key_of(user->records);
-    if (!indexed->kind->insert(&user->index, key, value_of(key, ++user->writes)))
-        return false;
-    user->records++;
-    return true;
+    bool room = indexed->kind->insert(&user->index, key, value_of(key, ++user->writes));
+    user->records += room;
+    return room;
 }
 
 /* ---- the job ---- */
@@ -179,7 +180,7 @@ static void begin(struct mb_thread *thread)
                           .until_sample = (uint64_t)indexed->durable.sampler.every};
     bool room = indexed->kind->open(&user->index);
     while (room && user->records < records)
-        room = put_in(indexed, user);
+        room = put_in(indexed, user, key_of(user->records));
     if (!room)
         full(thread);
     user->index.policy = &indexed->policy;
@@ -189,14 +190,19 @@ static void begin(struct mb_thread *thread)
 
 /* ---- operations ---- */
 
-static uint64_t draw_record(const struct indexed *indexed, struct user *user,
-                            struct tb_random *random)
+static inline bool inserts(const struct indexed *indexed)
+{
+    return indexed->workload >= WORKLOAD_D;
+}
+
+static uint64_t draw_record(const struct indexed *indexed, const struct user *user,
+                            uint64_t there, struct tb_random *random)
 {
     double u = 1.0 - tb_random_fraction(random);
     if (indexed->workload == WORKLOAD_D) /* a distance from the last one */
-        return (uint64_t)tb_zipfian_at(&user->latest, user->latest.items, u);
+        return there - 1 - (uint64_t)tb_zipfian_at(&user->latest, user->latest.items, u) % there;
     int64_t rank = tb_zipfian_at(&indexed->zipfian, indexed->zipfian.items, u);
-    return tb_fnv((uint64_t)rank) % user->records;
+    return tb_fnv((uint64_t)rank) % there;
 }
 
 static void draw(struct mb_thread *thread, struct user *user, uint64_t operations, bool change)
@@ -207,32 +213,28 @@ static void draw(struct mb_thread *thread, struct user *user, uint64_t operation
         user->requests = tb_allocate(operations, sizeof *user->requests);
         user->room = operations;
     }
+    uint64_t there = user->records;
     for (uint64_t i = 0; i < operations; i++) {
-        bool changes =
+        struct request *request = &user->requests[i];
+        request->changes =
             change && tb_random_next(&thread->random) % 100 < changing[indexed->workload];
-        uint64_t record = indexed->workload == WORKLOAD_INSERT
-                              ? 0 : draw_record(indexed, user, &thread->random);
-        user->requests[i] = record << 1 | changes;
+        bool is_new = request->changes && inserts(indexed);
+        uint64_t record = is_new ? there : draw_record(indexed, user, there, &thread->random);
+        request->key = key_of(record);
+        there += is_new;
     }
 }
 
-static inline bool inserts(const struct indexed *indexed)
+static inline bool do_one(const struct indexed *indexed, struct user *user,
+                          const struct request *request)
 {
-    return indexed->workload >= WORKLOAD_D;
-}
-
-static inline bool do_one(const struct indexed *indexed, struct user *user, uint64_t request)
-{
-    uint64_t value, record = request >> 1;
-    if (request & 1 && inserts(indexed))
-        return put_in(indexed, user);
-    if (indexed->workload == WORKLOAD_D)
-        record = user->records - 1 - record % user->records;
-    uint64_t key = key_of(record);
-    if (request & 1)
-        return indexed->kind->update(&user->index, key, value_of(key, ++user->writes));
-    return indexed->kind->read(&user->index, key, &value) &&
-           (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
+    uint64_t value, key = request->key;
+    if (!request->changes)
+        return indexed->kind->read(&user->index, key, &value) &&
+               (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
+    if (inserts(indexed))
+        return put_in(indexed, user, key);
+    return indexed->kind->update(&user->index, key, value_of(key, ++user->writes));
 }
 
 static void work(struct mb_thread *thread, uint64_t operations)
@@ -254,10 +256,10 @@ static void work(struct mb_thread *thread, uint64_t operations)
     for (bool done = true; done && i < operations; i++) {
         bool timed = mb_sample_due(&indexed->durable.sampler, &user->until_sample);
         uint64_t from = timed ? mb_clock_begin() : 0;
-        done = do_one(indexed, user, user->requests[i]);
+        done = do_one(indexed, user, &user->requests[i]);
         if (timed)
             mb_sample_end(thread, from);
-        if (!done && user->requests[i] & 1)
+        if (!done && user->requests[i].changes)
             full(thread);
         else if (!done)
             tb_fail(&thread->error, "%s lost a record", indexed->kind->name);
@@ -271,6 +273,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
 
 static _Thread_local struct counter {
     struct counted *counted;
+    bool flushes, fences; /* whether there are any */
     struct {
         uintptr_t line;
         bool stored;
@@ -289,13 +292,15 @@ static void counted_flush(const void *at, size_t bytes)
 {
     uintptr_t line = mb_line_of(at), place = line / MB_LINE % SEEN_LINES;
     (void)bytes;
+    if (!counter.flushes)
+        return;
     counter.counted->flushes++;
     counter.counted->redundant += counter.seen[place].line == line && !counter.seen[place].stored;
     counter.seen[place].line = line;
     counter.seen[place].stored = false;
 }
 
-static void counted_fence(void) { counter.counted->fences++; }
+static void counted_fence(void) { counter.counted->fences += counter.fences; }
 
 static void count(struct mb_thread *thread, struct user *user)
 {
@@ -309,9 +314,11 @@ static void count(struct mb_thread *thread, struct user *user)
     user->index.policy = &policy;
     memset(&counter, 0, sizeof counter);
     counter.counted = &user->counted;
+    counter.flushes = policy.flush != MB_NO_FLUSH;
+    counter.fences = policy.fence != MB_NO_FENCE;
     draw(thread, user, COUNTED, true);
     for (uint64_t i = 0; done && i < COUNTED; i++)
-        done = do_one(indexed, user, user->requests[i]);
+        done = do_one(indexed, user, &user->requests[i]);
     user->counted.changes = user->writes - writes;
     user->index.policy = &indexed->policy;
 }

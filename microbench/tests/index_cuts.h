@@ -34,7 +34,7 @@ static int site_line;
 
 #include "../indexes/index.h"
 
-enum { KEYS = 96, CHANGES = 150, SITES_MOST = 256, CUT_CHUNK = 1024, MORE = 24 };
+enum { KEYS = 96, CHANGES = 150, SITES_MOST = 256, CUT_CHUNK = 1024, MORE = 24, STUCK_S = 30 };
 
 static struct {
     const struct mb_index_kind *kind;
@@ -157,6 +157,8 @@ static bool is_right(char *image)
     struct mb_index index = {{.base = image, .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
                              &plain};
     states++;
+    if (left_out)
+        alarm(STUCK_S);
     if (!history.kind->recover(&index) || !has_all(&index))
         return false;
     for (size_t i = KEYS; i < KEYS + MORE; i++)
@@ -215,7 +217,7 @@ static bool survives(uint64_t seed, enum mb_discipline discipline, uint64_t draw
     return true;
 }
 
-/* In a process of its own: what was lost may be the way to anything. */
+/* In a process of its own: what was lost may be the way to anything, or to no end. */
 static bool is_found(enum mb_discipline discipline)
 {
     enum { SEEDS = 8 };
@@ -225,7 +227,6 @@ static bool is_found(enum mb_discipline discipline)
     if (child == 0) {
         bool found = false;
         freopen("/dev/null", "w", stderr);
-        alarm(60);
         for (uint64_t seed = 1; !found && seed <= SEEDS; seed++)
             found = !survives(seed, discipline, 6);
         _exit(found);

@@ -1,0 +1,66 @@
+"""A rewritten program against the same change made in its source.
+
+    .venv/bin/python benchmarks/rewrite.py --pairs 8
+
+microbench's level hashing under YCSB A: as designed with clflush (vanilla), the same program
+rewritten (`harness rewrite`: clwb, and sfence where no fence follows), and with clwb and a fence
+after each flush (manual). Arms in random order in each pair, half a second each, one thread, DRAM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from harness.native_programs import microbench_program
+from harness.rewrite import rewrite
+from reports.statistics import compare_paired
+
+
+def operations_per_second(program: Path, flush: str, discipline: str, seed: int) -> float:
+    """In half a second."""
+    job = {"name": "j0", "kind": "index", "target": "t0", "threads": 1, "index": "level_hash"}
+    job |= {"workload": "a", "flush": flush, "fence": "sfence", "discipline": discipline}
+    one = {"name": "m0", "repeats": 1, "warm_up_ns": 100_000_000, "duration_ns": 500_000_000}
+    targets = {"t0": {"kind": "dram", "size_bytes": 1 << 28}}
+    measurements = [{**one, "jobs": [job]}]
+    spec = {"schema": 2, "seed": seed, "targets": targets, "measurements": measurements}
+    command = [str(program), "-"]
+    done = subprocess.run(
+        command, input=json.dumps(spec), capture_output=True, text=True, check=True
+    )
+    (repeat,) = json.loads(done.stdout)["measurements"][0]["repeats"]
+    return float(repeat["jobs"][0]["operations_per_second"])
+
+
+def main() -> None:
+    """Print medians, and the ratios with their intervals."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=8)
+    pairs = parser.parse_args().pairs
+    with tempfile.TemporaryDirectory() as folder:
+        old, new = Path(microbench_program()), Path(folder) / "microbench"
+        done = rewrite(old, new)
+        print(f"{len(done.sites)} flushes; before {dict(done.before)}, after {dict(done.after)}")
+        arms = {
+            "vanilla": (old, "clflush", "designed"),
+            "manual": (old, "clwb", "ff"),
+            "rewritten": (new, "clflush", "designed"),
+        }
+        found: dict[str, list[float]] = {arm: [] for arm in arms}
+        for seed in range(1, pairs + 1):
+            for arm in random.sample(list(arms), len(arms)):
+                found[arm].append(operations_per_second(*arms[arm], seed))
+    print(", ".join(f"{arm} {median(values) / 1e3:.0f} k/s" for arm, values in found.items()))
+    for a, b in (("rewritten", "manual"), ("manual", "vanilla")):
+        ratio = compare_paired(found[a], found[b])
+        print(f"{a} / {b}: {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
+
+
+if __name__ == "__main__":
+    main()
