@@ -62,7 +62,7 @@ class History:
 
 
 def histories(runs: Sequence[StoredRun]) -> list[History]:
-    """Of every series; all changes are judged as one family."""
+    """Of every series; all changes are tested as one family."""
     found = [one for series in _series(runs) if (one := _history(series)) is not None]
     changes = [e.estimate for one in found for e in one.executions if e.estimate is not None]
     judgements = iter(judge(changes))

@@ -246,7 +246,7 @@ static bool insert_in_level(struct mb_index *index, uint32_t level, uint64_t key
     return true;
 }
 
-/* So many nodes must fit before a split begins: it cannot be left half done. */
+/* There is room for a new node in every level: a split cannot be left half done. */
 static bool room_for_splits(const struct mb_index *index)
 {
     const struct node *root = node_at(index, root_of(index)->node);

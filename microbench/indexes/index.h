@@ -9,7 +9,7 @@
 
 #include "arena.h"
 
-/* Keys are from 1 to so much less than 2^64. */
+/* The largest key; the smallest is 1. */
 #define MB_KEY_MOST (UINT64_MAX - 2)
 
 struct mb_index {

@@ -111,7 +111,7 @@ static bool fits(const struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-/* So many operations that no index is full. */
+/* Ends the job before an index is full. */
 static void limit(struct mb_job *job)
 {
     const struct indexed *indexed = job->params;

@@ -27,7 +27,7 @@ static int site_line;
 #define mb_flush_all(policy, at, bytes) (SITE, mb_flush_all(policy, at, bytes))
 #define mb_fence(policy) (SITE, mb_fence(policy))
 #define mb_commit(policy, to, value) (SITE, mb_commit(policy, to, value))
-/* What is extra is nobody's fault when it is missing. */
+/* Consistency does not depend on these. */
 #define mb_flush_extra(policy, at) (site_line = 0, mb_flush_extra(policy, at))
 #define mb_fence_extra(policy) (site_line = 0, mb_fence_extra(policy))
 #define mb_commit_extra(policy, to, value) (site_line = 0, mb_commit_extra(policy, to, value))

@@ -36,7 +36,7 @@ def measured(text: str, limits: MicroParams | None = None) -> tuple[Measurement,
 
 
 def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
-    """What the program tells of threads (begin and end in seconds, GiB or chains).
+    """What the program reports of threads (begin and end in seconds, GiB or chains).
 
     Its own rates are those of the time in which all of them ran.
     """
@@ -58,7 +58,9 @@ def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(text: str, *repeats: dict[str, Any], limits: MicroParams | None = None) -> dict[str, Any]:
+def reported(
+    text: str, *repeats: dict[str, Any], limits: MicroParams | None = None
+) -> dict[str, Any]:
     """The one benchmark's one entry."""
     blocks = {
         "measurements": [
@@ -76,7 +78,7 @@ def told(text: str, *repeats: dict[str, Any], limits: MicroParams | None = None)
 
 
 def test_a_rate_is_what_was_moved_over_the_time_in_which_it_was_moved():
-    results = told(READS, repeat((0, 2, 8), (0, 4, 8)))["results"]
+    results = reported(READS, repeat((0, 2, 8), (0, 4, 8)))["results"]
     assert results["accessed_bytes"] == 16 * GIB
     assert results["execution_time"] == 4
     assert results["bandwidth"] == 4
@@ -88,7 +90,7 @@ def test_a_rate_is_what_was_moved_over_the_time_in_which_it_was_moved():
     [(READS, "bandwidth", "accessed_bytes", GIB), (CHAINS, "ops_per_second", "num_operations", 1)],
 )
 def test_every_rate_follows_from_the_numbers_beside_it(text, rate, amount, unit):
-    results = told(text, repeat((0, 2, 8), (1, 4, 6)))["results"]
+    results = reported(text, repeat((0, 2, 8), (1, 4, 6)))["results"]
     for one in (results, *results["threads"]):
         assert one[rate] == pytest.approx(one[amount] / unit / one["execution_time"])
     rates = [one[rate] for one in results["threads"]]
@@ -98,7 +100,7 @@ def test_every_rate_follows_from_the_numbers_beside_it(text, rate, amount, unit)
 
 
 def test_a_thread_alone_does_not_deviate_and_is_the_whole():
-    results = told(READS, repeat((1, 3, 4)), limits=overrides(threads="1"))["results"]
+    results = reported(READS, repeat((1, 3, 4)), limits=overrides(threads="1"))["results"]
     (thread,) = results["threads"]
     assert results["bandwidth"] == results["thread_bandwidth_avg"] == thread["bandwidth"] == 2
     assert results["thread_bandwidth_std_dev"] == 0
@@ -107,28 +109,28 @@ def test_a_thread_alone_does_not_deviate_and_is_the_whole():
 def test_the_repeat_with_the_median_of_these_rates_stands_for_all():
     repeats = [repeat((0, seconds, 12), (0, seconds, 12)) for seconds in (2, 6, 3)]
     repeats[0]["bandwidth_bytes_per_second"] = 5e11  # the median of the others' base
-    assert told(READS, *repeats)["results"]["bandwidth"] == 8
+    assert reported(READS, *repeats)["results"]["bandwidth"] == 8
 
 
 # Configuration -------------------------------------------------------------------
 
 
 def test_what_was_bounded_by_time_has_the_time_that_it_ran_and_no_count():
-    config = told(RANDOM, repeat((0, 1, 1)))["config"]
+    config = reported(RANDOM, repeat((0, 1, 1)))["config"]
     assert config["run_time"] == 10
     assert "number_operations" not in config
     brief = overrides(duration="100ms", operations="100000")
-    assert told(RANDOM, repeat((0, 1, 1)), limits=brief)["config"]["run_time"] == 0.1
+    assert reported(RANDOM, repeat((0, 1, 1)), limits=brief)["config"]["run_time"] == 0.1
 
 
 def test_what_ends_by_a_count_has_the_one_that_ended_it():
     few = overrides(operations="100000")
-    config = told(CHAINS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"]
+    config = reported(CHAINS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"]
     assert config["number_operations"] == 100_000
     assert "run_time" not in config
-    assert "number_operations" not in told(READS, repeat((0, 1, 1), (0, 1, 1)))["config"]
-    assert told(READS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"] == {
-        **told(READS, repeat((0, 1, 1), (0, 1, 1)))["config"],
+    assert "number_operations" not in reported(READS, repeat((0, 1, 1), (0, 1, 1)))["config"]
+    assert reported(READS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"] == {
+        **reported(READS, repeat((0, 1, 1), (0, 1, 1)))["config"],
         "number_operations": 100_000,
     }
 

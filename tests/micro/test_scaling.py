@@ -16,16 +16,16 @@ from harness.yamlfile import parse_yaml
 
 
 def test_what_fits_is_left_as_it_is():
-    asked = suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}")
-    assert scale(asked, capacity(cpus=4), overrides()).measurements == asked.measurements
+    requested = suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}")
+    assert scale(requested, capacity(cpus=4), overrides()).measurements == requested.measurements
 
 
 def test_a_range_holds_whole_accesses_and_keeps_its_name():
-    asked = suite(
+    requested = suite(
         "  m: {matrix: {access: [64, 192], range: [1GiB, 2GiB]},"
         " args: {kernel: load, pattern: random}}"
     )
-    scaled = scale(asked, capacity(), overrides())
+    scaled = scale(requested, capacity(), overrides())
     assert names(scaled) == [
         f"m/access={access},range={size}" for access in (64, 192) for size in ("1GiB", "2GiB")
     ]
@@ -44,77 +44,81 @@ def names(scaled) -> list[str]:
 
 
 def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
-    asked = suite("  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}")
-    scaled = scale(asked, capacity(), overrides(range=16 * MIB))
+    requested = suite(
+        "  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}"
+    )
+    scaled = scale(requested, capacity(), overrides(range=16 * MIB))
     assert names(scaled) == ["chase/range=4MiB", "chase/range=16MiB"]
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [4 * MIB, 16 * MIB]
-    scaled = scale(asked, capacity(), overrides(range=8 * MIB))
+    scaled = scale(requested, capacity(), overrides(range=8 * MIB))
     assert names(scaled) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
 
 
 def test_configurations_are_called_by_the_range_that_the_host_has_room_for():
-    asked = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
-    scaled = scale(asked, capacity(tier=2 * GIB, dram=2 * GIB), overrides())
+    requested = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
+    scaled = scale(requested, capacity(tier=2 * GIB, dram=2 * GIB), overrides())
     assert names(scaled) == [f"b/memory_range={GIB}", "b/memory_range=2G"]
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [GIB, 2 * GIB]
 
 
 def test_memory_beside_the_tier_is_called_by_what_a_limit_leaves_of_it():
-    asked = perma(
+    requested = perma(
         "b: {matrix: {dram_memory_range: [1G, 8G], dram_operation_ratio: [0.5, 1]},"
         " args: {exec_mode: random, memory_range: 1G, run_time: 1}}"
     )
-    scaled = scale(asked, capacity(), overrides(range=GIB))
+    scaled = scale(requested, capacity(), overrides(range=GIB))
     assert names(scaled) == [
         f"b/dram_memory_range=1G,dram_operation_ratio={ratio}" for ratio in ("0.5", "1")
     ]
 
 
 def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
-    asked = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
-    scaled = scale(asked, capacity(), overrides(isa="sse2", pages="base"))
+    requested = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
+    scaled = scale(requested, capacity(), overrides(isa="sse2", pages="base"))
     assert names(scaled) == ["m/isa=sse2,pages=base"]
 
 
 def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
-    asked = perma(
+    requested = perma(
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
         " custom_operations: r_64, latency_sample_frequency: 5000}}"
     )
-    assert names(scale(asked, capacity(cpus=2), overrides())) == [
+    assert names(scale(requested, capacity(cpus=2), overrides())) == [
         "b/number_threads=2",
         "b/number_threads=2,chain=dependent",
     ]
 
 
 def test_parallel_jobs_share_the_processors_in_proportion():
-    asked = perma(
+    requested = perma(
         "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
         " b: {args: {number_threads: 8, run_time: 1}}}}"
     )
-    (one,) = scale(asked, capacity(cpus=8), overrides()).measurements
+    (one,) = scale(requested, capacity(cpus=8), overrides()).measurements
     assert [job.threads for job in one.jobs] == [6, 2]
 
 
 def test_partitions_still_divide_fewer_threads():
-    asked = perma("b: {args: {number_threads: 32, number_partitions: 16, run_time: 1}}")
-    (one,) = scale(asked, capacity(cpus=6), overrides()).measurements
+    requested = perma("b: {args: {number_threads: 32, number_partitions: 16, run_time: 1}}")
+    (one,) = scale(requested, capacity(cpus=6), overrides()).measurements
     assert (one.jobs[0].threads, one.jobs[0].partitions) == (6, 6)
 
 
 def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement():
-    asked = perma("b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}")
-    scaled = scale(asked, capacity(tier=8 * GIB, dram=8 * GIB), overrides())
+    requested = perma(
+        "b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}"
+    )
+    scaled = scale(requested, capacity(tier=8 * GIB, dram=8 * GIB), overrides())
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [50 * GIB // 8] * 2
 
 
 def test_what_lies_in_memory_shares_it():
-    asked = perma(
+    requested = perma(
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
         " memory_range: 8G}}"
     )
     here = capacity(tier=10 * GIB, dram=10 * GIB)
-    (one,) = scale(asked, here, overrides()).measurements
+    (one,) = scale(requested, here, overrides()).measurements
     assert sum(targets_of(one, here).values()) <= 10 * GIB
 
 
@@ -128,8 +132,8 @@ def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_t
 
 
 def test_far_processors_alone_measure_nothing_that_is_called_near():
-    asked = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
-    scaled = scale(asked, capacity(0, far=2), overrides())
+    requested = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
+    scaled = scale(requested, capacity(0, far=2), overrides())
     assert names(scaled) == ["m/numa=far"]
     assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
     with pytest.raises(UsageError, match="nothing of it can be measured here"):
@@ -139,54 +143,54 @@ def test_far_processors_alone_measure_nothing_that_is_called_near():
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
-    asked = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
-    assert names(scale(asked, capacity(), overrides(only="b,a/threads=2"))) == [
+    requested = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
+    assert names(scale(requested, capacity(), overrides(only="b,a/threads=2"))) == [
         "a/threads=2",
         "b",
     ]
     with pytest.raises(UsageError) as refused:
-        scale(asked, capacity(), overrides(only="c"))
+        scale(requested, capacity(), overrides(only="c"))
     assert "its measurements: a, b" in refused.value.hint
 
 
 def test_only_takes_the_names_that_configurations_have_here():
-    asked = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
+    requested = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
     small = capacity(tier=2 * GIB, dram=2 * GIB)
     for name in (f"b/memory_range={GIB}", "b/memory_range=2G"):  # as a dry run prints them
-        assert name in names(scale(asked, small, overrides()))
-        assert len(scale(asked, small, overrides(only=name)).measurements) == 1
+        assert name in names(scale(requested, small, overrides()))
+        assert len(scale(requested, small, overrides(only=name)).measurements) == 1
     large = suite(f"  a: {{{RANDOM}}}\n  b: {{args: {{kind: chase, range: 128GiB, threads: 4}}}}")
     assert names(scale(large, capacity(), overrides(only="a"))) == ["a"]
 
 
 def test_the_command_line_bounds_times_counts_and_ranges():
-    asked = perma("b: {args: {exec_mode: random}}")
+    requested = perma("b: {args: {exec_mode: random}}")
     limits = overrides(duration="1s", operations=1000, range=512 * MIB, threads=1)
-    (one,) = scale(asked, capacity(), limits).measurements
+    (one,) = scale(requested, capacity(), limits).measurements
     assert (one.duration_ns, one.jobs[0].operations, one.jobs[0].range_bytes) == (
         10**9, 1000, 512 * MIB)  # fmt: skip
 
 
 def test_an_instruction_set_goes_to_those_that_have_loops_of_it():
-    asked = suite(
+    requested = suite(
         f"  m: {{{RANDOM}}}\n"
         "  walk: {args: {kind: chase}}\n"
         "  links: {args: {kind: chain, chain: r_64, mode: dependent}}\n"
         "  commit: {args: {kind: log, writer: zero, entry: 64}}\n"
         "  evict: {args: {kind: page, method: cow, page: 4KiB, dirty_lines: 1}}"
     )
-    scaled = scale(asked, capacity(), overrides(isa="avx2"))
+    scaled = scale(requested, capacity(), overrides(isa="avx2"))
     given = {one.name: one.jobs[0].keys.get("isa") for one in scaled.measurements}
     assert given == {"m": "avx2", "walk": None, "links": "avx2", "commit": None, "evict": None}
 
 
 def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
-    asked = perma(
+    requested = perma(
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
         " memory_range: 8G}}"
     )
     here = replace(capacity(), near_node=1, near_free_bytes=8 * GIB)
-    scaled = scale(asked, here, overrides())
+    scaled = scale(requested, here, overrides())
     (job,) = scaled.measurements[0].jobs
     assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
     spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
@@ -198,12 +202,12 @@ def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
 
 
 def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
-    asked = perma(
+    requested = perma(
         "p: {parallel_benchmark: {a: {args: {number_threads: 2, run_time: 1, memory_range: 1G}},"
         " b: {args: {number_threads: 2, run_time: 1, memory_range: 2G}}}}"
     )
     here = capacity(cpus=4)
-    scaled = scale(asked, here, overrides())
+    scaled = scale(requested, here, overrides())
     spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
     a, b = spec["measurements"][0]["jobs"]
     assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)
@@ -213,26 +217,26 @@ def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
 
 
 def test_repeats_are_interleaved_blocks():
-    asked = suite(f"  m: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}")
-    spec = spec_json(asked.measurements, DRAM, None, capacity(), seed=7, repeats=3)
+    requested = suite(f"  m: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}")
+    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=3)
     assert [one["name"] for one in spec["measurements"]] == [
         "0#0", "1#0", "0#1", "1#1", "0#2", "1#2"]  # fmt: skip
 
 
 def test_the_rate_of_a_load_is_that_of_all_its_threads_together():
-    asked = suite(
+    requested = suite(
         "  m: {jobs: {chase: {args: {kind: chase}}, load: {args: {kernel: load, access: 256,"
         " pattern: sequential, threads: 3, pace: 3GB/s}}}}"
     )
-    spec = spec_json(asked.measurements, DRAM, None, capacity(), seed=7, repeats=1)
+    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=1)
     assert spec["measurements"][0]["jobs"][1]["pace"] == {"bytes_per_second": 10**9}
 
 
 def test_of_chains_that_wait_for_each_other_few_are_stamped_and_of_others_none():
-    asked = suite(
+    requested = suite(
         "  m: {matrix: {mode: [dependent, independent]}, args: {kind: chain, chain: r_64}}"
     )
-    spec = spec_json(asked.measurements, DRAM, None, capacity(), seed=7, repeats=1)
+    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=1)
     assert [one["jobs"][0]["sample_every"] for one in spec["measurements"]] == [16, 0]
 
 

@@ -13,63 +13,67 @@ from harness.micro.scaling import scale
 from harness.units import GIB, MIB
 
 
-def told(suite_asked, here, limits: MicroParams | None = None) -> dict[str, str]:
+def reported(requested_suite, here, limits: MicroParams | None = None) -> dict[str, str]:
     """What was found, by what it is of."""
-    scaled = scale(suite_asked, here, limits or overrides())
+    scaled = scale(requested_suite, here, limits or overrides())
     return {finding.code: finding.context for finding in scaled.warnings}
 
 
 def test_of_what_fits_nothing_is_said():
-    assert told(suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}"), capacity(cpus=4)) == {}
+    assert (
+        reported(suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}"), capacity(cpus=4)) == {}
+    )
 
 
 @pytest.mark.parametrize("access", [192, 320, 896])
 def test_of_a_range_that_whole_accesses_do_not_fill_nothing_is_said(access: int):
-    asked = f"  m: {{args: {{kernel: load, access: {access}, pattern: random}}}}"
-    assert told(suite(asked, "{range: 4GiB, duration: 1s}"), capacity()) == {}
-    assert told(suite(asked), capacity(), overrides(range=500 * MIB)) == {}
+    requested = f"  m: {{args: {{kernel: load, access: {access}, pattern: random}}}}"
+    assert reported(suite(requested, "{range: 4GiB, duration: 1s}"), capacity()) == {}
+    assert reported(suite(requested), capacity(), overrides(range=500 * MIB)) == {}
 
 
-def test_a_range_that_is_scaled_down_is_told_with_both_sizes():
-    asked = perma("b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}")
-    found = told(asked, capacity(tier=8 * GIB, dram=8 * GIB))
+def test_a_range_that_is_scaled_down_is_reported_with_both_sizes():
+    requested = perma(
+        "b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}"
+    )
+    found = reported(requested, capacity(tier=8 * GIB, dram=8 * GIB))
     assert found == {"range-scaled-down": "b 6.25 GiB instead of 50 GiB"}
     odd = suite("  m: {args: {kernel: load, access: 192, pattern: random}}")
-    found = told(odd, capacity(tier=GIB - 1, dram=GIB - 1))
+    found = reported(odd, capacity(tier=GIB - 1, dram=GIB - 1))
     assert found == {}  # 64 bytes less than a GiB are whole accesses of 192
-    found = told(odd, capacity(tier=GIB - 192, dram=GIB - 192))
+    found = reported(odd, capacity(tier=GIB - 192, dram=GIB - 192))
     assert found == {"range-scaled-down": "m 512 MiB instead of 1 GiB"}
 
 
-def test_memory_beside_the_tier_is_told_as_such():
-    asked = perma(
+def test_memory_next_to_the_tier_is_reported_as_such():
+    requested = perma(
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
         " memory_range: 8G}}"
     )
-    found = told(asked, capacity(tier=10 * GIB, dram=10 * GIB))["range-scaled-down"]
+    found = reported(requested, capacity(tier=10 * GIB, dram=10 * GIB))["range-scaled-down"]
     assert "b 4 GiB instead of 8 GiB; b 4 GiB of DRAM instead of 8 GiB" in found
 
 
-def test_a_chunk_that_is_not_whole_is_told_as_cut_off_and_not_as_want_of_room():
-    asked = perma("b: {args: {memory_range: 8G, run_time: 1}}")
-    found = told(asked, capacity(), overrides(range=200 * MIB))
+def test_a_chunk_that_is_not_whole_is_reported_as_cut_off_and_not_as_want_of_room():
+    requested = perma("b: {args: {memory_range: 8G, run_time: 1}}")
+    found = reported(requested, capacity(), overrides(range=200 * MIB))
     assert found == {"range-cut-to-chunks": "b 192 MiB instead of 200 MiB"}
-    found = told(asked, capacity(), overrides(range=4 * GIB + 256))
+    found = reported(requested, capacity(), overrides(range=4 * GIB + 256))
     assert found["range-cut-to-chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
 
 
-def test_more_threads_than_processors_are_told_and_what_became_equal():
-    found = told(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2))
+def test_more_threads_than_processors_are_reported_and_what_became_equal():
+    found = reported(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2))
     assert found["threads-limited"] == "2 configurations: up to 32 threads requested, 2 measured"
     assert found["equal-configurations"] == "2 configurations"
 
 
 def test_configurations_without_far_processors_are_counted():
-    asked = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
-    assert told(suite(asked), capacity(far=2)) == {}
-    assert "1 configuration left out" in told(suite(asked), capacity())["no-far-processors"]
+    requested = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
+    assert reported(suite(requested), capacity(far=2)) == {}
+    assert "1 configuration left out" in reported(suite(requested), capacity())["no-far-processors"]
     with pytest.raises(UsageError) as refused:
-        told(suite(asked.replace("near, ", "")), capacity())
+        reported(suite(requested.replace("near, ", "")), capacity())
     assert "1 configuration left out" in refused.value.hint
 
 
@@ -77,7 +81,7 @@ SMALL = "{range: 64MiB, duration: 1s}"
 
 
 def test_a_range_that_the_cache_holds_is_told():
-    found = told(suite(f"  m: {{{RANDOM}}}", SMALL), capacity())
+    found = reported(suite(f"  m: {{{RANDOM}}}", SMALL), capacity())
     assert "m (64 MiB)" in found["range-in-cache"]
 
 
@@ -90,32 +94,32 @@ def test_a_range_that_the_cache_holds_is_told():
     ],
 )
 def test_a_range_that_is_small_on_purpose_or_goes_past_the_cache_is_not(args: str):
-    assert told(suite(f"  m: {{args: {{{args}}}}}", SMALL), capacity()) == {}
+    assert reported(suite(f"  m: {{args: {{{args}}}}}", SMALL), capacity()) == {}
 
 
 def test_files_in_the_page_cache_are_told():
-    found = told(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
+    found = reported(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
     assert set(found) == {"page-cache"}
 
 
 def test_memory_that_should_not_be_touched_beforehand_is_told():
-    found = told(perma("b: {args: {prefault_file: false, run_time: 1}}"), capacity())
+    found = reported(perma("b: {args: {prefault_file: false, run_time: 1}}"), capacity())
     assert found["prefault-ignored"] == "b"
 
 
 def test_an_instruction_set_names_those_that_have_no_loops_of_it():
-    asked = suite(
+    requested = suite(
         f"  m: {{{RANDOM}}}\n  walk: {{args: {{kind: chase}}}}\n"
         "  commit: {args: {kind: log, writer: zero, entry: 64}}"
     )
-    (found,) = told(asked, capacity(), overrides(isa="avx2")).items()
+    (found,) = reported(requested, capacity(), overrides(isa="avx2")).items()
     assert found[0] == "isa-not-applicable" and "avx2 for walk, commit" in found[1]
-    assert told(asked, capacity()) == {}
+    assert reported(requested, capacity()) == {}
 
 
 def test_a_bound_on_operations_that_bounds_nothing_is_told():
     counted = RANDOM.replace("{", "{count: 5000, ")
-    asked = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
-    found = told(asked, capacity(), overrides(operations=100))["operations-not-applicable"]
+    requested = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
+    found = reported(requested, capacity(), overrides(operations=100))["operations-not-applicable"]
     assert found == "timed"
-    assert "operations" not in told(asked, capacity())
+    assert "operations" not in reported(requested, capacity())

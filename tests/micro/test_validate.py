@@ -143,8 +143,8 @@ def test_a_parameter_that_does_not_fit_is_refused(text):
 
 
 def test_partitions_divide_the_threads_that_the_command_line_leaves():
-    asked = suite(f"  m: {{args: {{{ACCESSES}, threads: 4, partitions: 4}}}}")
-    (job,) = scale(asked, capacity(), overrides(threads=3)).measurements[0].jobs
+    requested = suite(f"  m: {{args: {{{ACCESSES}, threads: 4, partitions: 4}}}}")
+    (job,) = scale(requested, capacity(), overrides(threads=3)).measurements[0].jobs
     assert (job.threads, job.partitions) == (3, 3)
 
 
@@ -153,13 +153,13 @@ def test_want_of_room_moves_no_range_into_the_cache():
     error = refusal(ACCESSES, full)
     assert error.context.startswith("range: 1 GiB, and no more than 48 MiB may be taken")
     assert "halved to 32 MiB" in error.context
-    asked = perma("b: {args: {memory_range: 200G, run_time: 1}}")
+    requested = perma("b: {args: {memory_range: 200G, run_time: 1}}")
     with pytest.raises(UsageError, match=r"range: 200 GiB.* 1.56 MiB .*cache of 32 MiB") as refused:
-        scale(asked, capacity(tier=2 * MIB, dram=2 * MIB), overrides())
+        scale(requested, capacity(tier=2 * MIB, dram=2 * MIB), overrides())
     assert "-p range=1MiB" in refused.value.hint
 
 
-def test_a_range_in_the_cache_is_measured_where_it_is_asked_for():
+def test_a_range_in_the_cache_is_measured_where_it_is_requested():
     full = capacity(tier=24 * MIB, dram=64 * GIB)
     small = suite(f"  m: {{args: {{{ACCESSES}, range: 32MiB}}}}")
     assert scale(small, full, overrides()).measurements[0].jobs[0].range_bytes == 16 * MIB
@@ -171,35 +171,35 @@ def test_a_range_in_the_cache_is_measured_where_it_is_asked_for():
 
 
 def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
-    asked = perma(
+    requested = perma(
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 64M,"
         " memory_range: 1G}}"
     )
     with pytest.raises(UsageError, match="range: 64 MiB, and no more"):
-        scale(asked, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
+        scale(requested, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
 
 
 def test_pages_of_1_gib_are_refused_where_too_few_are_free():
-    asked = suite(f"  m: {{{RANDOM.replace('{', '{range: 3GiB, pages: 1g, ')}}}")
+    requested = suite(f"  m: {{{RANDOM.replace('{', '{range: 3GiB, pages: 1g, ')}}}")
     here = replace(capacity(), gigantic_free={"tier": 2, "dram": 9}, near_node=1)
     with pytest.raises(
         UsageError, match=r"mine.yml:6, m, pages: 1g: 3 of these pages are needed, 2 are free"
     ):
-        scale(asked, here, overrides())
+        scale(requested, here, overrides())
     assert scale(
-        asked, replace(here, gigantic_free={"tier": 3, "dram": 0}), overrides()
+        requested, replace(here, gigantic_free={"tier": 3, "dram": 0}), overrides()
     ).measurements
 
 
 def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
-    asked = perma(
+    requested = perma(
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 2G,"
         " memory_range: 2G}}"
     )
     here = replace(capacity(), gigantic_free={"tier": 3, "dram": 3})
     with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are needed, 3 are free"):
-        scale(asked, here, overrides(pages="1g"))
-    assert scale(asked, replace(here, near_node=1), overrides(pages="1g")).measurements
+        scale(requested, here, overrides(pages="1g"))
+    assert scale(requested, replace(here, near_node=1), overrides(pages="1g")).measurements
 
 
 def test_a_suite_whose_file_is_not_there_is_said_as_such():

@@ -171,7 +171,7 @@ def test_what_was_killed_is_resumed_and_a_second_time_changes_nothing(fleet: Fle
     (fleet.root / "held").touch()
     play = fleet.start()
     assert eventually((fleet.root / "waits").exists)
-    # It has left the rest behind.
+    # The other files are still there.
     assert eventually(lambda: "underway.sh start" not in _commands(fleet))
     assert _commands(fleet)
     assert eventually(lambda: not _killed(fleet))

@@ -17,15 +17,15 @@ pytestmark = pytest.mark.slow
 
 
 def test_rocksdb_is_driven_for_a_window_and_verified(bench):
-    asked = params(workload="a", target=500)
-    bench.load("rocksdb", asked)
+    requested = params(workload="a", target=500)
+    bench.load("rocksdb", requested)
     assert bench.facts["row_counts"] == {"usertable": 2000}
     moments = []
     drives = WindowCallbacks(
         lambda: moments.append(("begin", len(bench.engine.processes()))),
         lambda: moments.append(("end", len(bench.engine.processes()))),
     )
-    driven = bench.drive_in_time(asked, drives)
+    driven = bench.drive_in_time(requested, drives)
     # The engine's process is the client, as long as it runs.
     assert moments[-2:] == [("begin", 1), ("end", 1)]
     assert bench.engine.processes() == []
@@ -48,30 +48,30 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     engine = driven.engine_counters
     assert engine["rocksdb_number_keys_read_count"] >= driven.done_count * 0.5
     assert engine["rocksdb_row_cache_hit_count"] == engine["rocksdb_row_cache_miss_count"] == 0
-    (check,) = bench.verify(asked, driven)
+    (check,) = bench.verify(requested, driven)
     assert (check.status, check.name) == ("passed", "records"), check.detail
     assert not list(bench.root.rglob("client.properties"))
 
 
 def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are_missed(bench):
-    asked = params(workload="d", target=500)
-    bench.load("rocksdb", asked)
-    driven = bench.drive(asked)
+    requested = params(workload="d", target=500)
+    bench.load("rocksdb", requested)
+    driven = bench.drive(requested)
     assert driven.inserted_count >= driven.operations["insert"].count > 0
-    (check,) = bench.verify(asked, driven)
+    (check,) = bench.verify(requested, driven)
     assert check.status == "passed"
     assert f"{2000 + driven.inserted_count:,} records" in check.detail
     # One that nobody has inserted is expected, and found to be missing.
-    (check,) = bench.verify(asked, replace(driven, inserted_count=driven.inserted_count + 1))
+    (check,) = bench.verify(requested, replace(driven, inserted_count=driven.inserted_count + 1))
     assert check.status == "failed"
     assert check.detail.startswith("1 of ")
 
 
 def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
-    asked = params(workload="f", target=200)
-    bench.load("rocksdb", asked)
+    requested = params(workload="f", target=200)
+    bench.load("rocksdb", requested)
     for _ in range(5):  # as many as were offered, but for what the machine made late
-        driven = bench.drive(asked)
+        driven = bench.drive(requested)
         if driven.done_count <= 1.3 * driven.offered_count + 200:
             break
     assert set(driven.operations) == {"read", "read_modify_write"}
@@ -82,9 +82,9 @@ def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
 
 
 def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
-    asked = params(workload="c", operationcount=5000, duration=None, ramp_up="0s")
-    bench.load("rocksdb", asked)
-    driven = bench.drive(asked)
+    requested = params(workload="c", operationcount=5000, duration=None, ramp_up="0s")
+    bench.load("rocksdb", requested)
+    driven = bench.drive(requested)
     assert driven.done_count == driven.operations["read"].count == 5000
     assert hdr.decode(driven.operations["read"].duration_hdr).total == 5000
     # Nothing is written: the core workload as it is.
@@ -97,45 +97,45 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
 
 
 def test_blind_updates_write_whole_records(bench):
-    asked = params(workload="a", update="blind", target=500)
-    bench.load("rocksdb", asked)
-    driven = bench.drive_in_time(asked)
+    requested = params(workload="a", update="blind", target=500)
+    bench.load("rocksdb", requested)
+    driven = bench.drive_in_time(requested)
     # Nothing but the reads reads.
     reads = driven.engine_counters["rocksdb_number_keys_read_count"]
     writes = driven.engine_counters["rocksdb_number_keys_written_count"]
     assert writes > 0
     assert reads < driven.done_count
-    (check,) = bench.verify(asked, driven)
+    (check,) = bench.verify(requested, driven)
     assert check.status == "passed", check.detail
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])  # MySQL by MariaDB's driver
 def test_servers_are_driven_through_their_sockets(name, bench):
-    asked = params(workload="e", operationcount=1_000_000, maxscanlength=10, target=500)
-    bench.load(name, asked)
+    requested = params(workload="e", operationcount=1_000_000, maxscanlength=10, target=500)
+    bench.load(name, requested)
     connection = bench.engine.connect()
     assert connection.execute("select count(*) from usertable").rows == [(2000,)]
-    driven = bench.drive(asked)
+    driven = bench.drive(requested)
     stored = connection.execute("select count(*) from usertable").rows[0][0]
     connection.close()
     assert stored == 2000 + driven.inserted_count
     assert set(driven.operations) == {"scan", "insert"}
-    (check,) = bench.verify(asked, driven)
+    (check,) = bench.verify(requested, driven)
     assert check.status == "passed", check.detail
 
 
 def test_updates_of_one_field_leave_the_others_of_a_row(bench):
-    asked = params(workload="a", readallfields=False, target=500)
-    bench.load("postgres", asked)
-    driven = bench.drive_in_time(asked)
+    requested = params(workload="a", readallfields=False, target=500)
+    bench.load("postgres", requested)
+    driven = bench.drive_in_time(requested)
     assert driven.operations["update"].count > 0
-    (check,) = bench.verify(asked, driven)
+    (check,) = bench.verify(requested, driven)
     assert check.status == "passed", check.detail
 
 
 def test_a_server_that_dies_ends_the_run_with_its_reason(bench):
-    asked = params(workload="a")
-    bench.load("postgres", asked)
+    requested = params(workload="a")
+    bench.load("postgres", requested)
     begun = time.monotonic()
     with pytest.raises(RunFailed) as failure:
         bench.drive(
@@ -154,13 +154,13 @@ def test_a_record_that_is_none_ends_the_run_with_its_reason(bench):
 
 
 def test_a_database_that_is_not_there_ends_the_run_with_its_reason(bench):
-    asked = params(workload="c")
-    bench.load("rocksdb", asked)
+    requested = params(workload="c")
+    bench.load("rocksdb", requested)
     for folder in bench.engine.files():
         for path in folder.iterdir():
             path.unlink()
     with pytest.raises(RunFailed, match=r"open .*does not exist"):
-        bench.drive(asked)
+        bench.drive(requested)
     assert bench.engine.processes() == []
 
 
@@ -187,14 +187,14 @@ def test_scans_go_through_all_keys_whatever_the_prefix_extractor(java, bench):
 
 
 def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(bench):
-    asked = params(workload="c")
-    bench.load("rocksdb", asked)
+    requested = params(workload="c")
+    bench.load("rocksdb", requested)
     driven = DriverResult("ycsb", "", 10**9)
     for planted in ({"fieldcount": 11}, {"fieldlength": 101}, {"fieldlength": 99}):
-        (check,) = bench.verify(replace(asked, **planted), driven)
+        (check,) = bench.verify(replace(requested, **planted), driven)
         assert check.status == "failed", planted
         assert check.detail.startswith("2,000 of 2,000 records are not whole")
     # These values are random: not those that dataintegrity makes.
-    (check,) = bench.verify(replace(asked, dataintegrity=True), driven)
+    (check,) = bench.verify(replace(requested, dataintegrity=True), driven)
     assert check.status == "failed"
     assert "other values than were written" in check.detail
