@@ -121,7 +121,7 @@ class ProcessStarter(Protocol):
         traced: bool = False,
         pipes: bool = False,
         progress: bool = False,
-        stop_signal: int = 15,
+        stop_signal: int = 9,
         nice: int = 0,
     ) -> Process:
         """Start ``argv`` in its own session.
@@ -133,7 +133,8 @@ class ProcessStarter(Protocol):
         puts it into the run's memory cgroup and on its processors, if there are such; ``traced``:
         its file I/O is traced, if the run has a trace.
         ``stop_signal`` is what the supervisor sends first when the harness has died
-        (SIGKILL follows after 2 s).
+        (SIGKILL follows after 2 s): for a server, which then ends in order. What else runs has
+        nothing to finish, and may leave shared memory if it dies of another signal.
         """
 
 

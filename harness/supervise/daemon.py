@@ -207,22 +207,15 @@ class Daemon:
             if stat.id.pid in below or process.mark_of(stat.id.pid) == child.mark
         ]
 
-    def _ask_to_end(self, child: Child) -> None:
-        """Its stop signal to its whole group, whose segments are noted first.
-
-        Not everything in the group cleans up on that signal: what initdb starts dies of it at
-        once. Stopped meanwhile, none of them can make another segment after the note.
-        """
-        os.killpg(child.pid, signal.SIGSTOP)
-        self._seen.note(self._family(child))
-        os.killpg(child.pid, child.stop_signal)
-        os.killpg(child.pid, signal.SIGCONT)
-
     def _end_everything(self) -> None:
         self._connection.close()
         for child in self._children:
-            if child.status_fd is not None:
-                self._ask_to_end(child)
+            if child.status_fd is None:
+                continue
+            if child.stop_signal == signal.SIGKILL:
+                self._kill(child)
+            else:
+                os.killpg(child.pid, child.stop_signal)
         deadline = time.monotonic() + GRACE_S
         self._reap()
         while time.monotonic() < deadline and any(c.status_fd is not None for c in self._children):

@@ -18,6 +18,8 @@ from pathlib import Path
 MARK = "TIERBENCH_PROCESS"
 
 _POLL_S = 0.005
+#: For stopped processes to stand still.
+_STOP_S = 1.0
 #: Number of checks that a killed process may take to die.
 _DYING_LOOKS = 200
 
@@ -46,6 +48,11 @@ class ProcessStat:
     def dead(self) -> bool:
         """A zombie: it runs no more, only its status waits to be read."""
         return self.state in "ZX"
+
+    @property
+    def still(self) -> bool:
+        """Dead or stopped: nothing happens in it any more."""
+        return self.state in "ZXTt"
 
 
 def process_stat(pid: int) -> ProcessStat | None:
@@ -156,6 +163,7 @@ def kill_all(
         if reap is not None:
             _signal_groups(result, signal.SIGSTOP)
         if not fresh:
+            _until_still(find)
             break
         for process in fresh:
             send_signal(process, signal.SIGSTOP)
@@ -172,6 +180,18 @@ def kill_all(
         for process in remaining:
             send_signal(process, signal.SIGKILL)
         looks += 1
+        time.sleep(_POLL_S)
+
+
+def _until_still(find: Callable[[], Iterable[ProcessStat]]) -> None:
+    """Find again until all that was stopped does nothing more, or for a second.
+
+    A stopped process that waits for a device or in vfork(2) runs no more either.
+    """
+    deadline = time.monotonic() + _STOP_S
+    while not all(stat.still for stat in find()):
+        if time.monotonic() >= deadline:
+            return
         time.sleep(_POLL_S)
 
 

@@ -2,9 +2,10 @@
 
 POSIX segments are files directly in /dev/shm, System V segments entries of the kernel's
 table: a server removes its own when it shuts down, and SIGKILL leaves them for good. Both
-show in /proc/PID/maps, so they are noted while their processes are stopped but alive, and
-removed once these are gone. Never removed: what another user owns, a file that a process which
-is still there has mapped, and a System V segment that any process is attached to.
+show in /proc/PID/maps once they are mapped, and before that in /proc/PID/fd and as made by
+that process, so they are noted while their processes are stopped but alive, and removed once
+these are gone. Never removed: what another user owns, a file that a process which is still
+there has mapped or open, and a System V segment that any process is attached to.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from pathlib import Path
 
 from harness.supervise.process import ProcessStat, all_processes
 
-_POSIX = re.compile(r" (/dev/shm/[^/\n]+)$", re.MULTILINE)
+_POSIX = re.compile(r"(?:^| )(/dev/shm/[^/\n]+)$", re.MULTILINE)
 _SYSV = re.compile(r" (\d+) +/SYSV[0-9a-f]{8}(?: \(deleted\))?$", re.MULTILINE)
 _IPC_RMID = 0
-#: Columns shmid, nattch, uid and cuid of /proc/sysvipc/shm.
-_NUMBER, _ATTACHED, _OWNER, _CREATOR = 1, 6, 7, 9
+#: Columns shmid, cpid, nattch, uid and cuid of /proc/sysvipc/shm.
+_NUMBER, _MAKER, _ATTACHED, _OWNER, _CREATOR = 1, 4, 6, 7, 9
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A System V segment. ``attached``: processes; ``owner``, ``creator``: uids."""
+    """A System V segment. ``maker``: pid; ``attached``: processes; the others: uids."""
 
+    maker: int
     attached: int
     owner: int
     creator: int
@@ -42,16 +44,19 @@ class Segments:
         self._sysv: dict[int, int] = {}
 
     def note(self, processes: Iterable[ProcessStat]) -> list[ProcessStat]:
-        """Note what the processes map; returns them."""
+        """Note what the processes map or are about to map; returns them."""
         listed = list(processes)
+        table = _table()
         for process in listed:
             if process.dead:
                 continue
-            maps = _maps(process.id.pid)
+            pid = process.id.pid
+            maps = _maps(pid)
+            made = [number for number, segment in table.items() if segment.maker == pid]
             with contextlib.suppress(OSError):
-                owner = Path(f"/proc/{process.id.pid}").stat().st_uid
-                self._posix |= {Path(path): owner for path in _POSIX.findall(maps)}
-                self._sysv |= {int(number): owner for number in _SYSV.findall(maps)}
+                owner = Path(f"/proc/{pid}").stat().st_uid
+                self._posix |= {Path(path): owner for path in _posix_names(pid, maps)}
+                self._sysv |= {int(number): owner for number in [*_SYSV.findall(maps), *made]}
         return listed
 
     def remove(self) -> None:
@@ -59,7 +64,11 @@ class Segments:
 
         What is still in use stays noted.
         """
-        in_use = set(_POSIX.findall("\n".join(_maps(s.id.pid) for s in all_processes())))
+        in_use = {
+            name
+            for process in (all_processes() if self._posix else ())
+            for name in _posix_names(process.id.pid, _maps(process.id.pid))
+        }
         for path, owner in self._posix.items():
             with contextlib.suppress(OSError):
                 if str(path) not in in_use and path.lstat().st_uid == owner:
@@ -77,8 +86,18 @@ def remove_segment(number: int, owner: int) -> None:
     Nothing else: which number it is, a user's process or file may have said.
     """
     segment = _table().get(number)
-    if segment == Segment(attached=0, owner=owner, creator=owner):
+    if segment and (segment.attached, segment.owner, segment.creator) == (0, owner, owner):
         ctypes.CDLL(None).shmctl(number, _IPC_RMID, None)
+
+
+def _posix_names(pid: int, maps: str) -> list[str]:
+    """The POSIX segments that a process has mapped (``maps``) or open."""
+    links = []
+    with contextlib.suppress(OSError):  # it has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                links.append(str(descriptor.readlink()))
+    return _POSIX.findall(maps) + _POSIX.findall("\n".join(links))
 
 
 def _maps(pid: int) -> str:
@@ -95,4 +114,7 @@ def _table() -> dict[int, Segment]:
     except OSError:
         return {}
     rows = ([int(field) for field in line.split()] for line in lines)
-    return {row[_NUMBER]: Segment(row[_ATTACHED], row[_OWNER], row[_CREATOR]) for row in rows}
+    return {
+        row[_NUMBER]: Segment(row[_MAKER], row[_ATTACHED], row[_OWNER], row[_CREATOR])
+        for row in rows
+    }

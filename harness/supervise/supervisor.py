@@ -237,7 +237,7 @@ class Supervisor:
         traced: bool = False,
         pipes: bool = False,
         progress: bool = False,
-        stop_signal: int = signal.SIGTERM,
+        stop_signal: int = signal.SIGKILL,
         nice: int = 0,
         confinement: Confinement | None = None,
     ) -> SupervisedProcess:

@@ -35,7 +35,7 @@ with Supervisor(base / "state") as supervisor, memory_cap(64 << 20, supervisor) 
     start = supervisor.capped_by(cap).spawn
     start(["sleep", "1000"], credentials=unprivileged(), cwd=Path("/"))
     server = "setsid sleep 1000 & (sleep 1000 &); sleep 1000"
-    supervisor.spawn(["sh", "-c", server], log=base / "log")
+    supervisor.spawn(["sh", "-c", server], log=base / "log", stop_signal=15)
     print("running", flush=True)
     time.sleep(1000)
 """

@@ -218,7 +218,7 @@ def test_the_end_of_the_block_ends_what_does_not_listen(state, tmp_path):
     log = tmp_path / "log"
     deaf = "trap '' TERM; echo ready; while :; do sleep 1; done"
     with Supervisor(state) as supervisor:
-        supervisor.spawn(["sh", "-c", deaf], log=log)
+        supervisor.spawn(["sh", "-c", deaf], log=log, stop_signal=signal.SIGTERM)
         supervisor.spawn(["sh", "-c", DAEMONISING])
         assert eventually(lambda: log.read_text() == "ready\n")
     assert processes_of(os.getpid()) == []
