@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
 
 _GREETING_S = 1.0
+#: MySQL keeps this number of redo files, and makes those it lacks when it answers already
+#: (manual, "Redo Log"): a query's first reads would be measured beside these writes.
+_REDO_FILES = 32
+#: Without a further file for as long, it makes no more.
+_REDO_PAUSE_S = 1.0
+_POLL_S = 0.01
 #: First byte of the server's greeting after packet length and number: protocol version 10.
 _PROTOCOL = 10
 #: How far back errors before a stack trace are looked for, and how many are shown.
@@ -53,11 +60,24 @@ class Server(ServerProcess):
             # Only files outlive the server's process, and the supervisor removes them.
             orphaned=signal.SIGKILL,
         )
+        self._await_redo_files()
         try:
             verify(process.pid)
         except BaseException:
             self.kill()
             raise
+
+    def _await_redo_files(self) -> None:
+        """Return when MySQL makes no more of them; at once for a server that makes none."""
+        found, since = -1, time.monotonic()
+        while time.monotonic() < since + _REDO_PAUSE_S:
+            with acting_as(self._user):
+                files = sum(1 for _ in self._cluster.redo.glob("#innodb_redo/#ib_redo*"))
+            if files == 0 or files >= _REDO_FILES:
+                return
+            if files > found:
+                found, since = files, time.monotonic()
+            time.sleep(_POLL_S)
 
     def stop(self) -> None:
         """Clean shutdown (SIGTERM), every page on its device; RunFailed if it was not clean."""
