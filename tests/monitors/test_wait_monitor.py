@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import pytest
 from patience import eventually
 
 from harness.monitors import MonitorContext
@@ -20,14 +21,14 @@ class Engine:
 
     def __init__(self) -> None:
         self.fails = self.hangs = self.closed = False
-        self.asked = 0
+        self.observed = 0
         self.resumes = threading.Event()
 
     def resource(self, event: str) -> Resource:
         return "lock"
 
     def observe(self) -> Sequence[Observation]:
-        self.asked += 1
+        self.observed += 1
         if self.fails:
             raise OSError("the server restarts")
         if self.hangs:
@@ -36,6 +37,11 @@ class Engine:
 
     def close(self) -> None:
         self.closed = True
+
+
+def test_a_short_query_is_left_alone_and_a_young_one_observed_most_often():
+    pauses = [module.pause_s(age) for age in (0.0, 0.03, 0.1, 1.0, 60.0)]
+    assert pauses == pytest.approx([0.1, 0.07, 0.02, 0.05, 0.1])
 
 
 def watched(engine: Engine) -> WaitMonitor:
@@ -48,7 +54,7 @@ def watched(engine: Engine) -> WaitMonitor:
 def test_its_totals_and_series_hold_what_was_observed():
     monitor = watched(engine := Engine())
     before = monitor.totals()
-    assert eventually(lambda: engine.asked > 10)
+    assert eventually(lambda: engine.observed > 10)
     after = monitor.totals()
     monitor.stop()
     name = "wait_ns[resource=lock]"
@@ -64,8 +70,8 @@ def test_it_counts_failed_observations_and_continues():
     engine.fails = True
     assert eventually(lambda: monitor.series()["failed_observations"] > 2)
     engine.fails = False
-    seen = engine.asked
-    assert eventually(lambda: engine.asked > seen + 2)
+    seen = engine.observed
+    assert eventually(lambda: engine.observed > seen + 2)
     monitor.stop()
     assert monitor.series()["events"]["row"]["wait_ns"] > 0
 
@@ -74,8 +80,8 @@ def test_an_engine_that_does_not_answer_does_not_hold_up_the_end(monkeypatch):
     monkeypatch.setattr(module, "_PATIENCE_S", 0.1)
     monitor = watched(engine := Engine())
     engine.hangs = True
-    seen = engine.asked
-    assert eventually(lambda: engine.asked > seen)
+    seen = engine.observed
+    assert eventually(lambda: engine.observed > seen)
     monitor.stop()
     engine.resumes.set()
 
