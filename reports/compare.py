@@ -396,8 +396,7 @@ def _group(
         warnings += _warnings(name, runs)
         sides.append(Side(name, ids, emulations(runs), unknown))
     warnings += canary_warnings([*found.a, *found.b])
-    looks = max(int(run.run["experiment"].get("looks", 1)) for run in (*found.a, *found.b))
-    rows = _rows(found.a, found.b, found.pairing, only, looks)
+    rows = compared_rows(found.a, found.b, found.pairing, only)
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
@@ -436,13 +435,14 @@ def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
         )
 
 
-def _rows(
+def compared_rows(
     a: Sequence[StoredRun],
     b: Sequence[StoredRun],
     pairing: Pairing,
-    only: Collection[Quantity],
-    looks: int,
+    only: Collection[Quantity] = (),
 ) -> list[Row]:
+    """Each quantity of comparable runs, or each of ``only``; not judged in a family yet."""
+    looks = looks_of((*a, *b))
     measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
     quantities = dict.fromkeys(
         q
@@ -451,6 +451,11 @@ def _rows(
         if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
     )
     return [_row(q, measured_a, measured_b, pairing, looks) for q in in_order(quantities)]
+
+
+def looks_of(runs: Sequence[StoredRun]) -> int:
+    """How often their results decided at most whether there were more of them."""
+    return max(int(run.run["experiment"].get("looks", 1)) for run in runs)
 
 
 def _row(

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from harness.store.result import Better
 from harness.store.runs import StoredRun
+from reports.compare import Row, compared_rows
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.run_configuration import emulations, facts, marked, placement_name
-from reports.statistics import Estimate, Judgement, compare_unpaired, judge
+from reports.statistics import judge
 from reports.values import Quantity, Summary, measured, summarise
 
 #: More facts than this are counted.
@@ -25,30 +25,21 @@ _MOST_FACTS = 4
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution. ``estimate``: how much better it is than the previous one, None of the first.
+    """One execution. ``row``: its comparison with the previous one, None of the first.
 
+    ``summary``: of the headline; None where no run of it has a value, such as one at a time limit.
     ``changed``: facts in which they differ, with both values.
     """
 
     runs: tuple[StoredRun, ...]
-    summary: Summary
-    estimate: Estimate | None = None
-    judgement: Judgement | None = None
+    summary: Summary | None
+    row: Row | None = None
     changed: tuple[str, ...] = ()
 
     @property
     def began(self) -> str:
         """``2026-11-21 07:16:55 UTC``."""
         return utc(self.runs[0].run["started_unix_ns"])
-
-    @property
-    def verdict(self) -> str:
-        """In comparison with the previous one."""
-        if self.estimate is None or self.judgement is None:
-            return ""
-        if self.judgement.outcome == "shown":
-            return "faster" if self.estimate.ratio > 1 else "slower"
-        return "no difference" if self.judgement.outcome == "not shown" else "not resolvable"
 
 
 @dataclass(frozen=True)
@@ -64,18 +55,16 @@ class History:
 def histories(runs: Sequence[StoredRun]) -> list[History]:
     """Of every series; all changes are tested as one family."""
     found = [one for series in _series(runs) if (one := _history(series)) is not None]
-    changes = [e.estimate for one in found for e in one.executions if e.estimate is not None]
-    judgements = iter(judge(changes))
-    return [
-        replace(
-            one,
-            executions=tuple(
-                e if e.estimate is None else replace(e, judgement=next(judgements))
-                for e in one.executions
-            ),
-        )
-        for one in found
-    ]
+    rows = [e.row for one in found for e in one.executions if e.row is not None]
+    judgements = iter(judge([row.estimate for row in rows if row.estimate is not None]))
+
+    def judged(execution: Execution) -> Execution:
+        row = execution.row
+        if row is None or row.estimate is None:
+            return execution
+        return replace(execution, row=replace(row, judgement=next(judgements)))
+
+    return [replace(one, executions=tuple(map(judged, one.executions))) for one in found]
 
 
 def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
@@ -90,26 +79,20 @@ def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
 
 def _history(series: Sequence[StoredRun]) -> History | None:
     split = list(_executions(series))
-    values = {q: one for q, one in measured(series[-1]).items() if one.value is not None}
+    values = {q: one for run in series for q, one in measured(run).items() if one.value is not None}
     quantity = headline(series, series, {q: one.better for q, one in values.items()}).quantity
     if len(split) < 2 or quantity is None:
         return None
-    one = values[quantity]
-    executions = [
-        Execution(tuple(own), summary)
-        for own in split
-        if (summary := summarise(_values(own, quantity))) is not None
-    ]
-    compared = [_compared(*pair, quantity, one.better) for pair in pairwise(executions)]
-    if not compared:
-        return None
+    kind = values[quantity]
+    executions = [Execution(tuple(own), summarise(_values(own, quantity))) for own in split]
+    compared = [_compared(*pair, quantity) for pair in pairwise(executions)]
     spec = series[-1].run["spec"]
     unknown = any(run.run["status"] == "unknown" for run in series)
     place = marked(placement_name(spec), bool(emulations(series)), unknown)
     name = series[-1].run["experiment"]["name"]
     title = ", ".join((name, spec["engine"], spec["workload"], place))
-    metric = metric_info(quantity, one.better).title
-    return History(title, metric, one.unit, (executions[0], *compared))
+    metric = metric_info(quantity, kind.better).title
+    return History(title, metric, kind.unit, (executions[0], *compared))
 
 
 def _executions(series: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
@@ -127,9 +110,8 @@ def _values(runs: Sequence[StoredRun], quantity: Quantity) -> list[float]:
     return [one.value for one in found if one is not None and one.value]
 
 
-def _compared(before: Execution, one: Execution, quantity: Quantity, better: Better) -> Execution:
-    sides = _values(before.runs, quantity), _values(one.runs, quantity)
-    estimate = compare_unpaired(*(sides if better == "lower" else sides[::-1]))
+def _compared(before: Execution, one: Execution, quantity: Quantity) -> Execution:
+    (row,) = compared_rows(before.runs, one.runs, "unpaired", {quantity})
     then, now = facts(before.runs[-1]), facts(one.runs[-1])
     differing = [
         f"{fact}: {then.get(fact, 'none')} → {now.get(fact, 'none')}"
@@ -138,4 +120,4 @@ def _compared(before: Execution, one: Execution, quantity: Quantity, better: Bet
     ]
     more = len(differing) - _MOST_FACTS
     changed = (*differing[:_MOST_FACTS], *([f"{more} more"] if more > 0 else ()))
-    return replace(one, estimate=estimate, changed=changed)
+    return replace(one, row=row, changed=changed)

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 from harness.counters import split
 from harness.store.runs import StoredRun
-from reports.compare import Group
+from reports.compare import Group, looks_of
 from reports.over_time import measured_spans
 from reports.series import Panel
 from reports.statistics import Difference, difference
@@ -79,11 +79,12 @@ def _table(panel: Panel, group: Group) -> StallTable | None:
     a, b = known
     if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
         return None
+    looks = looks_of([runs[one] for side in (group.a, group.b) for one in side.runs])
     whole = _median([one.cycles[TOTAL] for one in a])
     rows = []
     for level in a[0].cycles:
         of_a, of_b = ([one.cycles[level] for one in side] for side in known)
-        found = difference(of_a, of_b, group.pairing)
+        found = difference(of_a, of_b, group.pairing, looks)
         rows.append(StallRow(level, _median(of_a), _median(of_b), found, found.value / whole))
     return StallTable(group.a.marked_name, group.b.marked_name, a[0].each, a[0].of, tuple(rows))
 

@@ -205,9 +205,10 @@ def compare_unpaired(
 
 
 def difference(
-    a: Sequence[float], b: Sequence[float], pairing: Pairing, alpha: float = ALPHA
+    a: Sequence[float], b: Sequence[float], pairing: Pairing, looks: int = 1
 ) -> Difference:
     """B − A by the same statistics as the ratio, of values of any sign (each side ≥ 1)."""
+    alpha = ALPHA / looks
     values_a, values_b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if pairing == "paired":
         ordered = _walsh_order(values_b - values_a)

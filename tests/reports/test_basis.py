@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from report_runs import EMULATED, Case, metric, printed, write
+from report_runs import EMULATED, STARTED_UNIX_NS, Case, metric, printed, write
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -120,9 +120,49 @@ def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> N
     ]
     (history,) = histories(runs)
     first, second = history.executions
-    assert first.verdict == ""
-    assert second.verdict == "slower"
+    assert first.row is None
+    assert second.row is not None and second.row.verdict == "slower"
     assert "engine.version: 18.4 → 19.0" in second.changed
+
+
+def execution(
+    root: Path, day: int, seconds: float = 2, limited: int = 0, **changes: object
+) -> list[StoredRun]:
+    """Eight repeats on one placement; ``limited``: those in which a query reached its limit."""
+    began = STARTED_UNIX_NS + day * 86_400 * 10**9
+    times = [metric("queries_geomean_ns", seconds * 1e9, "lower")]
+    limit = [metric("query_timeout_ns", 60e9, query="9")]
+    return [
+        write(
+            root,
+            Case(
+                block=block,
+                metrics=limit if block < limited else times,
+                run_changes={"started_unix_ns": began + block, **changes},
+            ),
+        )
+        for block in range(8)
+    ]
+
+
+def test_changes_over_time_have_the_interval_of_a_comparison(tmp_path: Path) -> None:
+    """Also where results decided whether there were more repeats."""
+    before = execution(tmp_path, 0)
+    after = execution(tmp_path, 1, 1, **{"experiment.looks": 4})
+    ((_, change),) = (one.executions for one in histories([*before, *after]))
+    (group,) = compare(before, after, force=True).groups
+    assert change.row is not None and group.deciding is not None
+    assert change.row.estimate == group.deciding.estimate
+    assert change.row.estimate is not None and change.row.estimate.looks == 4
+
+
+@pytest.mark.parametrize("limited", [1, 8])
+def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -> None:
+    """The times of its other runs are those that happened to be short."""
+    runs = [*execution(tmp_path, 0), *execution(tmp_path, 1, 1, limited)]
+    ((_, last),) = (one.executions for one in histories(runs))
+    assert last.row is not None and last.row.estimate is None
+    assert (last.summary is None) == (limited == 8)
 
 
 def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:

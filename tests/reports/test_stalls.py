@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def stored(run: StoredRun, **artifacts: Any) -> StoredRun:
 
 def tpcc(
     root: Path, placement: str, counts: Mapping[str, float], done: int, block: int = 0,
-    lines: list[str] | None = None,
+    lines: list[str] | None = None, **experiment: Any,
 ) -> StoredRun:  # fmt: skip
     """Ten seconds from the third on, with ``done`` transactions."""
     params = {"warehouses": 1, "users": 1, "rate_per_s": None, "think_time": False}
@@ -74,7 +75,8 @@ def tpcc(
         for at in range(10)
     ]
     spec = {"workload": "tpcc", "driver": "loadgen", "params": params}
-    run = write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics))
+    case = Case(placement=placement, block=block, spec_changes=spec, metrics=metrics)
+    run = write(root, replace(case, run_changes=experiment))
     perf = series_of(lines if lines is not None else printed(counts, 13))
     return stored(run, series={"transactions": points}, monitor_perf=perf)
 
@@ -119,6 +121,17 @@ def test_the_difference_of_two_arms_and_its_intervals(tmp_path: Path) -> None:
     text = files.markdown.read_text(encoding="utf-8")
     assert "| memory | 4,100,000 | 24,600,000 | 20,500,000 |" in text
     assert "not counted here" not in text
+
+
+def test_intervals_are_corrected_for_looks(tmp_path: Path) -> None:
+    """As those of the report, where results decided whether there were more repeats."""
+    runs = [
+        tpcc(tmp_path, placement, counts, 1000, block, **{"experiment.looks": 4})
+        for block in range(8)
+        for placement, counts in (("ssd-both", FAST), ("pmem-both", SLOW))
+    ]
+    (table,) = tables(runs)
+    assert all(row.difference.confidence > 1 - 0.05 / 4 for row in table.rows)
 
 
 def test_what_one_arm_did_not_count_is_not_compared(tmp_path: Path) -> None:
