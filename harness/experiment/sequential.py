@@ -43,18 +43,16 @@ class Goal:
 
 @dataclass
 class Together:
-    """Runs that are compared with one another, by the series of each arm, the baseline first.
+    """Runs that are compared with one another: the ``series`` of all arms.
 
-    ``stage``: looks that were taken; ``found``: the comparisons as of the last one.
+    ``comparisons``: one of each arm with the baseline, which the reports choose. ``stage``: looks
+    that were taken; ``found``: the comparisons as of the last one.
     """
 
-    arms: Sequence[frozenset[str]]
+    series: frozenset[str]
+    comparisons: int
     stage: int = 0
     found: list[Group] = field(default_factory=list)
-
-    def has(self, series: str) -> bool:
-        """Whether runs of this series are part of it."""
-        return any(series in arm for arm in self.arms)
 
     @property
     def width(self) -> float:
@@ -62,12 +60,22 @@ class Together:
         ends = [(one.low, one.high) for group in self.found if (one := _estimate(group))]
         return max((h / low if low and h else math.inf for low, h in ends), default=0.0)
 
+    @property
+    def _known(self) -> list[Group]:
+        return [group for group in self.found if _estimate(group) is not None]
+
+    @property
+    def missing(self) -> bool:
+        """Whether a comparison has no result: an arm failed, or nothing stands for the whole."""
+        return len(self._known) < self.comparisons
+
+    def resolved(self, difference: float) -> bool:
+        """Whether each comparison that has a result resolves this difference (a share)."""
+        return all(resolved(group, difference) for group in self._known)
+
     def settled(self, goal: Goal) -> bool:
-        """Whether more repeats are of no use: nothing is compared, or all is resolved."""
-        if all(_estimate(group) is None for group in self.found):
-            return True
-        resolve = goal.resolve
-        return resolve is not None and all(resolved(group, resolve) for group in self.found)
+        """Whether more repeats are of no use."""
+        return not self._known or (goal.resolve is not None and self.resolved(goal.resolve))
 
 
 def _estimate(group: Group) -> Estimate | None:
@@ -106,7 +114,7 @@ def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
 
     over, found = compared_together(with_repeats(plan, 1).runs, host_mode)
     together = tuple(
-        Together([frozenset(spec.series() for spec in arm) for arm in arms])
+        Together(frozenset(spec.series() for arm in arms for spec in arm), len(arms) - 1)
         for arms in found
         if len(arms) > 1
     )
@@ -118,7 +126,7 @@ def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
         )
     decides = goal.resolve is not None or len(together) > 1
     looks = LOOKS if decides else 1
-    comparisons = sum(len(one.arms) - 1 for one in together)
+    comparisons = sum(one.comparisons for one in together)
     first = repeats_needed(ALPHA / looks / comparisons, "paired")
     most = goal.most or (MOST_REPEATS if goal.budget_ns is not None else _MOST_TIMES * first)
     if most < first:
@@ -175,7 +183,7 @@ def run_sequence(
 
     def run_blocks(first: int, end: int, chosen: Together | None) -> str:
         for block in range(first, end):
-            own = [s for s in blocks[block] if chosen is None or chosen.has(s.spec.series())]
+            own = [s for s in blocks[block] if chosen is None or s.spec.series() in chosen.series]
             if why := budget.refuses(cost_ns(own)):
                 return why
             finished.extend(run(own))
@@ -198,12 +206,13 @@ def run_sequence(
 
 
 def _why_ended(sequence: Sequential) -> str:
+    """Why no comparison gets more repeats. The command prints it."""
     resolve = sequence.goal.resolve
-    if any(all(_estimate(group) is None for group in one.found) for one in sequence.together):
-        return "no result to decide by"
-    if resolve is None or not all(one.settled(sequence.goal) for one in sequence.together):
-        return "most repeats"
-    return "resolved"
+    if any(one.missing for one in sequence.together):
+        return "a comparison has no result"
+    if resolve is not None and all(one.resolved(resolve) for one in sequence.together):
+        return "all resolved"
+    return "largest number of repeats"
 
 
 def _refuse_other_modes(steps: Sequence[Step]) -> None:
@@ -217,22 +226,17 @@ def _refuse_other_modes(steps: Sequence[Step]) -> None:
 
 
 def _look(sequence: Sequential, finished: Sequence[StoredRun], now: Sequence[Together]) -> None:
-    """Compare all runs that there are; those ``now`` have spent one look more."""
-    from reports.compare import compare, judged
+    """Compare all runs that there are, as reports do; those ``now`` have spent one look more."""
+    from reports.series import panels
 
-    owners, comparisons = [], []
+    found = panels(finished, sequence.over, None)
     for one in sequence.together:
-        one.found = []
-        arms = [[run for run in finished if run.spec.series() in arm] for arm in one.arms]
-        for arm in arms[1:]:
-            try:
-                found = compare(arms[0], arm, [sequence.over], neighbours=finished)
-            except UsageError:  # an arm failed, or something else changed meanwhile: see the report
-                continue
-            owners.append(one)
-            comparisons.append(found)
-    for one, found in zip(owners, judged(comparisons), strict=True):
-        one.found += found.groups
+        one.found = [
+            group
+            for panel in found
+            if panel.runs[0].spec.series() in one.series
+            for group in panel.groups
+        ]
     for one in now:
         one.stage += 1
 

@@ -29,6 +29,7 @@ from harness.experiment.sequential import (
 from harness.store.runs import StoredRun
 from harness.yamlfile import Document
 from reports.compare import compare
+from reports.series import panels
 from reports.statistics import compare_paired
 
 
@@ -43,12 +44,13 @@ def plan(engines: Sequence[str] = ("duckdb",), **changes: Any) -> Plan:
 
 @dataclass
 class Host:
-    """Writes made-up runs: ``gain`` of pmem by engine, and its noise."""
+    """Writes made-up runs: ``gain`` of pmem by engine, and its noise; ``fails``: a placement."""
 
     root: Path
     sequence: Sequential
     gains: dict[str, float]
     noise: dict[str, float]
+    fails: str = ""
 
     def run(self, steps: Sequence[Step]) -> list[StoredRun]:
         return [self._made(step) for step in steps]
@@ -63,6 +65,7 @@ class Host:
         case = Case(
             engine=spec.engine,
             block=spec.block,
+            status="failed" if spec.placement.name == self.fails else "complete",
             metrics=[metric("queries_geomean_ns", value, "lower")],
             spec_changes={one.name: getattr(spec, one.name) for one in fields(spec)},
             run_changes={"experiment": self.sequence.plan.experiment},
@@ -101,7 +104,7 @@ def repeats(made: Sequence[StoredRun], engine: str) -> int:
 
 def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
-    assert (ended, repeats(made, "duckdb")) == ("resolved", sequence.counts[0])
+    assert (ended, repeats(made, "duckdb")) == ("all resolved", sequence.counts[0])
     (found,) = results(sequence)
     assert (found["verdict"], found["resolved"]) == ("faster", True)
     # Every report on these runs is corrected for the looks.
@@ -114,7 +117,7 @@ def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
     sequence, _, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, {"duckdb": 0.02})
     (found,) = results(sequence)
-    assert ended == "resolved" and found["verdict"] == "no difference"
+    assert ended == "all resolved" and found["verdict"] == "no difference"
     assert 1 / 1.1 <= found["low"] <= found["high"] <= 1.1
 
 
@@ -127,7 +130,7 @@ def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
     )
     assert repeats(made, "duckdb") == sequence.counts[0]
     assert repeats(made, "postgres") == sequence.counts[-1]
-    assert ended == "most repeats"
+    assert ended == "largest number of repeats"
     assert [one["resolved"] for one in results(sequence)] == [True, False]
 
 
@@ -162,6 +165,34 @@ def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
     sequence = sequence_of(plan(), Goal(budget_ns=1), "Default")
     assert sequence.plan.looks == 1 and len(sequence.counts) == 1
     assert "looks" not in sequence.plan.experiment
+
+
+def ran_placements(
+    root: Path, placements: Sequence[str], fails: str = ""
+) -> tuple[Sequential, list[StoredRun], str]:
+    axes = {"engine": ["duckdb"], "placement": placements}
+    sequence = sequence_of(plan(axes=axes), Goal(resolve=0.05), "Default")
+    host = Host(root, sequence, {"duckdb": 1.3}, {"duckdb": 0.01}, fails)
+    made, ended = run_sequence(
+        sequence, steps_of(sequence), host.run, lambda _: None, Budget(None), lambda _: None
+    )
+    return sequence, made, ended
+
+
+def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
+    sequence, made, _ = ran_placements(tmp_path, ["pmem-both", "ssd-both"])
+    (panel,) = panels(made, "placement", None)
+    (found,) = results(sequence)
+    assert found["a"] == panel.groups[0].a.name == "ssd-both"
+    assert panel.groups[0].deciding is not None
+    assert panel.groups[0].deciding.ratio == found["speed_up"] > 1
+
+
+def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
+    placements = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
+    sequence, _, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
+    assert ended == "a comparison has no result"
+    assert [one["b"] for one in results(sequence)] == ["pmem-both"]
 
 
 def test_what_cannot_show_anything_is_refused() -> None:
