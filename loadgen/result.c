@@ -175,13 +175,14 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
                   const struct lg_window *window, json_t *notes)
 {
     bool complete = workers && !run->failed;
+    const char *status = complete ? "complete" : run->stalled ? "stalled" : "failed";
     json_object_set_new(notes, "loop", json_string(run->spec->open_loop ? OPEN_LOOP : CLOSED_LOOP));
     json_t *threads = json_array();
     for (unsigned w = 0; complete && w < run->spec->threads; w++)
         json_array_append_new(threads, tb_integer(workers[w].cpu_ns));
     json_t *result = json_pack(
         "{s:i, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "status",
-        complete ? "complete" : "failed", "task", "run", "clock", clock_pair(), "version",
+        status, "task", "run", "clock", clock_pair(), "version",
         LOADGEN_VERSION, "started_monotonic_ns", tb_integer(run->measure_ns), "measured_ns",
         tb_integer(window->measured_ns), "client_cpu_ns",
         tb_integer(complete ? window->process_cpu_ns : 0), "threads_cpu_ns", threads,

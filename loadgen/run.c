@@ -39,7 +39,7 @@ struct watch {
     int signals;
     uint64_t next_second_ns; /* the next "second" event; UINT64_MAX before the start */
     uint64_t started_ns;
-    /* For how long nothing has been heard of the server while somebody looked, and since when. */
+    /* How long the server has sent nothing while this thread looked, and since when. */
     uint64_t silent_ns, reply_ns, looked_ns;
 };
 
@@ -50,10 +50,11 @@ void lg_run_wake(struct lg_run *run)
     (void)written; /* fails only where it is awake anyway */
 }
 
-void lg_run_fail(struct lg_run *run, const char *format, ...)
+bool lg_run_fail(struct lg_run *run, const char *format, ...)
 {
     pthread_mutex_lock(&run->lock);
-    if (!run->failed) {
+    bool first = !run->failed;
+    if (first) {
         va_list arguments;
         va_start(arguments, format);
         vsnprintf(run->error.text, sizeof run->error.text, format, arguments);
@@ -64,6 +65,7 @@ void lg_run_fail(struct lg_run *run, const char *format, ...)
     pthread_mutex_unlock(&run->lock);
     atomic_store(&run->stop, true);
     lg_run_wake(run);
+    return first;
 }
 
 static void announce(const struct watch *watch, const char *event)
@@ -83,23 +85,23 @@ static void announce(const struct watch *watch, const char *event)
 }
 
 /*
- * No answer on any connection for too long, although something was asked. Time in which this
- * thread did not look either is no silence of the server's: all of this host may have stood still,
- * and the answers be there.
+ * No answer on any connection for too long, although calls wait for one. Time in which this
+ * thread did not look either does not count: this whole host may have stood still, and the answers
+ * may be there.
  */
 static void check_for_stall(struct watch *watch, bool connecting)
 {
     struct lg_run *run = watch->run;
     uint64_t last = watch->started_ns, now = tb_monotonic_ns(), most = 2 * LOOK_EVERY_NS;
-    unsigned asked = 0;
+    unsigned calls = 0;
     for (unsigned w = 0; w < run->spec->threads; w++) {
         unsigned in_flight = atomic_load_explicit(&watch->workers[w].in_flight, memory_order_relaxed);
-        uint64_t heard = atomic_load_explicit(&watch->workers[w].reply_ns, memory_order_relaxed);
-        asked += in_flight;
-        if ((in_flight || connecting) && heard > last)
-            last = heard;
+        uint64_t replied = atomic_load_explicit(&watch->workers[w].reply_ns, memory_order_relaxed);
+        calls += in_flight;
+        if ((in_flight || connecting) && replied > last)
+            last = replied;
     }
-    bool same = last == watch->reply_ns && (asked || connecting);
+    bool same = last == watch->reply_ns && (calls || connecting);
     uint64_t since = same ? watch->looked_ns : last, silent = now > since ? now - since : 0;
     watch->silent_ns = (same ? watch->silent_ns : 0) + (silent < most ? silent : most);
     watch->reply_ns = last;
@@ -107,14 +109,14 @@ static void check_for_stall(struct watch *watch, bool connecting)
     uint64_t limit = run->spec->stall_timeout_ns;
     if (connecting && limit > CONNECTING_TIMEOUT_NS)
         limit = CONNECTING_TIMEOUT_NS;
-    if ((!asked && !connecting) || watch->silent_ns < limit)
+    if ((!calls && !connecting) || watch->silent_ns < limit)
         return;
     double seconds = (double)watch->silent_ns / (double)TB_SECOND;
     if (connecting)
         lg_run_fail(run, "the server accepted no connection for %.1f s", seconds);
-    else
-        lg_run_fail(run, "no answer from the server to %u calls for %.1f s: is a disk full, or does "
-                    "everything wait for one lock?", asked, seconds);
+    else if (lg_run_fail(run, "no answer from the server to %u calls for %.1f s: is a disk full, or "
+                         "does everything wait for one lock?", calls, seconds))
+        run->stalled = true;
 }
 
 static void take_signal(const struct watch *watch)

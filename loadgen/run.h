@@ -31,6 +31,7 @@ struct lg_run {
     pthread_cond_t gate;
     bool gate_open;
     bool failed;
+    bool stalled; /* the failure is that the server answered no call */
     struct tb_error error;
 };
 
@@ -76,8 +77,8 @@ struct lg_worker {
     struct tb_text journal;
 };
 
-/* Keeps the first failure and stops everything; from any thread. */
-void lg_run_fail(struct lg_run *run, const char *format, ...)
+/* Keeps the first failure and stops everything; from any thread. Returns whether it is that. */
+bool lg_run_fail(struct lg_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The statement that the terminal is about to execute. */
 static inline const struct lg_statement *lg_statement_of(const struct lg_run *run,

@@ -50,18 +50,19 @@ def selftest(
 
 
 def _cases(chosen: list[str], quick: bool, progress: Progress, stack: ExitStack) -> Iterator[Case]:
-    """The lab is opened for cases that need it."""
+    """The lab is opened, and checked for all that they need, for cases that run something."""
+    running = [name for name in ("faults", "effects") if name in chosen]
+    if running:
+        from harness.selftest import effects, faults
+        from harness.selftest.lab import open_lab
+
+        lab = stack.enter_context(open_lab(progress))
+        lab.check(faults.WORKLOADS if "faults" in running else effects.WORKLOADS)
     if "statistics" in chosen:
         from harness.selftest import noise
 
         yield from noise.cases()
-    if not {"faults", "effects"} & set(chosen):
-        return
-    from harness.selftest import effects, faults
-    from harness.selftest.lab import open_lab
-
-    lab = stack.enter_context(open_lab(progress))
-    if "faults" in chosen:
+    if "faults" in running:
         yield from faults.cases(lab)
-    if "effects" in chosen:
+    if "effects" in running:
         yield from effects.Effects(lab, _QUICK_TRIALS if quick else _TRIALS).cases()

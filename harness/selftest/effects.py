@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from harness.selftest import Case, NotMetError, expect, most_misses
 from harness.selftest.lab import YCSB, Lab
@@ -20,6 +21,8 @@ from reports.compare import Row, compare
 EFFECTS = (0.05, 0.1, 0.3)
 #: Pairs of a trial, and the fewest that can show a difference.
 REPEATS, LEAST_PAIRS = 8, 6
+#: The workload that is run.
+WORKLOADS: Mapping[str, Mapping[str, Any]] = {"ycsb": YCSB}
 _PART, _OPERATION = "wal", "write"
 #: Of all arms: long in comparison with the rest of an update.
 _BASE_NS = 50_000_000

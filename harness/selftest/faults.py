@@ -13,13 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from harness.drivers.loadgen.processes import StalledError
 from harness.drivers.result import WindowCallbacks
 from harness.engine import RunsSql
-from harness.errors import UsageError
+from harness.errors import RunFailed
 from harness.selftest import Case, NotMetError, expect
 from harness.selftest.lab import TIER, YCSB, Lab
 from harness.store.runs import StoredRun
 from harness.tiers.discovery import find_tiers
+from harness.tiers.verify import WrongKindError
 from harness.workload import Session
 from harness.workloads.tpcc import run as tpcc
 from harness.workloads.tpcc.drivers import DriverResult
@@ -35,6 +37,8 @@ _TPCC: Mapping[str, Any] = {
     "placement": f"{TIER}-both",
     "params": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"},
 }
+#: Workloads that are run.
+WORKLOADS: Mapping[str, Mapping[str, Any]] = {"tpch": _TPCH, "tpcc": _TPCC, "ycsb": YCSB}
 #: RocksDB forgets what it has in memory when it is closed, and no log has it.
 _FORGETFUL = {
     "disable_wal": "true",
@@ -68,11 +72,7 @@ def cases(lab: Lab) -> Iterator[Case]:
 
 def _sound(lab: Lab) -> str:
     """Also loads the data that faults are planted in."""
-    runs = [
-        run
-        for workload, fixed in (("tpch", _TPCH), ("tpcc", _TPCC), ("ycsb", YCSB))
-        for run in lab.run(workload, fixed)
-    ]
+    runs = [run for workload, fixed in WORKLOADS.items() for run in lab.run(workload, fixed)]
     return _ended(runs, "complete")
 
 
@@ -113,7 +113,7 @@ def _stalls(lab: Lab) -> str:
     """RocksDB works inside its client: a write that does not end stops that."""
     params = {**YCSB["params"], "stall_timeout": "1s"}
     runs = lab.run("ycsb", {**YCSB, "params": params, "plant": [_STALL]})
-    return _ended(runs, "failed")
+    return _ended(runs, "failed", error=StalledError)
 
 
 def _dying_monitor(lab: Lab) -> str:
@@ -121,16 +121,16 @@ def _dying_monitor(lab: Lab) -> str:
     paths = [folder, *filter(None, [os.environ.get("HARNESS_MONITOR_PATH")])]
     with _replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
         runs = lab.run("ycsb", {**YCSB, "monitors": ["dying"]})
-    codes = [warning["code"] for warning in runs[0].run["uncontrolled"]]
-    if "monitor-failed" not in codes:
-        raise NotMetError(f"its warnings: {', '.join(codes)}")
+    found = [(one["code"], one["what"]) for one in runs[0].run["uncontrolled"]]
+    if not any(code == "monitor-failed" and "dying" in what for code, what in found):
+        raise NotMetError(f"its warnings: {', '.join(code for code, _ in found)}")
     return f"{_ended(runs, 'complete')}, with monitor-failed"
 
 
 def _false_claim(lab: Lab) -> str:
     try:
         find_tiers(_host_file(lab, "fsdax"), (), lab.environment.credentials)
-    except UsageError as error:
+    except WrongKindError as error:
         return error.context
     raise NotMetError("a tmpfs was taken for a file system with DAX")
 
@@ -146,16 +146,19 @@ def _host_file(lab: Lab, kind: str) -> Path:
     return file
 
 
-def _ended(runs: list[StoredRun], status: str, check: str = "") -> str:
-    """The detail of runs that ended so; ``check``: by a failed check of that name."""
+def _ended(
+    runs: list[StoredRun], status: str, check: str = "", error: type[RunFailed] | None = None
+) -> str:
+    """The detail of runs that ended so: by a failed check of this name, or by this error alone."""
     for run in runs:
         failed = [one for one in run.run["checks"] if one["status"] == "failed"]
-        error = run.run["error"]
+        stored = run.run["error"]
         found = [f"{one['name']}: {one['detail']}" for one in failed]
-        found += [f"{error['problem']}: {error['context']}"] if error else []
+        found += [f"{stored['problem']}: {stored['context']}"] if stored else []
         detail = f"{run.spec.engine}: {run.run['status']}; {'; '.join(found)}".removesuffix("; ")
         named = not check or any(one["name"] == check for one in failed)
-        if run.run["status"] != status or not named:
+        kind = error.__name__ if error else None
+        if (run.run["status"], stored and stored["type"]) != (status, kind) or not named:
             raise NotMetError(detail)
         if status == "failed":
             return detail

@@ -60,6 +60,21 @@ class Lab:
         steps = plan_steps(plan, self.environment, self.store, again=True)
         return run_plan(plan, steps, self.environment, self.store, restart=True)
 
+    def check(self, workloads: Mapping[str, Mapping[str, Any]]) -> None:
+        """UsageError with all that such runs lack here, such as an engine that is not installed."""
+        problems: list[UsageError] = []
+        for workload, fixed in workloads.items():
+            try:
+                prepare_all(_plan(workload, fixed).runs, self.environment)
+            except UsageError as error:
+                problems.append(error)
+        if problems:
+            raise UsageError(
+                "selftest",
+                "; ".join(f"{one.problem}: {one.context}" for one in problems),
+                " · ".join(dict.fromkeys(one.hint for one in problems)),
+            )
+
     def dataset(self, workload: str, fixed: Mapping[str, Any]) -> Dataset:
         """What such runs are restored from, loaded first where it is missing."""
         (prepared,) = prepare_all(_plan(workload, fixed).runs, self.environment)

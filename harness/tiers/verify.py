@@ -34,6 +34,10 @@ _NAME_MEANS_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")
 _NAME_MEANS_TMPFS = re.compile(r"^(tmpfs|tmp|ram|ramdisk|dram|shm|memory|mem)(_|\d|$)")
 
 
+class WrongKindError(UsageError):
+    """A directory is of another kind than claimed, such as a tmpfs claimed to be fsdax."""
+
+
 def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) -> Tier:
     """Return the tier with its facts; UsageError where claim and kernel disagree.
 
@@ -68,8 +72,8 @@ def _verify_directory(claim: TierClaim, user: User | None, kernel: Kernel) -> Ti
             f"mount -o remount,rw {facts.mount_point} (see dmesg for its errors)",
         )
     if facts.kind != claim.kind:
-        raise _wrong(
-            claim,
+        raise WrongKindError(
+            claim_text(claim),
             f"the kernel reports: {describe(facts)}",
             remedy(claim, facts, kernel),
         )

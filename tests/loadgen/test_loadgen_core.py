@@ -94,13 +94,13 @@ def complete(start):
 def failed(start):
     """Run a spec that fails under way; its result."""
 
-    def run(**changes):
+    def run(status="failed", **changes):
         process = start(spec_of(**{"duration_ns": FOR_EVER_NS, **changes}))
         stdout, stderr = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 1
         result = json.loads(stdout)
         schemas.validate(result, "loadgen-result", "loadgen's result")
-        assert result["status"] == "failed"
+        assert result["status"] == status
         assert stderr == f"loadgen: {result['error']}\n"
         return result
 
@@ -399,7 +399,7 @@ def test_what_goes_wrong_ends_the_run_at_once_and_is_told(failed, connection, to
 
 def test_a_server_that_no_longer_answers_ends_the_run(failed):
     hanging = {"service_us": 100, "hang_after": 20}
-    result = failed(connection=hanging, stall_timeout_ns=300 * MS)
+    result = failed("stalled", connection=hanging, stall_timeout_ns=300 * MS)
     assert "no answer from the server to 4 calls" in result["error"]
 
 

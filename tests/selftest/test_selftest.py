@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from harness.cli.app import app
-from harness.errors import RunFailed
-from harness.selftest import Case, NotMetError, expect, most_misses, noise, results
+from harness.drivers.loadgen.processes import StalledError
+from harness.errors import RunFailed, UsageError
+from harness.selftest import Case, NotMetError, expect, faults, most_misses, noise, results
 from reports.statistics import Judgement
 
 
@@ -53,6 +57,48 @@ def test_few_trials_may_miss_more_of_what_they_must_cover() -> None:
     assert most_misses(60, 0.04) == 6
     assert most_misses(3, 0.04) == 1
     assert most_misses(20, 0.0) == 0
+
+
+class FakeLab:
+    """Its runs end as they are made to."""
+
+    environment = SimpleNamespace(credentials=None)
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+        ended = {"status": "complete", "checks": [], "error": None, "uncontrolled": []} | changes
+        self._run = SimpleNamespace(run=ended, spec=SimpleNamespace(engine="rocksdb"))
+        monkeypatch.setattr(faults, "find_tiers", lambda *_: _raise(UsageError("tier", "no file")))
+        monkeypatch.setattr(faults, "_host_file", lambda *_: Path("host.yml"))
+
+    def run(self, *_: Any) -> list[Any]:
+        return [self._run]
+
+    def passes(self, words: str) -> bool:
+        (case,) = (one for one in faults.cases(cast(Any, self)) if words in one.name)
+        (result,) = results([case])
+        return result.passed
+
+
+@pytest.mark.parametrize(("kind", "passed"), [(StalledError, True), (RunFailed, False)])
+def test_only_a_stall_passes_for_a_stall(
+    monkeypatch: pytest.MonkeyPatch, kind: type[RunFailed], passed: bool
+) -> None:
+    error = kind("drive the load", "planted").to_json()
+    assert FakeLab(monkeypatch, status="failed", error=error).passes("stalls") == passed
+
+
+@pytest.mark.parametrize(("name", "passed"), [("dying", True), ("io", False)])
+def test_only_the_monitor_that_dies_passes_for_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, passed: bool
+) -> None:
+    warning = {"code": "monitor-failed", "what": f"monitor {name} is incomplete"}
+    assert FakeLab(monkeypatch, uncontrolled=[warning]).passes("monitor that dies") == passed
+
+
+def test_a_host_file_that_cannot_be_read_does_not_pass_for_a_false_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not FakeLab(monkeypatch).passes("not what its file claims")
 
 
 @pytest.mark.parametrize(("fails", "status"), [(False, 0), (True, 1)])

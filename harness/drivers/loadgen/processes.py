@@ -56,6 +56,10 @@ _PROBLEM = "drive the load with loadgen"
 _OF_SESSION = frozenset({"isolation"})
 
 
+class StalledError(RunFailed):
+    """The server answered no call for the spec's ``stall_timeout_ns``."""
+
+
 def _nothing(*_: Any) -> None:
     pass
 
@@ -172,8 +176,10 @@ class _Client:
             document: dict[str, Any] = json.loads(self.printed)
         except ValueError:
             document = {}
-        if code != 0 or document.get("status") != "complete":
-            raise RunFailed(_PROBLEM, document.get("error") or self._failure(code))
+        status = document.get("status")
+        if code != 0 or status != "complete":
+            failure = StalledError if status == "stalled" else RunFailed
+            raise failure(_PROBLEM, document.get("error") or self._failure(code))
         schemas.validate(document, "loadgen-result", "loadgen's result")
         return document
 
