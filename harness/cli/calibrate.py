@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -22,10 +23,13 @@ from harness.experiment.calibration import pairs_of, twice
 from harness.experiment.preflight import placement_label
 from harness.progress import progress_on_stderr
 from harness.store.calibrations import Calibration, CalibrationStore
+from harness.store.runs import StoredRun
 from harness.units import parse_share
 from harness.workloads.parameters import Parameters
 
 _PAIRS = 10
+#: Fewest pairs that say how large noise is, of a calibration that was interrupted.
+_LEAST_PAIRS = 5
 _HELP = "Measure how much identical runs differ, and what repeats can show."
 #: Options of a run that have no meaning here.
 _WITHOUT = ("plant", "observe", "name", "again", "load_curve")
@@ -50,23 +54,24 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
     plan = twice(plan_of(parameters, replace(options, name="calibration")))
     root = store(options.results).root
     into = CalibrationStore(root)
-    with (
-        progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, plan.emulate, progress) as env,
-    ):
-        with plan.blaming():
-            steps = plan_steps(plan, env, into.runs, again=True)
-        if options.dry_run:
-            print_run_list(steps, env, store(options.results), options.json_)
-            return
-        finished = run_plan(plan, steps, env, into.runs, restart=True)
-    from reports.noise import calibration_of  # reports are loaded where they are needed
-
-    found = []
-    for pairs in pairs_of(finished):
-        if len(pairs) > 1:
-            found.append(calibration_of(pairs))
-            into.write(found[-1])
+    finished: list[StoredRun] = []
+    try:
+        with (
+            progress_on_stderr(options.quiet) as progress,
+            open_environment(options.host, plan.emulate, progress) as env,
+        ):
+            with plan.blaming():
+                steps = plan_steps(plan, env, into.runs, again=True)
+            if options.dry_run:
+                print_run_list(steps, env, store(options.results), options.json_)
+                return
+            for _, block in groupby(steps, lambda step: step.spec.block):
+                finished += run_plan(plan, list(block), env, into.runs, restart=True)
+    except BaseException:  # Ctrl-C, or a failure of more than a run: whole blocks count
+        if found := _stored(finished, into, _LEAST_PAIRS):
+            _print(found, resolve, options.json_)
+        raise
+    found = _stored(finished, into, 2)
     if not found:
         failed = sum(run.run["status"] == "failed" for run in finished)
         raise RunFailed(
@@ -76,6 +81,18 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
         )
     _print(found, resolve, options.json_)
     show.exit_for(finished)
+
+
+def _stored(finished: Sequence[StoredRun], into: CalibrationStore, least: int) -> list[Calibration]:
+    """A calibration of each engine and placement with this number of pairs or more."""
+    if not finished:
+        return []
+    from reports.noise import calibration_of  # reports are loaded where they are needed
+
+    found = [calibration_of(pairs) for pairs in pairs_of(finished) if len(pairs) >= least]
+    for one in found:
+        into.write(one)
+    return found
 
 
 def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> None:
