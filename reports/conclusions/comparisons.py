@@ -47,7 +47,7 @@ class SpeedUp:
 
     ``key``: the facts that both sides share. ``b``, ``a``: values in such an order that their
     quotient is the speed-up, by repeat; ``blocks``: the block of each, empty where the repeats are
-    no pairs. ``why``: why there is no speed-up.
+    no pairs. ``why``: why there is no speed-up. ``looks``: as of an estimate (reports.statistics).
     """
 
     key: frozenset[tuple[str, str]]
@@ -58,10 +58,11 @@ class SpeedUp:
     paired: bool = False
     why: str = ""
     emulated: tuple[str, ...] = ()
+    looks: int = 1
 
     def trial(self, bound: float) -> Trial:
         """As a trial against a bound."""
-        made = None if self.why else claim(self.b, self.a, bound, self.paired)
+        made = None if self.why else claim(self.b, self.a, bound, self.paired, self.looks)
         return Trial(self.what, made, self.why or ("" if made else "no-ratio"), self.emulated)
 
 
@@ -125,7 +126,14 @@ def _speed_up(
     if row.better != "lower":
         first, second = second, first
     return SpeedUp(
-        key, what, first, second, tuple(blocks) if paired else (), paired, emulated=emulated
+        key,
+        what,
+        first,
+        second,
+        tuple(blocks) if paired else (),
+        paired,
+        emulated=emulated,
+        looks=row.estimate.looks,
     )
 
 
@@ -244,7 +252,7 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     if not shared:
         return Trial(what, None, "unpaired", emulated)
     over, under = ([each[block] for block in shared] for each in quotients)
-    made = claim(over, under, bound)
+    made = claim(over, under, bound, looks=max(one.looks, other.looks))
     return Trial(what, made, "" if made else "no-ratio", emulated)
 
 

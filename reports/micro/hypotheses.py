@@ -25,7 +25,7 @@ from reports.statistics import (
 
 @dataclass(frozen=True)
 class Claim:
-    """``ratio``: as it is told, with its interval; ``over_bound``: the same through the bound.
+    """``ratio``: as reported, with its interval; ``over_bound``: the same through the bound.
 
     ``over_bound.p`` is of the hypothesis that the ratio is the bound itself.
     """
@@ -47,13 +47,17 @@ class Claim:
 
 
 def claim(
-    a: Sequence[float], b: Sequence[float], bound: float, paired: bool = True
+    a: Sequence[float], b: Sequence[float], bound: float, paired: bool = True, looks: int = 1
 ) -> Claim | None:
-    """That a/b lies above ``bound``; None without repeats, or where one of them is zero."""
+    """That a/b lies above ``bound``; None without repeats, or where one of them is zero.
+
+    ``looks``: as of an estimate (reports.statistics).
+    """
     if not a or not b or min(*a, *b) <= 0:
         return None
     compared = compare_paired if paired else compare_unpaired
-    return Claim(compared(a, b), compared(a, [bound * value for value in b]), bound)
+    over_bound = compared(a, [bound * value for value in b], looks=looks)
+    return Claim(compared(a, b, looks=looks), over_bound, bound)
 
 
 def claim_of(a: Point, b: Point, bound: float) -> Claim | None:

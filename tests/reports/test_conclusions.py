@@ -64,6 +64,13 @@ def test_a_log_on_pmem_gains_little(tmp_path: Path) -> None:
     assert (trial["outcome"], trial["repeats"]) == ("holds", 6)
 
 
+def test_trials_are_corrected_for_looks(tmp_path: Path) -> None:
+    """Six repeats that could have been more show nothing."""
+    rates = {"ssd-both": 1000, "ssd-data-pmem-wal": 1050}
+    found = insight("vii", tpcc(tmp_path, rates, run_changes={"experiment.looks": 4}))
+    assert [one.outcome for one in found.tested] == ["open"]
+
+
 def test_a_log_on_pmem_that_gains_much_is_contrary(tmp_path: Path) -> None:
     found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1500}))
     assert found.outcome == "does not hold here"
