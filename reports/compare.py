@@ -72,6 +72,8 @@ class Row:
     note: str = ""
     #: Whether a side is a percentile that its driver reports ready-made.
     ready_made: bool = False
+    #: The runs of A and of B that have no value, since a time limit was reached.
+    at_limit: tuple[int, int] = (0, 0)
 
     @property
     def ratio(self) -> float:
@@ -170,8 +172,11 @@ class Group:
         """Whether B is shown to be worse by more than this share (0.05: 5 %).
 
         By the headline: its whole interval is beyond, and the difference is shown. A side that
-        does not keep a set rate is worse than one that does.
+        does not keep a set rate is worse than one that does; so is one at a time limit that the
+        other does not reach.
         """
+        if any(row.at_limit[1] and not row.at_limit[0] for row in self.rows):
+            return True
         row, rate = self.deciding, self.headline.rate
         if rate is not None and rate.not_kept:
             return rate.not_kept == ("b",)
@@ -478,7 +483,8 @@ def _row(
         estimate, note = None, "no pair of repeats has a value on both sides"
     else:
         estimate, note = _estimate(present[0], present[1], one.better, pairing, looks)
-    if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
+    at_a, at_b = (sum(_cut_off(run, quantity, one.better) for run in side) for side in (a, b))
+    if reached := at_a + at_b:
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     how = _how([run[quantity] for run in (*a, *b) if quantity in run], estimate is not None)
@@ -493,6 +499,7 @@ def _row(
         None,
         "; ".join(part for part in (note, how) if part),
         ready_made,
+        (at_a, at_b),
     )
 
 

@@ -125,6 +125,23 @@ def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> N
     assert "engine.version: 18.4 → 19.0" in second.changed
 
 
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "regressed"), [((), (9,), True), ((9,), (), False), ((9,), (9,), False)]
+)
+def test_a_time_limit_that_b_alone_reaches_is_a_regression(
+    tmp_path: Path, of_a: tuple[int, ...], of_b: tuple[int, ...], regressed: bool
+) -> None:
+    a, b = (
+        [
+            write(tmp_path, Case(placement=one, limited=limited, block=block, plans=False))
+            for block in range(2)
+        ]
+        for one, limited in (("ssd-both", of_a), ("pmem-both", of_b))
+    )
+    (group,) = compare(a, b).groups
+    assert group.regressed(0.05) == regressed
+
+
 def execution(
     root: Path, day: int, seconds: float = 2, limited: int = 0, **changes: object
 ) -> list[StoredRun]:
