@@ -32,12 +32,13 @@ HIGHEST = "highest"
 #: What points are values of in a file without the column.
 _TIMES = "query_duration_ns"
 _PER_S = "_per_s"
-#: Units next to those of time and size: factor and unit of the harness's metric.
+#: Units that are none of time and size: factor and unit of the harness's metric.
 _RATES = {
     "k/min": (1000.0, "1/min"),
     "MB/s": (1e6, "B/s"),
     "GB/s": (1e9, "B/s"),
     "GiB/s": (float(GIB), "B/s"),
+    "1": (1.0, "1"),  # a count: "11" would be 11 bytes
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from harness.hdr import Histogram
 from harness.units import format_bytes
 from reports.formatting import counted, significant
-from reports.micro import ratios
+from reports.micro import policies, ratios
 from reports.micro.pairs import TIERS, Asked, UnderivedError, one_experiment, ratio
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
@@ -227,6 +227,7 @@ _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
     ("bandwidth_ratio", re.compile(r" \d+ over \d+ dimms$"), ratios.over_dimms),
     ("latency_ratio", TIERS, ratios.across),
     ("operations_ratio", TIERS, ratios.across),
+    ("operations_ratio", re.compile(r" manual\w* over vanilla"), policies.measured_over),
     ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness lacks")),
     ("operation_duration_ratio", TIERS, ratios.across),
     (
@@ -267,6 +268,7 @@ _READ: Mapping[str, Callable[[Asked], str]] = {
     "crossover_dirty_lines": ratios.crossover_dirty_lines,
     "bandwidth_ratio": _bandwidth_ratio,
     "operation_outlier_share": _outlier_share,
+    "flushes_per_write_ratio": policies.measured_over,
     # What only the DIMM's own counters tell: nothing that the processor sees.
     "effective_write_ratio": _needs("ipmctl/ipmwatch counters"),
     "xpbuffer_bytes": _needs("ipmctl/ipmwatch counters"),

@@ -5,7 +5,7 @@ Rows are values; the words are the template's (templates/card_words.j2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -16,8 +16,17 @@ from reports.formatting import counted
 from reports.micro.figures import percentile
 from reports.micro.hypotheses import Verdict
 from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, NAMES, Device, Point, best
+from reports.micro.policies import flushed_line, indexes, policy_of
 from reports.micro.practices import verdicts
-from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists, sequence_of
+from reports.micro.questions import (
+    CACHES,
+    FOLLOW,
+    Instructions,
+    beyond_caches,
+    largest,
+    persists,
+    sequence_of,
+)
 from reports.micro.saturation import (
     Knee,
     LoadedKnee,
@@ -64,7 +73,7 @@ class Finding:
     """
 
     question: str
-    kind: Literal["knee", "loaded", "persist", "times", "chase", "tail", "call", "cached"]
+    kind: Literal["knee", "loaded", "persist", "kept", "times", "chase", "tail", "call", "cached"]
     rows: tuple[Any, ...]
     empty: tuple[float, ...] = ()
 
@@ -102,12 +111,13 @@ class KneeRow:
 
 @dataclass(frozen=True)
 class PersistRow:
-    """Instructions that persist writes of a size, with their bytes/s, the fastest first.
+    """Instructions that persist writes of a size, or an index, with their rates, the fastest first.
 
     ``alike``: the fastest, and those as fast; ``unsafe``: rates without a flush.
     """
 
-    size: float
+    name: str
+    unit: str
     safe: tuple[tuple[str, float], ...]
     alike: tuple[str, ...]
     unsafe: tuple[float, ...]
@@ -131,6 +141,7 @@ def findings(device: Device) -> list[Finding]:
     return [
         *_knees(device, judged),
         *_persist(device),
+        *_policies(device),
         *_times(device),
         *_chased(device),
         *_loaded(device, judged),
@@ -175,29 +186,47 @@ def _persist(device: Device) -> Iterator[Finding]:
         points = [p for p in persists(device) if p["pattern"] == pattern]
         sizes = sorted({p.number("access_size_bytes") for p in points})
         rows = [
-            _persisting(size, [p for p in points if p.number("access_size_bytes") == size])
+            _persisting(
+                format_bytes(size), [p for p in points if p.number("access_size_bytes") == size]
+            )
             for size in sizes
         ]
         if found := tuple(row for row in rows if row is not None):
             yield Finding(f"Persist instruction, {pattern} writes", "persist", found)
 
 
-def _persisting(size: float, points: Sequence[Point]) -> PersistRow | None:
-    fastest = [best(held) for _, held in by_sequence(points)]
-    safe = sorted((p for p in fastest if _persists(p)), key=lambda p: -p.median)
-    if not safe or not safe[0].median:
+def _policies(device: Device) -> Iterator[Finding]:
+    """Of each index, by workload: which discipline, flush and fence are fastest."""
+    held: dict[str, list[PersistRow]] = {}
+    for index, workload, points in indexes(device):
+        if row := _persisting(workload, points, policy_of):
+            held.setdefault(index, []).append(row)
+    for index, rows in held.items():
+        yield Finding(f"Persistence policy, {index}", "persist", tuple(rows))
+    if line := flushed_line(device):
+        yield Finding("A line after clwb", "kept", (line,))
+
+
+def _persisting(
+    name: str, points: Sequence[Point], kind_of: Callable[[Point], Instructions] = sequence_of
+) -> PersistRow | None:
+    kinds = dict.fromkeys(map(kind_of, points))
+    fastest = [(kind, best([p for p in points if kind_of(p) == kind])) for kind in kinds]
+    safe = sorted((one for one in fastest if _persists(one[0])), key=lambda one: -one[1].median)
+    if not safe or not safe[0][1].median:
         return None
-    rates = tuple((sequence_of(p).title, p.median) for p in safe)
+    rates = tuple((kind.title, p.median) for kind, p in safe)
     return PersistRow(
-        size,
+        name,
+        points[0].unit,
         rates,
         tuple(title for title, rate in rates if rate >= _ALIKE * rates[0][1]),
-        tuple(p.median for p in fastest if not _persists(p)),
+        tuple(p.median for kind, p in fastest if not _persists(kind)),
     )
 
 
-def _persists(point: Point) -> bool:
-    return point["operation"] == "ntstore" or point["flush"] in _FLUSHES
+def _persists(kind: Instructions) -> bool:
+    return kind.operation == "ntstore" or kind.flush in _FLUSHES
 
 
 # Latency ------------------------------------------------------------------------
@@ -312,7 +341,7 @@ def _calls(device: Device) -> Iterator[Finding]:
 
 def _left_out(device: Device) -> Iterator[Finding]:
     """What is the cache's and not the tier's; a chase and a hot spot are small on purpose."""
-    points = [p for p in device.points if p["measurement"] in _OF_THE_TIER]
+    points = [p for p in device.points if p["measurement"] in _OF_THE_TIER or p["kind"] == "index"]
     kept = set(map(id, beyond_caches(device, points)))
     small = {
         f"{p['measurement'].replace('_', ' ')} in {format_bytes(_range(p))}": None

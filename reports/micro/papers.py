@@ -33,6 +33,7 @@ from reports.micro.points import (
     best,
     points_of,
 )
+from reports.micro.policies import FLUSHES_PER_WRITE
 from reports.micro.prices import price_of
 from reports.micro.questions import FOLLOW, beyond_caches
 from reports.micro.ratios import check_dimms
@@ -48,7 +49,15 @@ from reports.published import (
 )
 
 #: What a run stores; everything else is read off it, or is not.
-_MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
+_MEASURED = (
+    RATE,
+    OPERATIONS,
+    DURATION,
+    LATENCY,
+    MEAN,
+    FLUSHES_PER_WRITE,
+    "fences_per_write",
+)
 #: The quantity of PerMA-Bench's Table 2, and where it stands in a report.
 _PRICED = "price_performance"
 #: What the columns of the local devices are.

@@ -98,7 +98,7 @@ def test_the_figures_that_a_suite_repeats_have_numbers():
         assert set(published["figures"]) <= {one.figure for one in series}, name
 
 
-@pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
+@pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives", "bento"])
 def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(paper):
     told = papers_of_suites().values()
     named = {f for one in told if one["paper"] == paper for f in one["figures"]}

@@ -165,6 +165,12 @@ def operations(measurement: str, per_s: float, **labels: object) -> dict[str, An
                    samples=[per_s] * 6)  # fmt: skip
 
 
+def flushes(measurement: str, per_write: float, **labels: object) -> dict[str, Any]:
+    """Flushes per write of an index, the same in each repeat."""
+    return _metric("flushes_per_write", "1", "lower", measurement, labels,
+                   samples=[per_write] * 6)  # fmt: skip
+
+
 def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[str, Any]]:
     def told(measurement: str, value: float, kind: str, **labels: object) -> dict[str, Any]:
         return rate(measurement, value, repeats, **KINDS[kind], **labels)

@@ -222,7 +222,7 @@ def test_the_knee_is_where_nine_tenths_are_reached(tmp_path: Path) -> None:
 def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path, model=DRAM)])
     rows = {one.question: one.rows for one in findings(device)}
-    (row,) = (one for one in rows["Persist instruction, sequential writes"] if one.size == 4096)
+    (row,) = (one for one in rows["Persist instruction, sequential writes"] if one.name == "4 KiB")
     assert row.alike == ("ntstore+sfence", "store+clwb+sfence")  # 32 and 32 GB/s
     assert len(row.unsafe) == 1 and row.unsafe[0] > row.safe[0][1]  # 33 GB/s, not persistent
 

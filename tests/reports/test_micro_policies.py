@@ -1,0 +1,141 @@
+"""Persistence policies of indexes, of made-up points: which is best here, and why clwb gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micro_runs import duration, flushes, micro_run, operations, with_suite
+
+from reports.micro.findings import Finding, findings
+from reports.micro.papers import paper_rows
+from reports.micro.points import devices
+from reports.micro.report import write_cards
+
+Metric = dict[str, Any]
+VANILLA = {"discipline": "designed", "flush": "clflush", "fence": "mfence"}
+MANUAL = {"discipline": "ff", "flush": "clwb", "fence": "sfence"}
+
+
+def _index(measurement: str, per_s: float, policy: Mapping[str, str], **more: object) -> Metric:
+    labels = {"kind": "index", "index": "level_hash", "workload": "a", **policy, **more}
+    return operations(measurement, per_s, **labels)
+
+
+def _line(store_ns: int, clwb_ns: int, clflush_ns: int) -> list[Metric]:
+    times = {"store": store_ns, "clwb": clwb_ns, "clflush": clflush_ns}
+    return [duration("flushed_line", {str(ns): 100}, before="written", written_by=by)
+            for by, ns in times.items()]  # fmt: skip
+
+
+def _findings(root: Path, *metrics: Metric) -> dict[str, Finding]:
+    (device,) = devices([micro_run(root, list(metrics), suite="bento/fig2")])
+    return {one.question: one for one in findings(device)}
+
+
+def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist(
+    tmp_path: Path,
+) -> None:
+    found = _findings(
+        tmp_path,
+        _index("vanilla", 2e6, VANILLA),
+        _index("manual", 4e6, MANUAL),
+        _index("manual", 3.95e6, {**MANUAL, "discipline": "optimized"}),
+        _index("manual", 6e6, {**MANUAL, "fence": "none"}),
+        _index("manual", 5e6, {**MANUAL, "flush": "none"}),
+        _index("manual", 1e6, MANUAL, workload="b"),
+    )
+    a, b = found["Persistence policy, level_hash"].rows
+    assert (a.name, a.unit, a.unsafe) == ("a", "1/s", (5e6,))
+    assert a.alike == ("ff+clwb+sfence", "optimized+clwb+sfence")
+    assert a.safe[-1] == ("designed+clflush+mfence", 2e6)
+    assert (b.name, b.alike) == ("b", ("ff+clwb+sfence",))
+
+
+def test_a_policy_without_labels_is_the_kernels_default(tmp_path: Path) -> None:
+    (row,) = _findings(tmp_path, _index("mine", 1e6, {}))["Persistence policy, level_hash"].rows
+    assert row.alike == ("designed+clwb+sfence",)
+
+
+@pytest.mark.parametrize(
+    ("times", "outcome"),
+    [
+        ((30, 40, 140), "kept"),
+        ((30, 300, 310), "evicted"),
+        ((30, 90, 140), "unclear"),
+        ((100, 101, 120), "unclear"),
+    ],
+)
+def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(
+    tmp_path: Path, times: tuple[int, int, int], outcome: str
+) -> None:
+    (line,) = _findings(tmp_path, *_line(*times))["A line after clwb"].rows
+    assert line.outcome == outcome
+
+
+def test_nothing_is_said_of_the_line_where_one_of_the_three_is_missing(tmp_path: Path) -> None:
+    assert "A line after clwb" not in _findings(tmp_path, *_line(30, 40, 140)[:2])
+
+
+def test_the_card_has_both_rows(tmp_path: Path) -> None:
+    metrics = [_index("vanilla", 2e6, VANILLA), _index("manual", 4e6, MANUAL), *_line(30, 40, 140)]
+    card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
+    text = card.markdown.read_text(encoding="utf-8")
+    assert "| Persistence policy, level\\_hash | a: ff+clwb+sfence | a: ff+clwb+sfence" in text
+    assert "| A line after clwb | kept | " in text
+
+
+def _told(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], str]:
+    """The cells next to Figure 2's numbers, by series, metric and place."""
+    run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
+    rows = paper_rows(devices([run]))
+    assert rows is not None
+    return {(series, metric, str(row[2])): str(row[4])
+            for row in rows.rows for series, metric in [str(row[1]).split(", ", 1)]}  # fmt: skip
+
+
+def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:
+    rates = [_index("vanilla", 2e6, VANILLA), _index("manual", 2.3e6, MANUAL)]
+    row = ("level_hash manual over vanilla", "operations_ratio", "a")
+    assert _told(tmp_path / "a", *rates)[row] == "1.15×"
+    kept = _told(tmp_path / "b", *rates, *_line(30, 40, 140))
+    assert kept[row] == "1.15× (clwb keeps the line)"
+    evicted = _told(tmp_path / "c", *rates, *_line(30, 300, 310))
+    assert evicted[row] == "1.15× (clwb evicts the line)"
+    assert evicted["level_hash manual over vanilla", "operations_ratio", "b"] == "not measured"
+
+
+def test_updates_in_place_are_no_inserts_of_fast_fair(tmp_path: Path) -> None:
+    unaware = {"index": "fast_fair", "discipline": "unaware"}
+    told = _told(
+        tmp_path,
+        *(_index(name, per_s, {**policy, **unaware}, workload=workload)
+          for workload in ("a", "d")
+          for name, per_s, policy in (("vanilla_unaware", 1e6, VANILLA),
+                                      ("manual_unaware", 1.2e6, MANUAL))),
+    )  # fmt: skip
+    row = ("fast_fair manual_unaware over vanilla_unaware", "operations_ratio")
+    assert told[*row, "d"] == "1.20×"
+    assert told[*row, "a"].startswith("needs updates that insert")
+
+
+def test_counts_of_flushes_lie_next_to_the_papers(tmp_path: Path) -> None:
+    labels = {"kind": "index", "index": "fast_fair", "workload": "d", **VANILLA}
+    hashed = {**labels, "index": "level_hash", "workload": "a"}
+    told = _told(
+        tmp_path,
+        flushes("vanilla", 4, **labels),
+        flushes("vanilla_unaware", 20, **{**labels, "discipline": "unaware"}),
+        flushes("vanilla", 3, **hashed),
+    )
+    row = ("fast_fair vanilla_unaware over vanilla", "flushes_per_write_ratio", "d")
+    assert told[row] == "5.00×"
+    by_discipline = {
+        discipline: told["level_hash", metric, "a"]
+        for discipline in ("designed", "optimized")
+        for metric in [f"flushes_per_write[index=level_hash,discipline={discipline},"
+                       "flush=clflush,fence=mfence]"]
+    }  # fmt: skip
+    assert by_discipline == {"designed": "3", "optimized": "–"}
