@@ -184,8 +184,9 @@ def _command(arguments: Sequence[str], folder: Path) -> list[str]:
     if not program.exists():
         raise UsageError("TPC-H data", f"{program} is missing", "pip install tpchgen-cli")
     return [
-        # No generator outlives the harness.
+        # No generator outlives the harness, not even one killed before the request was made.
         *("setpriv", "--pdeathsig", "KILL", "--"),
+        *("sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())),
         str(program),
         *arguments,
         *("--num-threads", str(len(os.sched_getaffinity(0)))),
