@@ -99,7 +99,8 @@ _GROUPS = {
     # What changes settings of the kernel.
     "settings": ("supervise/",),
     # What drops the page cache, and what counts on it.
-    "page_cache": ("host/test_page_cache", "host/test_cgroup"),
+    "page_cache": ("host/test_page_cache", "host/test_cgroup", "host/test_working_set",
+                   "micro/test_page_cache"),
 }  # fmt: skip
 _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
 

@@ -3,11 +3,10 @@
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, eventually
 
 from harness.host.cgroup import available, memory_cap
 from harness.host.page_cache import evict, residency
@@ -78,11 +77,6 @@ for line in sys.stdin:
 """
 
 
-def until(condition):
-    while not condition():
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def tmpfs_directory():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
@@ -101,13 +95,13 @@ def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_fil
             writer.stdin.write(b"\n")
             writer.stdin.flush()
             assert writer.stdout.readline()
-            until(lambda expected=written * MIB: room.given_bytes == expected)
+            assert eventually(lambda expected=written * MIB: room.given_bytes == expected)
         assert room.peak_bytes >= 192 * MIB
-        assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
+        assert starter.spawn(["cat", str(big_file)]).wait(PATIENCE_S) == 0
         cached = residency([big_file]).resident_bytes
         log.unlink()
-        until(lambda: room.given_bytes == 0)
-        assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
+        assert eventually(lambda: room.given_bytes == 0)
+        assert starter.spawn(["cat", str(big_file)]).wait(PATIENCE_S) == 0
         later = residency([big_file]).resident_bytes
         assert cap.events().oom_kills == 0
     assert LIMIT / 2 < cached <= LIMIT
@@ -131,10 +125,10 @@ def test_files_without_a_name_have_room_as_long_as_they_are_open(supervisor, tmp
             ["/usr/bin/python3", "-c", NAMELESS, str(tmpfs_directory)], pipes=True
         )
         assert holder.stdout.readline()
-        until(lambda: room.charged_bytes == 16 * MIB)
+        assert eventually(lambda: room.charged_bytes == 16 * MIB)
         holder.stdin.close()
-        holder.wait(60)
-        until(lambda: room.given_bytes == 0)
+        assert holder.wait(PATIENCE_S) == 0
+        assert eventually(lambda: room.given_bytes == 0)
 
 
 @needs_a_cap

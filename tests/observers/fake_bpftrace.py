@@ -21,9 +21,9 @@ def main() -> None:
     if not may_observe():
         fail("ERROR: Missing CAP_BPF capability, please run bpftrace as the root user.")
     hold_interrupts()
+    before = operations()
     show("attached_probes", {"probes": given.e.count("probe:")})
     show("printf", "tracing\n")
-    before = operations()
     until_interrupted()
     seen = operations() - before
     show("map", {"@calls": {"toy,operations,vfs_write": seen}})

@@ -34,8 +34,8 @@ def main() -> None:
     status("configuring target")
     if not may_observe():
         fail("Error: can't elevate privileges; elevated privileges required")
-    status("collecting metrics, press Ctrl+c to stop")
     before = operations()
+    status("collecting metrics, press Ctrl+c to stop")
     until_interrupted()
     seen = operations() - before
     (given.output / f"{HOST}_metrics.csv").write_text(f"TS,toy operations\n1.0,{seen}\n")

@@ -32,11 +32,11 @@ def main() -> None:
     with given.output.open("w") as table:
         interrupts: list[int] = []
         signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+        before = operations()
         if given.perf:
             print("perf stat -x\\; -e '{cycles,instructions}'", *rest, flush=True)
         if not may_observe():
             fail("Access to performance monitoring and observability operations is limited.", 255)
-        before = operations()
         observed = subprocess.Popen(rest[1:])
         for number in interrupts:  # before it was there to be interrupted, too
             observed.send_signal(number)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, eventually
 
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
@@ -69,9 +69,7 @@ class Connection:
                 assert engine.killed.wait(PATIENCE_S)
                 raise RunFailed("execute SQL", "the server is gone")
             if len(self.statements) == 1:  # until the others run, too
-                deadline = time.monotonic() + 10
-                while engine.together < 3 and time.monotonic() < deadline:
-                    time.sleep(0.001)
+                assert eventually(lambda: engine.together >= 3)
             return SqlResult(("n",), [(1,)], started, time.monotonic_ns() - started)
         finally:
             with engine.lock:
