@@ -9,8 +9,9 @@ from typing import IO, Any
 
 import pytest
 from matplotlib.figure import Figure
+from patience import PATIENCE_S
 from report_browser import FLAGS
-from selenium.common.exceptions import SessionNotCreatedException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
@@ -61,14 +62,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = _started(options)
+    driver.set_script_timeout(PATIENCE_S)
     yield driver
     driver.quit()
 
 
 def _started(options: ChromeOptions) -> Chrome:
-    """Tried again: it has a minute to come up, and its pages may have to be fetched first."""
+    """Tried again: it has a minute to come up, and its pages may have to be fetched first; the
+    port that is chosen for its driver may be taken by another program before that listens.
+    """
     for _ in range(2):
-        with contextlib.suppress(SessionNotCreatedException):
+        with contextlib.suppress(WebDriverException):
             return _chrome(options)
     return _chrome(options)
 
