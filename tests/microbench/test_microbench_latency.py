@@ -6,6 +6,7 @@ No absolute times: only what holds on any machine, with a wide margin.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -66,18 +67,25 @@ def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_buil
     stopped_s = 5
     longest_s = 0.0
     job = latency(operation="store", flush="clflush", before="none", access_bytes=2 * MIB)
-    spec = spec_of(DRAM, {"duration_ns": 3 * 10**9, "jobs": [job]})
+    spec = spec_of(DRAM, {"duration_ns": 2 * 10**9, "jobs": [job]})
     for _ in range(5):  # it may be stopped between two operations
-        with subprocess.Popen(
-            [str(release_build / "microbench"), "-"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as program:
+        progress, end = os.pipe()
+        with (
+            os.fdopen(progress) as lines,
+            subprocess.Popen(
+                ["bash", "-c", f'exec "$0" - 3>&{end}', str(release_build / "microbench")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=[end],
+            ) as program,
+        ):
+            os.close(end)
             assert program.stdin
             program.stdin.write(json.dumps(spec))
             program.stdin.close()
-            time.sleep(1.5)
+            assert any(json.loads(line)["event"] == "measuring" for line in lines)
+            time.sleep(0.3)
             program.send_signal(signal.SIGSTOP)
             time.sleep(stopped_s)
             program.send_signal(signal.SIGCONT)
@@ -201,7 +209,10 @@ def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: 
     assert whole
     for chase, load in whole:
         assert p50(chase) > 0
-        assert 0 < load["bandwidth_bytes_per_second"] < 550_000_000
+        # It may catch up, in the window, with what it missed before.
+        (thread,) = load["threads"]
+        share = (thread["end_ns"] - thread["begin_ns"]) / load["window"]["duration_ns"]
+        assert 0 < load["bandwidth_bytes_per_second"] <= 1.02 * 500_000_000 * share
 
 
 @pytest.mark.parametrize("beside", [0, MIB // 2])
