@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from harness.experiment.sequential import LOOKS, numbers_of_blocks
-from reports.statistics import Estimate, compare_paired, judge
+from reports.statistics import Estimate, compare_paired, decide
 
 _REPEATS, _TRIALS = 7, 20
 _PARAMETERS = {"scale": 0.1, "queries": [1, 3, 6, 12], "cache": "cold-per-query", "plans": False}
@@ -68,13 +68,13 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
             done[widest] += 1
         n = done[widest]
         found[widest] = compare_paired(a[widest, :n], b[widest, :n], looks=LOOKS)
-    return any(one.outcome == "shown" for one in judge(found))
+    return any(one.outcome == "shown" for one in decide(found))
 
 
 def _resolved(found: list[Estimate], i: int) -> bool:
     one = found[i]
     assert one.low is not None and one.high is not None
-    return judge(found)[i].outcome == "shown" or (one.low >= 1 / 1.05 and one.high <= 1.05)
+    return decide(found)[i].outcome == "shown" or (one.low >= 1 / 1.05 and one.high <= 1.05)
 
 
 def planted() -> None:

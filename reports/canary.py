@@ -12,7 +12,7 @@ from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.formatting import percent, times
-from reports.statistics import Estimate, compare_unpaired, judge
+from reports.statistics import Estimate, compare_unpaired, decide
 
 #: The noise of a figure, as a share: between the ends of this many experiments or more, of which
 #: such a multiple of the median counts; without them, and at least.
@@ -60,12 +60,12 @@ def moved_figures(canary: Canary, known: Sequence[Canary]) -> list[tuple[Figure,
     """Each figure that is shown to have changed by more than its noise: ratio and noise."""
     estimates = [_compared(one) for one in canary.figures]
     found = []
-    for figure, estimate, judgement in zip(
-        canary.figures, estimates, judge(estimates), strict=True
+    for figure, estimate, decision in zip(
+        canary.figures, estimates, decide(estimates), strict=True
     ):
         noise = _noise(figure, canary, known)
         beyond = abs(math.log(estimate.ratio)) > math.log1p(noise)
-        if judgement.outcome == "shown" and beyond:
+        if decision.outcome == "shown" and beyond:
             found.append((figure, estimate.ratio, noise))
     return found
 

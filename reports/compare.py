@@ -2,7 +2,7 @@
 
 ``compare`` takes A and B, matches what belongs together (same engine, same scale …; only
 the compared dimension differs), checks that nothing else differs, pairs the repeats by
-block where they ran next to each other, and judges every row within its family. A family is
+block where they ran next to each other, and decides every row within its family. A family is
 the question of one experiment: its headlines, one for each comparison, or its rows of one metric.
 """
 
@@ -29,12 +29,12 @@ from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, emulations, facts, marked
 from reports.statistics import (
     ALPHA,
+    Decision,
     Estimate,
-    Judgement,
     Pairing,
     compare_paired,
     compare_unpaired,
-    judge,
+    decide,
 )
 from reports.values import (
     Measured,
@@ -68,7 +68,7 @@ class Row:
     a: Summary | None
     b: Summary | None
     estimate: Estimate | None
-    judgement: Judgement | None
+    decision: Decision | None
     note: str = ""
     #: Whether a side is a percentile that its driver reports ready-made.
     ready_made: bool = False
@@ -84,15 +84,15 @@ class Row:
     @property
     def shown(self) -> bool:
         """Whether a difference is shown within its family."""
-        return self.judgement is not None and self.judgement.outcome == "shown"
+        return self.decision is not None and self.decision.outcome == "shown"
 
     @property
     def verdict(self) -> Verdict:
         """How B is against A in this quantity; where neither direction is better, whether B > A."""
-        if self.estimate is None or self.judgement is None:
+        if self.estimate is None or self.decision is None:
             return "not resolvable"
-        if self.judgement.outcome != "shown":
-            unresolved = self.judgement.outcome == "cannot be shown"
+        if self.decision.outcome != "shown":
+            unresolved = self.decision.outcome == "cannot be shown"
             return "not resolvable" if unresolved else "no difference"
         return "faster" if self.estimate.ratio > 1 else "slower"
 
@@ -285,11 +285,11 @@ def compare(
         tuple(found.unmatched),
         alpha,
     )
-    return judged([comparison], alpha)[0]
+    return decided([comparison], alpha)[0]
 
 
-def judged(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Comparison]:
-    """The same with every row judged in its family (see the module).
+def decided(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Comparison]:
+    """The same with every row decided in its family (see the module).
 
     What else a report holds changes nothing: comparisons that share no plan, directly or by
     others, are of different experiments.
@@ -301,18 +301,18 @@ def judged(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Comp
         for row in group.rows:
             if row.estimate:
                 families.setdefault((experiment, _family(group, row)), []).append(row.estimate)
-    verdicts = {key: iter(judge(family, alpha)) for key, family in families.items()}
+    verdicts = {key: iter(decide(family, alpha)) for key, family in families.items()}
 
-    def judge_group(group: Group, experiment: int) -> Group:
+    def decide_group(group: Group, experiment: int) -> Group:
         rows = tuple(
-            replace(row, judgement=next(verdicts[experiment, _family(group, row)]))
+            replace(row, decision=next(verdicts[experiment, _family(group, row)]))
             if row.estimate
             else row
             for row in group.rows
         )
         return replace(group, rows=tuple(_in_sequence(group, rows)))
 
-    made = iter([judge_group(g, e) for g, e in zip(groups, experiments, strict=True)])
+    made = iter([decide_group(g, e) for g, e in zip(groups, experiments, strict=True)])
     return [replace(c, groups=tuple(next(made) for _ in c.groups)) for c in comparisons]
 
 
@@ -325,11 +325,11 @@ def _family(group: Group, row: Row) -> str:
 
 def _in_sequence(group: Group, rows: Sequence[Row]) -> Iterator[Row]:
     """The second is tested after the headline, at the same level."""
-    first = next((r.judgement for r in rows if r.quantity == group.headline.quantity), None)
+    first = next((r.decision for r in rows if r.quantity == group.headline.quantity), None)
     for row in rows:
         second = row.quantity == group.headline.second
-        if second and first is not None and row.judgement is not None:
-            yield replace(row, judgement=row.judgement.after(first))
+        if second and first is not None and row.decision is not None:
+            yield replace(row, decision=row.decision.after(first))
         else:
             yield row
 
@@ -446,7 +446,7 @@ def compared_rows(
     pairing: Pairing,
     only: Collection[Quantity] = (),
 ) -> list[Row]:
-    """Each quantity of comparable runs, or each of ``only``; not judged in a family yet."""
+    """Each quantity of comparable runs, or each of ``only``; not decided in a family yet."""
     looks = looks_of((*a, *b))
     measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
     quantities = dict.fromkeys(

@@ -86,10 +86,10 @@ def _rate_json(rate: SetRate | None) -> dict[str, Any] | None:
 
 
 def _change_json(row: Row | None) -> dict[str, Any] | None:
-    if row is None or row.judgement is None:
+    if row is None or row.decision is None:
         return None
     named = _quantity_json(row.quantity) or {}
-    return named | {"ratio": row.ratio, "outcome": row.judgement.outcome}
+    return named | {"ratio": row.ratio, "outcome": row.decision.outcome}
 
 
 def _side_json(side: Side) -> dict[str, Any]:
@@ -107,17 +107,17 @@ def _row_json(row: Row) -> dict[str, Any]:
         "b": row.b.to_json() if row.b else None,
         "note": row.note,
     }
-    if row.estimate is None or row.judgement is None:
+    if row.estimate is None or row.decision is None:
         return document | {"ratio": None, "outcome": None}
     return document | {
         "ratio": row.estimate.ratio,
         "interval": [row.estimate.low, row.estimate.high],
         "confidence": row.estimate.confidence,
         "p": row.estimate.p,
-        "adjusted_p": row.judgement.adjusted_p,
-        "outcome": row.judgement.outcome,
-        "repeats_needed": row.judgement.repeats_needed,
-        "family": row.judgement.family,
+        "adjusted_p": row.decision.adjusted_p,
+        "outcome": row.decision.outcome,
+        "repeats_needed": row.decision.repeats_needed,
+        "family": row.decision.family,
     }
 
 
@@ -166,8 +166,8 @@ def _group_table(group: Group, everything: bool) -> Table:
 
 def _cells(row: Row) -> list[str]:
     medians = [_median(row.a, row), _median(row.b, row)]
-    estimate, judgement = row.estimate, row.judgement
-    if estimate is None or judgement is None:
+    estimate, decision = row.estimate, row.decision
+    if estimate is None or decision is None:
         return [row.title, *medians, "", "", "", "", row.note]
     paired = estimate.pairing == "paired"
     return [
@@ -175,7 +175,7 @@ def _cells(row: Row) -> list[str]:
         *medians,
         times(estimate.ratio),
         interval_text(estimate),
-        p_text(judgement.adjusted_p),
+        p_text(decision.adjusted_p),
         str(estimate.n_a) if paired else f"{estimate.n_a}, {estimate.n_b}",
         _verdict_text(row),
     ]
@@ -186,9 +186,9 @@ def _verdict_text(row: Row) -> str:
     parts: list[str] = [row.verdict]
     if row.better == "none" and row.shown:
         parts = ["higher" if row.ratio > 1 else "lower"]
-    if row.verdict == "not resolvable" and row.estimate and row.judgement:
+    if row.verdict == "not resolvable" and row.estimate and row.decision:
         repeats = min(row.estimate.n_a, row.estimate.n_b)
-        parts = [f"{row.verdict} ({repeats} repeats, {row.judgement.repeats_needed} needed)"]
+        parts = [f"{row.verdict} ({repeats} repeats, {row.decision.repeats_needed} needed)"]
     if row.contrary:
         parts.append("medians point the other way")
     if row.ready_made:

@@ -16,7 +16,7 @@ from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.run_configuration import emulations, facts, marked, placement_name
-from reports.statistics import judge
+from reports.statistics import decide
 from reports.values import Quantity, Summary, measured, summarise
 
 #: More facts than this are counted.
@@ -56,15 +56,15 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
     """Of every series; all changes are tested as one family."""
     found = [one for series in _series(runs) if (one := _history(series)) is not None]
     rows = [e.row for one in found for e in one.executions if e.row is not None]
-    judgements = iter(judge([row.estimate for row in rows if row.estimate is not None]))
+    decisions = iter(decide([row.estimate for row in rows if row.estimate is not None]))
 
-    def judged(execution: Execution) -> Execution:
+    def decided(execution: Execution) -> Execution:
         row = execution.row
         if row is None or row.estimate is None:
             return execution
-        return replace(execution, row=replace(row, judgement=next(judgements)))
+        return replace(execution, row=replace(row, decision=next(decisions)))
 
-    return [replace(one, executions=tuple(map(judged, one.executions))) for one in found]
+    return [replace(one, executions=tuple(map(decided, one.executions))) for one in found]
 
 
 def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:

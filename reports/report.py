@@ -421,13 +421,13 @@ def _noise(views: Sequence[PanelView], calibrations: Sequence[Calibration]) -> I
     for panel in (view.panel for view in views):
         run = next((run for run in panel.runs if run.manifest), None)
         rows = [group.deciding for group in panel.groups]
-        known = [(r.estimate, r.judgement) for r in rows if r and r.estimate and r.judgement]
+        known = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
         if run is None or not known:
             continue
         host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
         latest = latest_of(calibrations, host_id, spec)
         repeats = min(min(estimate.n_a, estimate.n_b) for estimate, _ in known)
-        level = ALPHA / max(judgement.family * estimate.looks for estimate, judgement in known)
+        level = ALPHA / max(decision.family * estimate.looks for estimate, decision in known)
         if latest and (found := expected(latest, spec, repeats, level)) is not None:
             yield found
 

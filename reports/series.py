@@ -14,7 +14,7 @@ from itertools import combinations
 
 from harness.errors import UsageError, nearest
 from harness.store.runs import StoredRun
-from reports.compare import Comparison, Group, compare, judged
+from reports.compare import Comparison, Group, compare, decided
 from reports.grouping import Context, Known, arms, contexts
 from reports.labels import differing, distinguishing, in_words, leading, not_enforced
 from reports.metric_registry import workload_title
@@ -188,7 +188,7 @@ def varying_dimension(known: Sequence[Facts]) -> str:
 def panels(
     runs: Sequence[StoredRun], over: str, baseline: str | None, force: bool = False
 ) -> list[Panel]:
-    """The runs in panels with every comparison judged in one family per metric.
+    """The runs in panels with every comparison decided in one family per metric.
 
     UsageError where ``baseline`` names no arm or no run has what ``over`` names.
     ``force`` as in ``compare``; runs of different conditions are not even then pooled.
@@ -205,16 +205,16 @@ def panels(
     made = [
         replace(panel, groups=groups, refused=why)
         for panel, groups, why in zip(
-            made, _judged_by_panel([found for found, _ in compared]), refused, strict=True
+            made, _decided_by_panel([found for found, _ in compared]), refused, strict=True
         )
     ]
-    others = _judged_by_panel([_among_others(panel, over, force, runs) for panel in made])
+    others = _decided_by_panel([_among_others(panel, over, force, runs) for panel in made])
     return [replace(panel, others=own) for panel, own in zip(made, others, strict=True)]
 
 
-def _judged_by_panel(compared: Sequence[Sequence[Comparison]]) -> Iterator[tuple[Group, ...]]:
-    """The groups of each panel, judged among those of all panels."""
-    verdicts = iter(judged([comparison for own in compared for comparison in own]))
+def _decided_by_panel(compared: Sequence[Sequence[Comparison]]) -> Iterator[tuple[Group, ...]]:
+    """The groups of each panel, decided among those of all panels."""
+    verdicts = iter(decided([comparison for own in compared for comparison in own]))
     for own in compared:
         yield tuple(group for _ in own for group in next(verdicts).groups)
 

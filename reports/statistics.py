@@ -95,7 +95,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Decision:
     """What one comparison says inside its family.
 
     ``adjusted_p``: Holm's. ``repeats_needed``: repeats of each side from which a
@@ -108,13 +108,13 @@ class Judgement:
     repeats_needed: int
     family: int = 1
 
-    def after(self, first: Judgement) -> Judgement:
+    def after(self, first: Decision) -> Decision:
         """As the second of a fixed sequence: tested only once the first is shown."""
         if first.outcome == "shown":
             return self
         worst = max(self.adjusted_p, first.adjusted_p)
         outcome: Outcome = first.outcome if self.outcome == "shown" else self.outcome
-        return Judgement(worst, outcome, self.repeats_needed, self.family)
+        return Decision(worst, outcome, self.repeats_needed, self.family)
 
 
 def log_ratios(a: Sequence[float], b: Sequence[float]) -> FloatArray:
@@ -302,14 +302,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def judge(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Judgement]:
+def decide(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Decision]:
     """What each member of a family says under Holm, in the order given.
 
     "cannot be shown": even the smallest p its repeats can reach, put in the place of
     its own, would not have passed among the others' p values.
     """
     p_values = [estimate.p for estimate in family]
-    judged = []
+    decided = []
     for index, (estimate, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
         best = [*p_values]
         best[index] = estimate.smallest_p
@@ -320,8 +320,8 @@ def judge(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Judgement]:
         else:
             outcome = "cannot be shown"
         needed = repeats_needed(alpha / len(family) / estimate.looks, estimate.pairing)
-        judged.append(Judgement(adjusted, outcome, needed, len(family)))
-    return judged
+        decided.append(Decision(adjusted, outcome, needed, len(family)))
+    return decided
 
 
 def _logs(values: Sequence[float]) -> FloatArray:

@@ -72,12 +72,12 @@ def _by_tier(sizes: Mapping[str, float]) -> str:
 
 def _outcome(row: CompareRow) -> str:
     """``shown``, ``not shown``, or ``cannot be shown (6 of 11 repeats)``."""
-    if row.judgement is None or row.estimate is None:
+    if row.decision is None or row.estimate is None:
         return ""
-    if row.judgement.outcome != "cannot be shown":
-        return row.judgement.outcome
+    if row.decision.outcome != "cannot be shown":
+        return row.decision.outcome
     repeats = min(row.estimate.n_a, row.estimate.n_b)
-    return f"cannot be shown ({repeats} of {row.judgement.repeats_needed} repeats)"
+    return f"cannot be shown ({repeats} of {row.decision.repeats_needed} repeats)"
 
 
 def _number(value: float | None) -> str:

@@ -18,7 +18,7 @@ from reports.statistics import (
     Pairing,
     compare_paired,
     compare_unpaired,
-    judge,
+    decide,
 )
 
 FAMILIES = 2000
@@ -93,4 +93,4 @@ def _shown(rng: np.random.Generator, noise: _Noise, pairing: Pairing, factor: fl
         blocks = noise(rng, 2 * REPEATS).reshape(REPEATS, 2)
         blocks[1::2] = blocks[1::2, ::-1]  # B runs first
         family.append(compare(list(blocks[:, 0]), list(factor * blocks[:, 1])))
-    return sum(one.outcome == "shown" for one in judge(family))
+    return sum(one.outcome == "shown" for one in decide(family))

@@ -78,10 +78,10 @@ def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _verdict(group: Group, row: Row) -> str:
-    if group.verdict != "not resolvable" or row.estimate is None or row.judgement is None:
+    if group.verdict != "not resolvable" or row.estimate is None or row.decision is None:
         return group.verdict
     repeats = min(row.estimate.n_a, row.estimate.n_b)
-    return f"{group.verdict} ({repeats} of {row.judgement.repeats_needed} repeats)"
+    return f"{group.verdict} ({repeats} of {row.decision.repeats_needed} repeats)"
 
 
 def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:

@@ -158,7 +158,7 @@ class Tested:
             "confidence": estimate.confidence if estimate else None,
             "bound": self.trial.claim.bound if self.trial.claim else None,
             "repeats": min(estimate.n_a, estimate.n_b) if estimate else 0,
-            "repeats_needed": self.verdict.judgement.repeats_needed if self.verdict else None,
+            "repeats_needed": self.verdict.decision.repeats_needed if self.verdict else None,
             "emulated": list(self.trial.emulated),
         }
 
@@ -207,7 +207,7 @@ class Checked:
     def repeats_needed(self) -> int:
         """Repeats from which its trials could be shown; 0 where these are enough."""
         short = [one.verdict for one in self.tested if one.why == "too-few-repeats"]
-        return max((one.judgement.repeats_needed for one in short if one), default=0)
+        return max((one.decision.repeats_needed for one in short if one), default=0)
 
     @property
     def emulated(self) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def trial_rows(found: Iterable[Checked]) -> list[tuple[str, ...]]:
 
 
 def _trial(one: Tested) -> tuple[str, ...]:
-    needed = one.verdict.judgement.repeats_needed if one.verdict else 0
+    needed = one.verdict.decision.repeats_needed if one.verdict else 0
     outcome = f"open: {reason(one.why, needed)}" if one.outcome == "open" else one.outcome
     mark = f" ({EMULATED})" if one.trial.emulated else ""
     claim = one.trial.claim

@@ -37,7 +37,7 @@ from reports.micro.saturation import (
     thread_knees,
 )
 
-Judged = Mapping[str, Verdict]
+Decided = Mapping[str, Verdict]
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
 _ALIKE = 0.97
 #: What is asked of the tier, not of the caches before it.
@@ -137,16 +137,16 @@ class Spread:
 
 def findings(device: Device) -> list[Finding]:
     """Everything that its runs show; what was not measured is left out."""
-    judged = verdicts(device)
+    decided = verdicts(device)
     return [
-        *_knees(device, judged),
+        *_knees(device, decided),
         *_persist(device),
         *_policies(device),
         *_times(device),
         *_chased(device),
-        *_loaded(device, judged),
+        *_loaded(device, decided),
         *_tail(device),
-        *_queues(device, judged),
+        *_queues(device, decided),
         *_calls(device),
         *_left_out(device),
     ]
@@ -155,29 +155,29 @@ def findings(device: Device) -> list[Finding]:
 # Bandwidth ----------------------------------------------------------------------
 
 
-def _knees(device: Device, judged: Judged) -> Iterator[Finding]:
+def _knees(device: Device, decided: Decided) -> Iterator[Finding]:
     for knee in access_size_knees(device):
-        row = KneeRow("", knee, judged.get(knee.key))
+        row = KneeRow("", knee, decided.get(knee.key))
         yield Finding(f"Access size, random {sequence_of(knee.top).title}", "knee", (row,))
     held: dict[str, list[KneeRow]] = {}
     for knee in thread_knees(device):
         what = f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B"
-        row = KneeRow(knee.top["pattern"], knee, judged.get(knee.key))
+        row = KneeRow(knee.top["pattern"], knee, decided.get(knee.key))
         held.setdefault(what, []).append(row)
     for what, rows in held.items():
         yield Finding(f"Thread count, {what}", "knee", tuple(rows))
 
 
-def _queues(device: Device, judged: Judged) -> Iterator[Finding]:
+def _queues(device: Device, decided: Decided) -> Iterator[Finding]:
     for knee in queue_knees(device):
         size = format_bytes(knee.top.number("access_size_bytes"))
         what = f"{knee.top['measurement'].replace('_', ' ')}, {size}"
-        yield Finding(f"Queue depth, {what}", "knee", (KneeRow("", knee, judged.get(knee.key)),))
+        yield Finding(f"Queue depth, {what}", "knee", (KneeRow("", knee, decided.get(knee.key)),))
 
 
-def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
+def _loaded(device: Device, decided: Decided) -> Iterator[Finding]:
     for one in loaded_knees(device):
-        row = KneeRow("", one, judged.get(one.key))
+        row = KneeRow("", one, decided.get(one.key))
         yield Finding(f"Latency during {one.curve.title}", "loaded", (row,))
 
 

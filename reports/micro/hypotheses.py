@@ -15,11 +15,11 @@ from typing import Literal
 from reports.micro.points import Point
 from reports.statistics import (
     ALPHA,
+    Decision,
     Estimate,
-    Judgement,
     compare_paired,
     compare_unpaired,
-    judge,
+    decide,
 )
 
 
@@ -70,28 +70,28 @@ class Verdict:
     """A claim inside its family. ``others``: how many more claims the card makes."""
 
     claim: Claim
-    judgement: Judgement
+    decision: Decision
     others: int
 
     @property
     def shown(self) -> bool:
         """Whether the side on which the ratio lies is shown, whichever it is."""
-        return self.judgement.outcome == "shown"
+        return self.decision.outcome == "shown"
 
     @property
     def reason(self) -> Literal["", "too-few-repeats", "bound-in-interval", "not-shown"]:
         """Why nothing is shown; empty where it is."""
         if self.shown:
             return ""
-        if self.judgement.outcome == "cannot be shown":
+        if self.decision.outcome == "cannot be shown":
             return "too-few-repeats"
         return "bound-in-interval" if self.claim.interval_holds_bound else "not-shown"
 
 
 def verdicts_of(claims: Mapping[str, Claim], alpha: float = ALPHA) -> dict[str, Verdict]:
-    """Every claim of a card judged in the family of all of them (Holm–Bonferroni)."""
-    judged = judge([one.over_bound for one in claims.values()], alpha) if claims else []
+    """Every claim of a card decided in the family of all of them (Holm–Bonferroni)."""
+    decided = decide([one.over_bound for one in claims.values()], alpha) if claims else []
     return {
-        key: Verdict(one, judgement, len(claims) - 1)
-        for (key, one), judgement in zip(claims.items(), judged, strict=True)
+        key: Verdict(one, decision, len(claims) - 1)
+        for (key, one), decision in zip(claims.items(), decided, strict=True)
     }

@@ -84,8 +84,8 @@ class Practice:
 
 def practices(device: Device) -> list[Practice]:
     """All four, in the paper's order, tested among all verdicts of the card."""
-    judged = verdicts(device)
-    tried = [Tried(trial, judged.get(trial.key)) for trial in trials(device)]
+    decided = verdicts(device)
+    tried = [Tried(trial, decided.get(trial.key)) for trial in trials(device)]
     return [
         Practice(
             number,
@@ -118,7 +118,7 @@ _OF_SMALL = ("measurement", "pattern", "access_size_bytes", "threads")
 
 @dataclass(frozen=True)
 class Trial:
-    """One ratio that decides about a practice, before it is judged.
+    """One ratio that decides about a practice, without its decision.
 
     ``points``: whose rates are compared; ``claim``: None where nothing can be said, with a code
     ``why``.
@@ -224,6 +224,6 @@ def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
 
 
 def verdicts(device: Device) -> dict[str, Verdict]:
-    """By the key of the trial or knee, judged as one family."""
+    """By the key of the trial or knee, decided as one family."""
     claims = {one.key: one.claim for one in (*trials(device), *knees(device)) if one.claim}
     return verdicts_of(claims)

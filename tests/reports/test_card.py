@@ -74,9 +74,9 @@ def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path:
     assert [one.outcome for one in found] == ["not testable here"] * 4
     tried = found[0].trials[0]
     assert tried.verdict is not None and tried.verdict.claim.over_bound.p <= 0.05
-    assert tried.verdict.judgement.adjusted_p > 0.05
+    assert tried.verdict.decision.adjusted_p > 0.05
     assert tried.why == "too-few-repeats"
-    assert tried.verdict.judgement.repeats_needed == 10
+    assert tried.verdict.decision.repeats_needed == 10
 
 
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
     assert "p99.99 of means over 256" in table.head
 
 
-def test_the_card_says_of_how_many_verdicts_it_was_judged(tmp_path: Path) -> None:
+def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
     run = card_run(tmp_path)
     (device,) = devices([run])
     (card,) = view_of([run], "", None).cards

@@ -236,7 +236,7 @@ def test_pairs_of_which_none_has_both_values_are_not_compared(tmp_path: Path) ->
     comparison = compare(ssd, pmem)
     assert comparison.groups[0].pairing == "paired"
     one = row(comparison, "transaction_duration_ns", transaction="payment", percentile="50")
-    assert one.estimate is None and one.judgement is None
+    assert one.estimate is None and one.decision is None
     assert one.a is not None and one.b is not None and (one.a.n, one.b.n) == (6, 6)
 
 

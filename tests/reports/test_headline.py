@@ -80,8 +80,8 @@ def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: P
     assert row is not None and row.estimate is not None
     assert row.estimate.ratio == pytest.approx(25, rel=0.01)
     second = group.row(group.headline.second)
-    assert second is not None and second.judgement is not None
-    assert second.judgement.outcome == "shown"  # after the first, at the same level
+    assert second is not None and second.decision is not None
+    assert second.decision.outcome == "shown"  # after the first, at the same level
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_new_orders_decide_unless_a_rate_is_set(
 def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
     """Verdict and p of the panels with this number of users."""
     return [
-        (group.verdict, row.judgement.adjusted_p)
+        (group.verdict, row.decision.adjusted_p)
         for panel in panels(runs, "placement", None)
         if panel.runs[0].run["spec"]["params"]["users"] == users
         for group in panel.groups
-        if (row := group.row(group.headline.quantity)) and row.judgement
+        if (row := group.row(group.headline.quantity)) and row.decision
     ]
 
 
@@ -200,9 +200,9 @@ def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
     assert {other.a.name, other.b.name} == {"ssd-data-pmem-wal", "pmem-both"}
     assert other.verdict == ("faster" if other.b.name == "pmem-both" else "slower")
     row = other.row(other.headline.quantity)
-    assert row is not None and row.judgement is not None and row.judgement.family == 1
-    assert [r.judgement.family for g in panel.groups
-            if (r := g.row(g.headline.quantity)) and r.judgement] == [2, 2]  # fmt: skip
+    assert row is not None and row.decision is not None and row.decision.family == 1
+    assert [r.decision.family for g in panel.groups
+            if (r := g.row(g.headline.quantity)) and r.decision] == [2, 2]  # fmt: skip
 
 
 def test_the_largest_worsening_is_named_next_to_the_gain(tmp_path: Path) -> None:

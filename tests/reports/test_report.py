@@ -136,8 +136,8 @@ def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
     ((_, group),) = view_of(runs, "x").answers
     row = group.deciding
-    assert row is not None and row.judgement is not None and row.estimate is not None
-    assert (group.verdict, row.judgement.repeats_needed) == ("not resolvable", 6)
+    assert row is not None and row.decision is not None and row.estimate is not None
+    assert (group.verdict, row.decision.repeats_needed) == ("not resolvable", 6)
     assert row.estimate.confidence == 0.75
 
 

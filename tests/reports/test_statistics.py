@@ -18,8 +18,8 @@ from reports.statistics import (
     Estimate,
     compare_paired,
     compare_unpaired,
+    decide,
     holm,
-    judge,
     repeats_needed,
     sign_flip_p,
     smallest_p_paired,
@@ -202,7 +202,7 @@ def test_too_few_repeats_cannot_show_what_more_would() -> None:
     """Five clear pairs reach p = 0.0625 at best: never "no difference"."""
     five = compare_paired([2.0, 2.1, 2.2, 2.3, 2.4], [1.0] * 5)
     assert five.p == five.smallest_p == smallest_p_paired(5) == 0.0625
-    (alone,) = judge([five])
+    (alone,) = decide([five])
     assert (alone.outcome, alone.repeats_needed) == ("cannot be shown", 6)
 
 
@@ -210,14 +210,14 @@ def test_a_family_of_44_needs_eleven_pairs() -> None:
     def clear(n: int) -> Estimate:
         return compare_paired([2 + i / 100 for i in range(n)], [1.0] * n)
 
-    assert {j.outcome for j in judge([clear(10)] * 44)} == {"cannot be shown"}
-    assert {j.outcome for j in judge([clear(11)] * 44)} == {"shown"}
-    assert judge([clear(10)] * 44)[0].repeats_needed == 11
+    assert {j.outcome for j in decide([clear(10)] * 44)} == {"cannot be shown"}
+    assert {j.outcome for j in decide([clear(11)] * 44)} == {"shown"}
+    assert decide([clear(10)] * 44)[0].repeats_needed == 11
 
 
 def test_enough_repeats_without_a_difference_are_not_shown() -> None:
     mixed = compare_paired([1.1, 0.9, 1.2, 0.85, 1.02, 0.97, 1.05], [1.0] * 7)
-    assert judge([mixed])[0].outcome == "not shown"
+    assert decide([mixed])[0].outcome == "not shown"
 
 
 @repeatable
