@@ -72,21 +72,19 @@ static bool on_one_line(const void *one, const void *other)
 
 /* ---- one node: shifts (FAST) ---- */
 
-/* Of the entries with keys up to this one the last, as a number; -1: all are above it. */
+/*
+ * Of the entries with keys up to this one the last, as a number; -1: all are above it. Linear, as
+ * in the paper: misses of a node's lines overlap, and one branch alone is hard to predict.
+ */
 static int place_of(const struct node *node, uint64_t key)
 {
-    uint32_t at = 0, above = node->count;
-    while (at < above) {
-        uint32_t middle = (at + above) / 2;
-        if (node->entries[middle].key <= key)
-            at = middle + 1;
-        else
-            above = middle;
-    }
-    return (int)at - 1;
+    int at = 0, count = (int)node->count;
+    while (at < count && node->entries[at].key <= key)
+        at++;
+    return at - 1;
 }
 
-static void after_store(const struct mb_policy *policy, const void *at)
+MB_ALWAYS_INLINE void after_store(const struct mb_policy *policy, const void *at)
 {
     if (policy->discipline == MB_UNAWARE) {
         mb_flush_extra(policy, at);
@@ -95,11 +93,12 @@ static void after_store(const struct mb_policy *policy, const void *at)
 }
 
 /* A whole node: no gaps, no twins, room for one more. */
-static void insert_at(const struct mb_policy *policy, struct node *node, uint32_t place,
-                      uint64_t key, uint64_t value)
+MB_ALWAYS_INLINE void shift_in(const struct mb_policy *policy, struct node *node, uint32_t place,
+                               uint64_t key, uint64_t value)
 {
     struct entry *entries = node->entries;
     uint32_t count = node->count;
+    bool persists = policy->medium || policy->flush || policy->fence;
     mb_put(policy, &entries[count + 1].key, END);
     if (!on_one_line(&entries[count + 1], &entries[count])) {
         mb_flush(policy, &entries[count + 1]);
@@ -110,7 +109,8 @@ static void insert_at(const struct mb_policy *policy, struct node *node, uint32_
         after_store(policy, &entries[i]);
         mb_put(policy, &entries[i].value, entries[i - 1].value);
         after_store(policy, &entries[i]);
-        if (policy->discipline != MB_UNAWARE && !on_one_line(&entries[i], &entries[i - 1])) {
+        if (persists && policy->discipline != MB_UNAWARE &&
+            !on_one_line(&entries[i], &entries[i - 1])) {
             mb_flush(policy, &entries[i]);
             mb_fence(policy);
         }
@@ -123,6 +123,17 @@ static void insert_at(const struct mb_policy *policy, struct node *node, uint32_
     after_store(policy, &entries[place]);
     mb_commit(policy, &entries[place].key, key);
     node->count = count + 1;
+}
+
+static void insert_at(const struct mb_policy *policy, struct node *node, uint32_t place,
+                      uint64_t key, uint64_t value)
+{
+    /* Constants: a store of this discipline is nothing but a store. */
+    const struct mb_policy plain = {.flush = policy->flush, .fence = policy->fence};
+    if (policy->discipline == MB_DESIGNED && !policy->medium)
+        shift_in(&plain, node, place, key, value);
+    else
+        shift_in(policy, node, place, key, value);
 }
 
 /* The entries from `place` + 1 move to the left, by one; the one at `place` holds nothing. */

@@ -49,9 +49,10 @@ static const struct levels *levels_of(const struct mb_index *index)
     return &root->levels[root->current & 1];
 }
 
-static uint64_t mixed(uint64_t key, uint64_t seed)
+/* Its two hash values are the halves of this. */
+static uint64_t mixed(uint64_t key)
 {
-    key = (key ^ seed) * UINT64_C(0xff51afd7ed558ccd);
+    key = (key ^ UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
     key = (key ^ key >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
     return key ^ key >> 33;
 }
@@ -62,12 +63,24 @@ struct choice {
 };
 
 static struct choice choose(const struct mb_index *index, uint64_t level, uint64_t buckets,
-                            uint64_t key)
+                            uint64_t hash)
 {
     struct bucket *first = mb_arena_at(&index->arena, level);
     uint64_t half = buckets / 2;
-    return (struct choice){{first + (mixed(key, UINT64_C(0x9e3779b97f4a7c15)) & (half - 1)),
-                            first + half + (mixed(key, UINT64_C(0x2545f4914f6cdd1d)) & (half - 1))}};
+    return (struct choice){{first + (hash & (half - 1)), first + half + (hash >> 32 & (half - 1))}};
+}
+
+/* In both levels. */
+struct choices {
+    struct choice top, bottom;
+};
+
+static struct choices choose_all(const struct mb_index *index, uint64_t key)
+{
+    const struct levels *levels = levels_of(index);
+    uint64_t hash = mixed(key);
+    return (struct choices){choose(index, levels->top, levels->buckets, hash),
+                            choose(index, levels->bottom, levels->buckets / 2, hash)};
 }
 
 static struct slot *taken_in(const struct choice *choice, uint64_t key)
@@ -89,15 +102,16 @@ static struct slot *free_in(const struct choice *choice)
     return NULL;
 }
 
+static struct slot *find_in(const struct choices *choices, uint64_t key)
+{
+    struct slot *found = taken_in(&choices->top, key);
+    return found ? found : taken_in(&choices->bottom, key);
+}
+
 static struct slot *find(const struct mb_index *index, uint64_t key)
 {
-    const struct levels *levels = levels_of(index);
-    struct choice top = choose(index, levels->top, levels->buckets, key);
-    struct slot *found = taken_in(&top, key);
-    if (found)
-        return found;
-    struct choice bottom = choose(index, levels->bottom, levels->buckets / 2, key);
-    return taken_in(&bottom, key);
+    struct choices choices = choose_all(index, key);
+    return find_in(&choices, key);
 }
 
 static void persist(const struct mb_policy *policy, struct slot *slot)
@@ -124,7 +138,7 @@ static struct slot *make_room(struct mb_index *index, uint64_t level, uint64_t b
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < SLOTS; j++) {
             struct slot *old = &choice->of[i]->slots[j];
-            struct choice its = choose(index, level, buckets, old->key);
+            struct choice its = choose(index, level, buckets, mixed(old->key));
             for (int k = 0; k < SLOTS; k++) {
                 struct slot *other = &its.of[1 - i]->slots[k];
                 if (other->token)
@@ -137,18 +151,16 @@ static struct slot *make_room(struct mb_index *index, uint64_t level, uint64_t b
     return NULL;
 }
 
-static struct slot *slot_for(struct mb_index *index, uint64_t key)
+static struct slot *slot_in(struct mb_index *index, const struct choices *choices)
 {
     const struct levels *levels = levels_of(index);
-    struct choice top = choose(index, levels->top, levels->buckets, key);
-    struct choice bottom = choose(index, levels->bottom, levels->buckets / 2, key);
-    struct slot *found = free_in(&top);
+    struct slot *found = free_in(&choices->top);
     if (!found)
-        found = free_in(&bottom);
+        found = free_in(&choices->bottom);
     if (!found)
-        found = make_room(index, levels->top, levels->buckets, &top);
+        found = make_room(index, levels->top, levels->buckets, &choices->top);
     if (!found)
-        found = make_room(index, levels->bottom, levels->buckets / 2, &bottom);
+        found = make_room(index, levels->bottom, levels->buckets / 2, &choices->bottom);
     return found;
 }
 
@@ -184,17 +196,20 @@ static void set_levels(struct mb_index *index, const struct levels *levels)
     mb_flush(policy, root); /* durable by the fence of the next item: until then either holds */
 }
 
-/* The items of the level that is to go are inserted; those that are there already were so. */
-static bool drain(struct mb_index *index)
+/* The items of the level that is to go are inserted; after a cut some of them may be there. */
+static bool drain(struct mb_index *index, bool cut)
 {
     struct levels levels = *levels_of(index);
     struct bucket *from = mb_arena_at(&index->arena, levels.draining);
     for (uint64_t i = 0; i < levels.buckets / 4; i++)
         for (int j = 0; j < SLOTS; j++) {
             const struct slot *item = &from[i].slots[j];
-            if (!item->token || find(index, item->key))
+            if (!item->token)
                 continue;
-            struct slot *slot = slot_for(index, item->key);
+            struct choices choices = choose_all(index, item->key);
+            if (cut && find_in(&choices, item->key))
+                continue;
+            struct slot *slot = slot_in(index, &choices);
             if (!slot)
                 return false;
             fill(index->policy, slot, item->key, item->value);
@@ -213,7 +228,7 @@ static bool grow(struct mb_index *index)
     if (!levels.top)
         return false;
     set_levels(index, &levels);
-    return drain(index);
+    return drain(index, false);
 }
 
 static bool make(struct mb_index *index)
@@ -248,27 +263,36 @@ static bool recover(struct mb_index *index)
     const struct levels *levels = levels_of(index);
     remove_twins(index, levels->top, levels->buckets);
     remove_twins(index, levels->bottom, levels->buckets / 2);
-    return !levels->draining || drain(index);
+    return !levels->draining || drain(index, true);
+}
+
+static void set_value(const struct mb_policy *policy, struct slot *slot, uint64_t value)
+{
+    mb_put(policy, &slot->value, value);
+    persist(policy, slot);
 }
 
 static bool update(struct mb_index *index, uint64_t key, uint64_t value)
 {
     struct slot *slot = find(index, key);
-    if (!slot)
-        return false;
-    mb_put(index->policy, &slot->value, value);
-    persist(index->policy, slot);
-    return true;
+    if (slot)
+        set_value(index->policy, slot, value);
+    return slot;
 }
 
 static bool insert(struct mb_index *index, uint64_t key, uint64_t value)
 {
-    if (update(index, key, value))
+    struct choices choices = choose_all(index, key);
+    struct slot *slot = find_in(&choices, key);
+    if (slot) {
+        set_value(index->policy, slot, value);
         return true;
-    struct slot *slot;
-    while (!(slot = slot_for(index, key)))
+    }
+    while (!(slot = slot_in(index, &choices))) {
         if (!grow(index))
             return false;
+        choices = choose_all(index, key);
+    }
     fill(index->policy, slot, key, value);
     return true;
 }

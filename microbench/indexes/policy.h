@@ -29,7 +29,7 @@ struct mb_policy {
     const struct mb_medium *medium; /* NULL: instructions */
 };
 
-static inline void mb_flush_now(const struct mb_policy *policy, const void *at)
+MB_ALWAYS_INLINE void mb_flush_now(const struct mb_policy *policy, const void *at)
 {
     if (policy->medium)
         policy->medium->flush(at, 1);
@@ -41,7 +41,7 @@ static inline void mb_flush_now(const struct mb_policy *policy, const void *at)
         mb_clflush_flush(at, 1);
 }
 
-static inline void mb_fence_now(const struct mb_policy *policy)
+MB_ALWAYS_INLINE void mb_fence_now(const struct mb_policy *policy)
 {
     if (policy->medium)
         policy->medium->fence();
@@ -52,7 +52,7 @@ static inline void mb_fence_now(const struct mb_policy *policy)
 }
 
 /* Stores a word. Stores of one line become durable in their order. */
-static inline void mb_put(const struct mb_policy *policy, uint64_t *to, uint64_t value)
+MB_ALWAYS_INLINE void mb_put(const struct mb_policy *policy, uint64_t *to, uint64_t value)
 {
     if (policy->medium)
         policy->medium->write(to, &value, sizeof value);
@@ -64,7 +64,7 @@ static inline void mb_put(const struct mb_policy *policy, uint64_t *to, uint64_t
     }
 }
 
-static inline void mb_flush(const struct mb_policy *policy, const void *at)
+MB_ALWAYS_INLINE void mb_flush(const struct mb_policy *policy, const void *at)
 {
     if (policy->discipline == MB_SFF)
         return;
@@ -74,33 +74,33 @@ static inline void mb_flush(const struct mb_policy *policy, const void *at)
 }
 
 /* Of every line that the bytes touch. */
-static inline void mb_flush_all(const struct mb_policy *policy, const void *at, size_t bytes)
+MB_ALWAYS_INLINE void mb_flush_all(const struct mb_policy *policy, const void *at, size_t bytes)
 {
     for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
         mb_flush(policy, (const void *)line);
 }
 
 /* Follows a flush always: with `ff` and `sff` it has been already. */
-static inline void mb_fence(const struct mb_policy *policy)
+MB_ALWAYS_INLINE void mb_fence(const struct mb_policy *policy)
 {
     if (policy->discipline != MB_FF && policy->discipline != MB_SFF)
         mb_fence_now(policy);
 }
 
 /* What the paper's program does and its consistency does not need: see `optimized`. */
-static inline void mb_flush_extra(const struct mb_policy *policy, const void *at)
+MB_ALWAYS_INLINE void mb_flush_extra(const struct mb_policy *policy, const void *at)
 {
     if (policy->discipline != MB_OPTIMIZED)
         mb_flush(policy, at);
 }
 
-static inline void mb_fence_extra(const struct mb_policy *policy)
+MB_ALWAYS_INLINE void mb_fence_extra(const struct mb_policy *policy)
 {
     if (policy->discipline != MB_OPTIMIZED)
         mb_fence(policy);
 }
 
-static inline void mb_commit(const struct mb_policy *policy, uint64_t *to, uint64_t value)
+MB_ALWAYS_INLINE void mb_commit(const struct mb_policy *policy, uint64_t *to, uint64_t value)
 {
     mb_put(policy, to, value);
     mb_flush(policy, to);
@@ -108,7 +108,7 @@ static inline void mb_commit(const struct mb_policy *policy, uint64_t *to, uint6
 }
 
 /* Durable sooner or later: nothing depends on when. */
-static inline void mb_commit_extra(const struct mb_policy *policy, uint64_t *to, uint64_t value)
+MB_ALWAYS_INLINE void mb_commit_extra(const struct mb_policy *policy, uint64_t *to, uint64_t value)
 {
     mb_put(policy, to, value);
     mb_flush_extra(policy, to);
