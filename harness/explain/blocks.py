@@ -1,6 +1,7 @@
 """Delays that change at random within a run, and the mean latency under each of them.
 
-A window is divided into short blocks; of queries, each execution is a block. A round has each level
+A window is divided into short blocks; of queries, each execution is a block, and a round has one
+without a delay, too. A round has each level
 once, in an order of its own, and the next round begins where it ends. Comparing whole runs instead
 drowns in a shared machine's noise.
 """
@@ -60,7 +61,7 @@ class Stretch:
 
     def block(self, latency_ns: float) -> Block:
         """Of its operations, or of the query that was executed."""
-        delay_ns = self.delay_ns / self.delayed
+        delay_ns = self.delay_ns / self.delayed if self.delayed else 0.0
         return Block(self.round, self.planted_ns, delay_ns, latency_ns, self.call_ns)
 
 
@@ -136,7 +137,8 @@ class DelayBlocks:
         if self.plant.adapts:
             with _undamaged():
                 self._choose_levels(self._page.read(details=False), LONGEST_NS)
-        return list(islice(self._levels, rounds * len(self.plant.levels_ns)))
+        levels_ns = (0, *self.plant.levels_ns)
+        return list(islice(orders(levels_ns, self._seed), rounds * len(levels_ns)))
 
     def execute(
         self,
@@ -327,15 +329,18 @@ def _of_query(
         own_ns = sum(one.spent.value(cell, "ns") for cell in cells)
         # Of sessions in parallel it is more than they delay the query: a lower bound.
         elsewhere_ns.append(max(0, duration_ns - own_ns - one.delay_ns))
-        if one.delayed:
+        if one.delayed or not one.planted_ns:
             blocks.append(one.block(float(duration_ns)))
     spent = reduce(add, (one.spent for one, _ in executed))
     count = sum(spent.value(cell, "calls") for cell in cells)
+    # As they are now, which a delay may change.
+    undelayed = [one.spent for one, _ in executed if not one.planted_ns]
+    call_ns = _call_ns(plant, reduce(add, undelayed or [spent]))
     return WhatIf(
         plant.part,
         plant.operation,
         blocks,
-        Calls(count, _call_ns(plant, spent) or 0.0),
+        Calls(count, call_ns or 0.0),
         count / len(executed),
         float(median(elsewhere_ns)),
         labels,

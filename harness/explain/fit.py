@@ -18,6 +18,10 @@ bend
     Slope of the upper half of the levels minus that of the lower half.
 reversals
     Adjacent levels of which the longer delay has the lower latency.
+gap
+    Latency of blocks without a planted delay, minus the line's at the duration of their calls: on
+    the way from the levels to a faster device, the line has to pass through the present one. A
+    delay hides what goes on meanwhile, the device's reading ahead for example.
 
 Pure: no clock, no store. Delays are the achieved ones, in ns; so are latencies.
 """
@@ -57,7 +61,8 @@ class Block:
 
     ``planted_ns``: its level; ``delay_ns``: the mean delay that was achieved; ``latency_ns``: the
     mean latency of the operations in it; ``call_ns``: the mean duration of the calls without the
-    delay, None if unknown: as long as in the whole run.
+    delay, None if unknown: as long as in the whole run. A block with ``planted_ns`` 0 is no part
+    of the line, but a test of it.
     """
 
     round: int
@@ -143,12 +148,13 @@ class TooFewBlocks(Exception):
 class Fit:
     """The line of one operation; TooFewBlocks where the blocks do not suffice for one.
 
-    ``call_ns``: the mean duration of its calls in the whole run.
+    ``call_ns``: the mean duration of its calls, from which durations are counted.
     """
 
-    def __init__(self, blocks: Sequence[Block], call_ns: float = 0.0) -> None:
+    def __init__(self, every: Sequence[Block], call_ns: float = 0.0) -> None:
+        blocks = [block for block in every if block.planted_ns]
         self._delays, self._calls, self._latencies = _by_round(blocks, call_ns)
-        #: How much longer than without a delay, in the whole run.
+        #: How much longer than that.
         self._longer = self._delays + self._calls - call_ns
         rounds, levels = self._delays.shape
         if rounds < LEAST_ROUNDS or levels < 3:
@@ -171,6 +177,8 @@ class Fit:
         half = levels // 2
         self.bend = estimate(self._slopes(range(half, levels)) - self._slopes(range(levels - half)))
         self.levels = self._levels()
+        #: None of too few blocks without a delay.
+        self.gap = self._gap([block for block in every if not block.planted_ns], call_ns)
 
     @property
     def linear(self) -> bool:
@@ -213,7 +221,12 @@ class Fit:
         """
         found = self.at(delay_ns)
         far = -delay_ns > self.levels[-1].delay_ns - self.levels[0].delay_ns
-        problem = self.not_linear or _impossible(found, floor_ns) or _too_uncertain(found, far)
+        problem = (
+            self.not_linear
+            or _impossible(found, floor_ns)
+            or self._not_through_present(found)
+            or _too_uncertain(found, far)
+        )
         return found if problem is None else replace(problem, line=found)
 
     def sampled(self, delay_ns: float, seed: int) -> Floats:
@@ -240,6 +253,27 @@ class Fit:
         slopes = _weighted_medians(rises, weights) / each
         left = rises - slopes[:, None] * runs
         return np.asarray(slopes + _weighted_medians(left, weights) / each)
+
+    def _gap(self, undelayed: Sequence[Block], call_ns: float) -> Estimate | None:
+        if len(undelayed) < LEAST_ROUNDS:
+            return None
+        latencies = np.array([block.latency_ns for block in undelayed])
+        calls = np.array([call_ns if b.call_ns is None else b.call_ns for b in undelayed])
+        count = len(undelayed)
+        random = np.random.default_rng(1)
+        chosen = np.vstack([np.arange(count), random.integers(0, count, (_RESAMPLES, count))])
+        of_line = self._slopes_sampled[:, None] * (calls - call_ns)[chosen]
+        return estimate(_medians(latencies[chosen] - of_line) - self._heights)
+
+    def _not_through_present(self, found: Estimate) -> Refusal | None:
+        gap = self.gap
+        if gap is None or gap.low <= 0 <= gap.high or abs(gap.value) <= _UNCERTAIN * found.value:
+            return None
+        return Refusal(
+            "not-through-present",
+            f"without a delay, the latency is {gap.value / 1e3:+.1f} us [{gap.low / 1e3:+.1f}, "
+            f"{gap.high / 1e3:+.1f}] from the line: the delays hide work, such as reading ahead",
+        )
 
     def _residuals(self, slopes: Floats) -> Floats:
         """Latency without the added delay, by round: a mean of its blocks."""

@@ -30,7 +30,7 @@ _CPU = "_cpu_per_"
 class Calls:
     """The calls of one operation on one part, by the threads that serve clients.
 
-    ``mean_ns``: duration of a call, without planted delays. ``count``: calls in the timed
+    ``mean_ns``: duration of a call without its planted delay. ``count``: calls in the timed
     intervals. ``sum_ns``: of all of them, with the achieved delays.
     """
 
@@ -81,6 +81,7 @@ class WhatIf:
             "linear": problem is None,
             "not_linear": problem.to_json() if problem else None,
             "bend": self.fit.bend.to_json(),
+            "gap_ns": self.fit.gap.to_json() if self.fit.gap else None,
             "latency_ns": self.now.to_json(),
             "levels": [level.to_json() for level in self.fit.levels],
             "levels_suit_call_ns": self.suited_ns,

@@ -40,7 +40,7 @@ class Window:
         self.now_ns = START_NS
         self.left = rounds * len(self.plant.levels_ns) + self.plant.adapts
         self.series: list[dict] = []
-        self._calls = self._delay_ns = 0
+        self._calls = self._delayed = self._delay_ns = 0
         self.delays = DelayBlocks(self.page, self.plant, 3, lambda: self.now_ns, self._work)
 
     def run(self) -> DelayBlocks:
@@ -81,12 +81,13 @@ class Window:
 
     def count(self, calls: int, achieved_ns: int) -> None:
         self._calls += calls
+        self._delayed += calls * bool(achieved_ns)
         self._delay_ns += calls * achieved_ns
         counters = {
             "calls": self._calls,
             "timed": self._calls,
             "ns": self._calls * self.call_ns,
-            "delayed": self._calls,
+            "delayed": self._delayed,
             "delay_ns": self._delay_ns,
         }
         for name, value in counters.items():

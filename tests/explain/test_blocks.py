@@ -112,7 +112,7 @@ def test_each_query_has_a_fit_of_its_executions():
         for query, count in calls.items():
 
             def execute(count: int = count, waited_for: int = on_path[query]) -> int:
-                achieved_ns = window.planted_ns() + LATE_NS
+                achieved_ns = window.planted_ns() + LATE_NS if window.planted_ns() else 0
                 window.count(count, achieved_ns)
                 return 50_000_000 + waited_for * (CALL_NS + achieved_ns)
 
@@ -123,6 +123,8 @@ def test_each_query_has_a_fit_of_its_executions():
         assert one.fit.slope.value == pytest.approx(on_path[query])
         assert (one.per_operation, one.calls.mean_ns) == (calls[query], CALL_NS)
         assert one.now.value == pytest.approx(50_000_000 + on_path[query] * CALL_NS)
+        assert one.fit.gap.value == pytest.approx(0, abs=1000)
+        assert sum(block.planted_ns == 0 for block in one.blocks) == 8
     assert found["1"].floor_ns == 50_000_000
     assert found["6"].floor_ns < 50_000_000
     window.page.close()
@@ -142,7 +144,8 @@ def test_levels_suit_the_calls_of_the_first_block():
 def test_levels_of_queries_suit_their_calls_until_then():
     window = Window(levels="wal.sync=+auto", call_ns=2_000_000)
     window.count(100, 0)
-    assert {level for _, level in window.delays.order(1)} == {500_000 * n for n in (1, 2, 4, 8)}
+    order = window.delays.order(1)
+    assert {level for _, level in order} == {500_000 * n for n in (0, 1, 2, 4, 8)}
     window.page.close()
 
 

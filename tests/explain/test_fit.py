@@ -191,6 +191,46 @@ def test_what_is_refused_of_one_is_refused_of_all():
         assert refused.code == code
 
 
+def with_undelayed(us, noise_us=10, calls=4000, read_ahead_us=0):
+    """A scan of 200 ms and 4,000 reads of 20 us; without a delay it takes ``us`` and its reads
+    wait for ``read_ahead_us`` more each."""
+    random = np.random.default_rng(5)
+    found = [
+        replace(one, call_ns=20 * US)
+        for one in blocks(line(calls, base_us=200_000), rounds=8, noise_us=2000)
+    ]
+    return found + [
+        Block(number, 0, 0.0, random.normal(us, noise_us) * US, (20 + read_ahead_us) * US)
+        for number in range(8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("undelayed", "refused"),
+    [
+        (with_undelayed(200_000, noise_us=5000), False),
+        (
+            with_undelayed(520_000, noise_us=5000, read_ahead_us=80),
+            False,
+        ),  # on the line all the same
+        (with_undelayed(700_000, noise_us=5000, read_ahead_us=80), True),
+        (with_undelayed(120_000, noise_us=5000), True),
+        (with_undelayed(215_000, noise_us=2000), False),  # off, but by little of the prediction
+        (with_undelayed(400_000, noise_us=300_000), False),  # noise
+        (with_undelayed(700_000, noise_us=5000)[:-3], False),  # too few of them
+    ],
+)
+def test_a_line_that_misses_the_present_device_is_not_extended_to_a_faster_one(undelayed, refused):
+    fit = Fit(undelayed, 20 * US)
+    assert fit.linear
+    found = fit.predict(-10 * US, 50_000 * US)
+    assert isinstance(found, Refusal) == refused
+    if refused:
+        assert found.code == "not-through-present"
+        assert found.line == fit.at(-10 * US)
+    assert fit.levels[0].planted_ns > 0
+
+
 def test_too_few_rounds_are_no_fit():
     with pytest.raises(TooFewBlocks):
         Fit(blocks(line(1.0), rounds=3))

@@ -193,7 +193,7 @@ class TpchParams(Parameters):
     delay_rounds: int | None = parameter(
         Count(10_000, least=LEAST_ROUNDS),
         default_text=f"{_DELAY_ROUNDS} with a varied delay",
-        help="Executions of each query under each level of a varied delay.",
+        help="Executions of each query under each level of a varied delay, and without one.",
         omit_unset=True,
     )
     q6_dates: tuple[str, str] | None = parameter(
