@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -48,14 +49,19 @@ from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.supervise.user_files import regular_bytes
+from harness.tiers.linux.model import Tier
 from harness.tiers.residency import residency as numa_residency
+from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
+from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index")
+#: Below it, a server may fail to write a file, however much it needs for the data.
+_FULL_BYTES = MIB
 _EXTERNAL = RunWarning(
     "external-server",
     "the harness does not run this server",
@@ -167,7 +173,8 @@ class _Run:
     def measure(self) -> None:
         """place → restore → start → (workload) → counters → stop."""
         try:
-            self._measure()
+            with naming_full_tiers(self.record.tiers):
+                self._measure()
         finally:
             self.record.checks += self.session.own_checks()
 
@@ -344,6 +351,28 @@ def _naming_oom_kills(cap: MemoryCap | None) -> Iterator[None]:
             raise
         context = f"{error.context}; the kernel killed for memory inside the limit"
         hint = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
+        raise RunFailed(error.problem, context, hint) from error
+
+
+@contextmanager
+def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
+    """Name file systems without space in an error: not every message of a server does.
+
+    PostgreSQL 15 and its log have "could not write init file" alone.
+    """
+    try:
+        yield
+    except HarnessError as error:
+        found = ((tier.name, free_now(tier)) for tier in tiers if tier.claim.path is not None)
+        full = [
+            f"tier {name} has {format_bytes(size)} free"
+            for name, size in found
+            if size is not None and size < _FULL_BYTES
+        ]
+        if not full:
+            raise
+        context = f"{error.context}; {os.strerror(errno.ENOSPC)}: {', '.join(full)}"
+        hint = error.hint or "free space there, or place less data on it"
         raise RunFailed(error.problem, context, hint) from error
 
 
