@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from harness.experiment.preflight import ResolvedRun, needed_bytes, prepare_all
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
 from harness.host.processors import format_cpus
-from harness.store.runs import Store, StoredRun
+from harness.store.runs import Store, StoredRun, changed_conditions
 from harness.store.spec import RunSpec
 from harness.tiers.linux.model import Tier
 
@@ -86,14 +86,15 @@ def plan_steps(
     the command completed before it was interrupted are not repeated.
     """
     complete = {} if again else complete_runs(store, env, enough)
+    kept = {}
     if again and resume:
-        complete = completed_before_interruption(plan.runs, env, store, plan.name)
+        kept = completed_before_interruption(plan.runs, env, store, plan.name)
     mode = env.host["mode"]
     here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
-        _step(next(here), complete.get(spec.hash(), []), env)
+        _step(next(here), complete.get(spec.hash(), []), kept.get(spec.hash(), []), env, plan)
         if spec.runs_in(mode)
-        else _step_elsewhere(spec, complete.get(spec.hash(), []))
+        else _step_elsewhere(spec, complete.get(spec.hash()) or kept.get(spec.hash(), []))
         for spec in plan.runs
     ]
 
@@ -110,19 +111,47 @@ def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
     return Step(spec, None, None, f"needs the host in {_modes(spec)} mode")
 
 
-def _step(prepared: ResolvedRun, candidates: Sequence[StoredRun], env: Environment) -> Step:
-    """The newest complete run under the same conditions, or why none of them will do."""
-    return Step(prepared.spec, prepared, *newest_alike(candidates, conditions(prepared, env)))
+def _step(
+    prepared: ResolvedRun,
+    candidates: Sequence[StoredRun],
+    kept: Sequence[StoredRun],
+    env: Environment,
+    plan: Plan,
+) -> Step:
+    """The newest complete run under the same conditions, or why none of them will do.
+
+    ``kept``: runs of the interrupted command, which need the conditions of one that is resumed.
+    """
+    if kept:
+        policy = _policy(prepared, env, plan.experiment, restart=False)
+        return Step(prepared.spec, prepared, *newest_resumable(kept, policy))
+    now = conditions(prepared, env)
+    return Step(prepared.spec, prepared, *newest_alike(candidates, now, conditions_of))
+
+
+def newest_resumable(
+    candidates: Sequence[StoredRun], policy: ResumePolicy
+) -> tuple[StoredRun | None, str]:
+    """The newest of these runs that, interrupted, would be resumed; or why there is none."""
+    if policy.conditions is None:
+        return None, "an external server may have changed since"
+    return newest_alike(candidates, policy.conditions, _resume_conditions_of)
+
+
+def _resume_conditions_of(stored: StoredRun) -> Mapping[str, Any]:
+    """Those under which a finished run would have been resumed; empty of one that would not."""
+    return stored.manifest.get("conditions") or {}
 
 
 def newest_alike(
-    candidates: Sequence[StoredRun], now: Mapping[str, Any]
+    candidates: Sequence[StoredRun],
+    now: Mapping[str, Any],
+    of: Callable[[StoredRun], Mapping[str, Any]],
 ) -> tuple[StoredRun | None, str]:
     """The newest of these runs under the same conditions, or why none of them will do."""
     why = ""
     for stored in reversed(candidates):
-        then = conditions_of(stored)
-        changed = [name for name in now if now[name] != then[name]]
+        changed = changed_conditions(now, of(stored))
         if not changed:
             return stored, ""
         why = why or f"{stored.run_id} was under another {', '.join(changed)}"

@@ -222,6 +222,7 @@ class RunRecord:
             "run_id": self.run_id,
             "harness": {"version": harness.__version__, "revision": _revision()},
             "argv": list(self.env.argv),
+            "conditions": self.policy.conditions,
             "spec": self.spec.to_json(),
             "host": dict(self.env.host),
             "tiers": [tier.to_json() for tier in self.tiers],

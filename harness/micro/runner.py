@@ -19,9 +19,11 @@ from harness.execution.environment import Environment
 from harness.execution.monitoring import RunMonitors, check_monitors
 from harness.execution.run_list import (
     completed_before_interruption,
+    conditions_of,
     host_conditions,
     host_state,
     newest_alike,
+    newest_resumable,
 )
 from harness.execution.run_record import Program, ResumePolicy, RunRecord
 from harness.experiment.placement import parse_placement
@@ -242,7 +244,7 @@ def finished_run(
     """The newest of these runs, by hash of their specs, of the suite on this tier as it is now."""
     now = host_conditions([resolved.tier], (), env)
     del now["processors"]  # the request names them
-    return newest_alike(complete.get(resolved.spec().hash(), ()), now)[0]
+    return newest_alike(complete.get(resolved.spec().hash(), ()), now, conditions_of)[0]
 
 
 def run_all(
@@ -250,13 +252,15 @@ def run_all(
 ) -> list[StoredRun]:
     """Run one after another. An interrupted command is resumed, unless ``restart``."""
     specs = [one.spec() for one in suites]
-    complete: dict[str, list[StoredRun]] = {}
+    kept: dict[str, list[StoredRun]] = {}
     for name in {_experiment(one) for one in suites if not restart}:
-        complete |= completed_before_interruption(specs, env, store, name)
-    return [
-        finished_run(one, env, complete) or run(one, env, store, policy_of(one, env, restart))
-        for one in suites
-    ]
+        kept |= completed_before_interruption(specs, env, store, name)
+    runs = []
+    for one, spec in zip(suites, specs, strict=True):
+        policy = policy_of(one, env, restart)
+        done, _ = newest_resumable(kept.get(spec.hash(), ()), policy)
+        runs.append(done or run(one, env, store, policy))
+    return runs
 
 
 def run(

@@ -467,7 +467,11 @@ def _why_not(checkpoint: Checkpoint, conditions: Mapping[str, Any] | None) -> st
         return "no step of it is finished"
     if conditions is None:
         return "an external server may have changed since"
-    then = checkpoint.attempts[0].conditions
-    now = json.loads(json.dumps(conditions))
-    changed = [name for name in now if now[name] != then.get(name)]
+    changed = changed_conditions(conditions, checkpoint.attempts[0].conditions)
     return f"changed since: {', '.join(changed)}" if changed else ""
+
+
+def changed_conditions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """Names of the conditions that are not the same; either may have been stored."""
+    now, then = (json.loads(json.dumps(one)) for one in (now, then))
+    return [name for name in now if now[name] != then.get(name)]

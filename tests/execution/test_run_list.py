@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from example_run import SPEC
 
-from harness.execution.run_list import completed_before_interruption
+from harness.execution.run_list import completed_before_interruption, newest_resumable
+from harness.execution.run_record import ResumePolicy
 from harness.experiment.placement import parse_placement
 from harness.store.spec import RunSpec
 
@@ -49,3 +50,30 @@ def test_runs_before_the_interrupted_one_are_kept(
     runs: list[Any], interrupted: RunSpec | None, expected: list[str]
 ) -> None:
     assert kept(runs, interrupted) == expected
+
+
+def made_under(run_id: str, conditions: Any) -> Any:
+    return SimpleNamespace(run_id=run_id, manifest={"conditions": conditions})
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({"kernel": "6.1", "program": ["fio", 7]}, "b"),
+        ({"kernel": "6.1", "program": ["fio", 6]}, "a"),
+        ({"kernel": "6.1", "program": ["fio", 8]}, None),  # another build
+        ({"kernel": "6.2", "program": ["fio", 7]}, None),
+        (None, None),  # an external server
+    ],
+)
+def test_a_finished_run_is_kept_where_an_interrupted_one_would_be_resumed(
+    now: Any, expected: str | None
+) -> None:
+    runs = [
+        made_under("a", {"kernel": "6.1", "program": ["fio", 6]}),
+        made_under("b", {"kernel": "6.1", "program": ["fio", 7]}),
+        made_under("c", None),
+    ]
+    kept, why = newest_resumable(runs, ResumePolicy({}, now))
+    assert (kept and kept.run_id) == expected
+    assert bool(why) == (expected is None)
