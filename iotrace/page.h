@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 2
+#define PAGE_VERSION 3
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -65,6 +65,7 @@ struct cell {
   uint64_t extending; // writes that ended beyond what was written of the file
   uint64_t datasync;  // syncs without metadata: fdatasync
   uint64_t queued;    // other submitted calls under way, summed over submissions
+  uint64_t queued_squared; // the same, squared before it is summed
   uint64_t dirtied_bytes; // syncs: written through the descriptor since its last sync
 };
 
@@ -101,7 +102,7 @@ struct detail {
 #define PAGE_BYTES \
   (PAGE_HEADER_BYTES + PAGE_SLOTS * (uint64_t)(sizeof(struct head) + sizeof(struct detail)))
 
-_Static_assert(sizeof(struct head) == 64 + 30 * 128, "the reader knows this layout");
+_Static_assert(sizeof(struct head) == 64 + 30 * 136, "the reader knows this layout");
 _Static_assert(sizeof(struct detail) == 24 * 3088 * 8, "the reader knows this layout");
 
 #endif

@@ -169,6 +169,7 @@ void count_submitted(const struct file *file, int descriptor, enum operation ope
   add(&cell->submitted, 1);
   add(&cell->submitted_bytes, bytes);
   add(&cell->queued, queued);
+  add(&cell->queued_squared, queued * queued);
   count_access(thread, cell, &call, operation, offset, bytes);
 }
 

@@ -32,7 +32,7 @@ OPERATIONS = ("read", "write", "sync")
 _OTHER = len(PARTS)
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 2
+_MAGIC, _VERSION = 0x31435254424F4954, 3
 _SLOTS = 1024
 HEADER_BYTES = 4096
 _MAPPED_AT, _DELAYS_AT = 48, 256
@@ -60,6 +60,7 @@ CELL_FIELDS = (
     "extending",
     "datasync",
     "queued",
+    "queued_squared",
     "dirtied_bytes",
 )
 _CELLS = (len(ROLES), _ALL_PARTS, len(OPERATIONS), len(CELL_FIELDS))

@@ -192,9 +192,11 @@ def synced(
     groups: list[tuple[list[int], bool]] = []
     for target in sorted(found, reverse=True):
         group: list[int] = []
+        lacking = target
         # Up to twice what is lacking: sizes are known by their class only.
-        while (at := bisect_right(free, 2 * (target - sum(group)))) and target > sum(group):
+        while lacking > 0 and (at := bisect_right(free, 2 * lacking)):
             group.append(free.pop(at - 1))
+            lacking -= group[-1]
         groups.append((group, True))
     groups += [([size], False) for size in free]
     rng.shuffle(groups)

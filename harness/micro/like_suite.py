@@ -416,10 +416,16 @@ def _grows(one: Mapping[str, Any]) -> bool:
 
 
 def _depth(one: Mapping[str, Any]) -> int:
-    """Of n that are submitted at a time, each finds (n - 1) / 2 others on average."""
+    """The most that are under way at a time.
+
+    Of n that are submitted in a row, calls find 0, 1 … n - 1 others; of those submitted as others
+    end, each finds n - 1. Mean and variance distinguish them.
+    """
     if not _mostly(one, "submitted"):
         return 0
-    return min(_DEEPEST, 1 + int(2 * one["queued"] / one["submitted"] + 0.5))
+    mean: float = one["queued"] / one["submitted"]
+    variance = max(0.0, one["queued_squared"] / one["submitted"] - mean**2)
+    return min(_DEEPEST, round(mean + 0.5 + math.sqrt(3 * variance + 0.25)))
 
 
 def sizes_of(

@@ -129,6 +129,7 @@ def test_a_sync_counts_what_was_written_since_the_last(trace, run):
 def test_asynchronous_calls_count_others_under_way(trace, run):
     run(OPEN.format("data/table") + AIO + "submit(3)\nreap(3)\nsubmit(2)\nreap(2)")
     assert counted(trace, DATA_WRITE, "calls", "submitted", "queued") == (5, 5, 0 + 1 + 2 + 0 + 1)
+    assert counted(trace, DATA_WRITE, "queued_squared") == (0 + 1 + 4 + 0 + 1,)
 
 
 def test_forked_children_threads_and_executed_programs_are_counted(trace, run):

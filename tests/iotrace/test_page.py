@@ -9,7 +9,7 @@ import pytest
 
 from harness.iotrace.page import PAGE_BYTES, Cell, Delay, Page, PageError
 
-HEADER_BYTES, HEAD_BYTES = 4096, 3904
+HEADER_BYTES, HEAD_BYTES = 4096, 4144
 DATA_READ = Cell("data", "read", "foreground")
 
 

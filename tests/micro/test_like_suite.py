@@ -34,7 +34,7 @@ RECORDED = Path(__file__).parent / "recorded"
 NONE = dict.fromkeys(
     (
         *("errors", "bytes", "ns", "sequential", "direct", "durable", "submitted"),
-        *("extending", "datasync", "queued", "dirtied_bytes"),
+        *("extending", "datasync", "queued", "queued_squared", "dirtied_bytes"),
     ),
     0,
 ) | {"role": "foreground", "sizes": {}}
@@ -128,8 +128,20 @@ def test_a_file_that_grows_is_a_threads_own() -> None:
         assert bool(names(plan.jobs[0], grows=True)) == grows
 
 
-def test_asynchronous_calls_are_as_many_at_a_time() -> None:
-    one = cell("data", "write", 100, 16384, submitted=100, queued=350, ns=4 * NS_PER_S)
+def test_one_sync_after_very_many_writes() -> None:
+    writes, ends = synced([100] * 50_000, [4_000_000], 1, random.Random(0))
+    assert (len(writes), len(ends)) == (50_000, 1)
+    assert 39_999 <= ends[0] < 50_000  # writes that no sync follows come anywhere
+
+
+@pytest.mark.parametrize(
+    "under_way",
+    [list(range(8)) * 10, [7] * 80],  # in a row, and as others end
+)
+def test_asynchronous_calls_are_as_many_at_a_time(under_way: list[int]) -> None:
+    squared = sum(one * one for one in under_way)
+    found = {"submitted": 80, "queued": sum(under_way), "queued_squared": squared}
+    one = cell("data", "write", 80, 16384, ns=4 * NS_PER_S, **found)
     plan = derive(trace(one), NS_PER_S, GIB)
     (job,) = plan.jobs
     assert (job.depth, job.threads, job.busy) == (8, 1, 0.5)
