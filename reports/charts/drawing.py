@@ -157,9 +157,11 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
     svg, png = io.StringIO(), io.BytesIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, for both files
-    figure.savefig(svg, format="svg", metadata=nothing)
-    figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    # Laid out once, for both files; "none" would leave an engine that has all drawn for each again.
+    with mpl.rc_context({"figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)
+        figure.savefig(svg, format="svg", metadata=nothing)
+        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return Drawing(name, title, alt, caption, svg.getvalue(), png.getvalue())
 
 

@@ -54,7 +54,6 @@ def draw_timeline(found: Timeline, title: str, name: str) -> Drawing:
         places[-1].set_xlabel(f"seconds since the {since}")
         heading = f"Over time: {title}, {found.arm}"
         heading_above(figure, heading)
-        figure.align_ylabels()
         return finish(figure, name, heading, _alt(heading, found), _caption(found))
 
 
