@@ -92,7 +92,7 @@ def _fields(process: ProcessId) -> list[str] | None:
 def _io(pid: int) -> dict[str, float]:
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-    except FileNotFoundError:  # it ended a moment ago: nothing to add
+    except (FileNotFoundError, ProcessLookupError):  # it ended a moment ago: nothing to add
         return dict.fromkeys(_IO_FIELDS, 0.0)
     except OSError:  # another user's process, and we are not root
         return {}

@@ -77,7 +77,7 @@ class Footprint:
 def _reset_peak(pid: int) -> bool:
     try:
         Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
-    except ProcessLookupError:
+    except (FileNotFoundError, ProcessLookupError):
         return True  # it ended a moment ago
     except OSError:  # another user's process
         return False

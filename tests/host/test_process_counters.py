@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from harness.engine import ProcessId
 from harness.host.process_counters import read_counters
@@ -30,6 +31,21 @@ def test_a_process_that_works_has_cpu_time_and_one_that_is_gone_adds_nothing():
 
 def test_of_no_process_nothing_is_known():
     assert read_counters([]) == {}
+
+
+def test_a_process_that_ends_while_it_is_read_hides_no_other_s_bytes(monkeypatch):
+    """After its file was opened: the kernel then answers a read as if it had never been."""
+    read_text = Path.read_text
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        both = [process_identity(os.getpid()), process_identity(child.pid)]
+
+        def read(path, *arguments, **options):
+            if str(path) == f"/proc/{child.pid}/io":
+                raise ProcessLookupError
+            return read_text(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "read_text", read)
+        assert read_counters(both)["syscall_read_bytes"] > 0
 
 
 def test_written_bytes_are_counted(tmp_path):

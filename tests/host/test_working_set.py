@@ -103,6 +103,16 @@ def test_of_no_files_and_no_processes_nothing_is_said():
     assert Footprint(lambda: [], lambda: []).taken() == {}
 
 
+def test_a_process_that_has_ended_hides_no_other_s_memory(cold_file: Path):
+    """As a server's between the listing of its processes and the reset of their peaks."""
+    me = process_identity(os.getpid())
+    assert me is not None
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    processes = [me, ProcessId(ended.pid, me.start_ticks)]
+    assert "anonymous_peak_bytes" in Footprint(lambda: [cold_file], lambda: processes).taken()
+
+
 def test_a_process_that_is_another_by_now_adds_nothing(cold_file: Path):
     me = process_identity(os.getpid())
     assert me is not None
