@@ -49,7 +49,7 @@ def test_every_field_of_the_header_is_checked(page, field):
         40,
         48,
         HEADER_BYTES + 64,
-        HEADER_BYTES + 64 + 128 * 15,
+        HEADER_BYTES + 64 + 136 * 15,
         HEADER_BYTES + 1023 * HEAD_BYTES + 64,
     ],
     ids=["lost calls", "mappings", "first counter", "background", "last slot"],
