@@ -118,13 +118,15 @@ def title_of(noise: MetricNoise) -> str:
 class Expected:
     """What an experiment's repeats resolve, by the latest calibration of its engine and workload.
 
-    ``noise``, ``difference``: shares; ``difference`` None: nothing. ``level``: of one comparison
-    among those of the experiment. ``other_conditions``: those in which the calibration differs.
+    ``pairs``: of the calibration. ``noise``, ``difference``: shares; ``difference`` None: nothing.
+    ``level``: of one comparison among those of the experiment. ``other_conditions``: those in
+    which the calibration differs.
     """
 
     engine: str
     calibration_id: str
     calibrated_unix_ns: int
+    pairs: int
     noise: float
     repeats: int
     difference: float | None
@@ -142,8 +144,8 @@ class Expected:
             else f"show a difference of {percent(self.difference)} in the headline"
         )
         return (
-            f"{self.engine}: identical runs differ by {percent(self.noise)} (calibrated{of} "
-            f"{utc(self.calibrated_unix_ns)}); {self.repeats} repeats {shows}"
+            f"{self.engine}: identical runs differ by {percent(self.noise)} (calibrated{of} by "
+            f"{self.pairs} pairs {utc(self.calibrated_unix_ns)}); {self.repeats} repeats {shows}"
         )
 
 
@@ -158,6 +160,7 @@ def expected(
         calibration.spec.engine,
         calibration.calibration_id,
         calibration.unix_ns,
+        len(noise.log_ratios),
         noise_of(noise.log_ratios),
         repeats,
         smallest_difference(noise.log_ratios, repeats, level),

@@ -213,6 +213,7 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     assert latest_of(known, first.host_id, replace(larger, engine="duckdb")) is None
     found = expected(other, larger, 8)
     assert found is not None and set(found.other_conditions) == {"scale", "threads"}
+    assert found.pairs == len(first.run_ids)
     assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
 
 
