@@ -1,7 +1,8 @@
 """Runs as time series for Apache Otava, which finds the points at which a metric changes.
 
 A CSV file for each series, with a row for each run, and the configuration that names them. Otava
-takes no empty cell, so a column is a metric that all runs of the series have.
+takes no empty cell, so a column is a metric that all runs of the series have. A run at a time limit
+has no totals, which would leave none to the others either: it is left out, as failed ones are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import yaml
 
 from harness.store.runs import StoredRun
 from reports.run_configuration import placement_name
-from reports.values import Quantity, measured
+from reports.values import Quantity, duration_of, measured
 
 _TIME = "time"
 _ATTRIBUTES = ("run_id", "harness_version", "engine_version")
@@ -27,10 +28,10 @@ _DIRECTIONS = {"higher": 1, "lower": -1}
 
 
 def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
-    """The configuration and its CSV files, which lie next to it; failed runs are left out."""
+    """The configuration and its CSV files, which lie next to it."""
     series: dict[str, list[StoredRun]] = {}
     for run in sorted(runs, key=lambda one: int(one.head["started_unix_ns"])):
-        if run.head["status"] != "failed":
+        if run.head["status"] != "failed" and not any(duration_of(q.name) for q in measured(run)):
             series.setdefault(_name(run), []).append(run)
     found: dict[Path, str] = {}
     tests: dict[str, Any] = {}

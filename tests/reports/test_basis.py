@@ -185,6 +185,8 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -
 def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:
     """As its documentation has them: time, attributes, and a number in every cell."""
     arms(tmp_path, 1.2)
+    limit = [metric("query_timeout_ns", 60e9, query="9")]
+    write(tmp_path, Case(block=6, metrics=limit))  # would leave no column to the others
     out = tmp_path / "otava.yaml"
     done = CliRunner().invoke(
         app, ["runs", "export", "--out", str(out), "--results", str(tmp_path)]
