@@ -155,8 +155,8 @@ static bool wait_until(struct watch *watch, uint64_t until_ns, const atomic_uint
         struct pollfd polled[] = {{.fd = run->wake, .events = POLLIN},
                                   {.fd = watch->signals, .events = POLLIN}};
         ppoll(polled, 2, &timeout, NULL);
-        uint64_t told;
-        if (polled[0].revents && read(run->wake, &told, sizeof told) < 0 && errno != EAGAIN)
+        uint64_t wakes;
+        if (polled[0].revents && read(run->wake, &wakes, sizeof wakes) < 0 && errno != EAGAIN)
             lg_run_fail(run, "eventfd: %s", strerror(errno));
         if (polled[1].revents)
             take_signal(watch);

@@ -246,7 +246,7 @@ def compare(
 
     ``over``: the dimensions they may differ in; empty finds the one they differ in.
     ``force`` goes on where they differ in more, and carries the differences along.
-    ``neighbours``: other runs, which tell how long a block of the experiment took. ``only``: the
+    ``neighbours``: other runs, which say how long a block of the experiment took. ``only``: the
     quantities compared (empty: all).
     UsageError names every difference with both values, and runs that are in both.
     """

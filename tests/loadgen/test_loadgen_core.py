@@ -278,7 +278,7 @@ def test_retries_are_counted_by_code_and_the_operation_once(complete):
 
 
 @pytest.mark.parametrize("answer", ["skipped", "done"])
-def test_what_had_less_to_do_is_counted_and_told(complete, answer, tmp_path):
+def test_what_had_less_to_do_is_counted_and_reported(complete, answer, tmp_path):
     ping, latency = ping_of(
         counted(complete, connection={"service_us": 500, "answers": {"ping": [answer]}})
     )
@@ -383,7 +383,7 @@ def test_ten_thousand_thinking_terminals_in_half_a_gigabyte(start, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("connection", "told"),
+    ("connection", "reason"),
     [
         ({"lose_after": 20}, r"ping of terminal \d on connection \d: 08006: the stub has gone"),
         ({"refuse_after": 20}, r"ping of terminal \d on connection \d: 42601: the stub does not"),
@@ -392,9 +392,9 @@ def test_ten_thousand_thinking_terminals_in_half_a_gigabyte(start, tmp_path):
         ({"retry_every": 1}, r"40001: undone and tried again 1000 times"),
     ],
 )
-def test_what_goes_wrong_ends_the_run_at_once_and_is_told(failed, connection, told):
+def test_what_goes_wrong_ends_the_run_at_once_with_its_reason(failed, connection, reason):
     result = failed(connection=connection)
-    assert re.search(told, result["error"])
+    assert re.search(reason, result["error"])
 
 
 def test_a_server_that_no_longer_answers_ends_the_run(failed):

@@ -95,7 +95,7 @@ def name_of(stat):
         return ""
 
 
-def test_phases_are_told_once_and_counts_only_grow(clients):
+def test_phases_are_reported_once_and_counts_only_grow(clients):
     seen = Seen()
     result = drive([COUNTED], clients, seen.watch)
     assert seen.calls == ["measuring", "measured"]
@@ -164,17 +164,19 @@ def test_several_processes_are_one_driver(clients):
 def test_the_slowest_of_several_ends_a_window_of_operations(clients):
     """What the server has used up is asked when all are done, and all are still connected."""
     quick, slow = split(COUNTED, 2)
-    told, running = [], []
+    reported, running = [], []
 
     def measured():
         running.extend(loadgens())
-        told.append("measured")
+        reported.append("measured")
 
-    watch = Watch(on_measured=measured, on_counts=lambda counts: told.append(counts["ping"]))
+    watch = Watch(on_measured=measured, on_counts=lambda counts: reported.append(counts["ping"]))
     result = drive([{**quick, "operations": 20}, slow], clients, watch)
     assert result["operations"][0]["count"] == 20 + slow["operations"]
     assert len(running) == 2
-    assert max(told[: told.index("measured")]) >= 20  # the first that was done said so before
+    assert (
+        max(reported[: reported.index("measured")]) >= 20
+    )  # the first that was done said so before
 
 
 def test_results_of_different_times_are_not_merged(clients):
@@ -203,7 +205,7 @@ def test_a_split_gives_everything_away_once():
         split(SPEC, 6)
 
 
-def test_a_failure_is_told_in_the_servers_words_and_ends_the_others(clients):
+def test_a_failure_has_the_servers_words_and_ends_the_others(clients):
     specs = split(FOR_EVER, 2)
     specs[1]["connection"] = {"lose_after": 20}
     with pytest.raises(RunFailed, match="08006: the stub has gone away"):
