@@ -371,7 +371,9 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         ]
         if not full:
             raise
-        context = f"{error.context}; {os.strerror(errno.ENOSPC)}: {', '.join(full)}"
+        reason = os.strerror(errno.ENOSPC)
+        known = reason in error.context
+        context = f"{error.context}; {'' if known else f'{reason}: '}{', '.join(full)}"
         hint = error.hint or "free space there, or place less data on it"
         raise RunFailed(error.problem, context, hint) from error
 

@@ -35,3 +35,12 @@ def test_a_failure_on_a_full_tier_names_it(
     assert ("ssd" in error.context) == named
     assert "pmem" not in error.context
     assert error.context.startswith("FATAL")
+
+
+def test_a_reason_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "free_now", lambda one: 0)
+    reason = os.strerror(errno.ENOSPC)
+    with pytest.raises(RunFailed) as raised, naming_full_tiers([tier("ssd")]):
+        raise RunFailed("write", f"{reason}: /mnt/file")
+    assert raised.value.context.count(reason) == 1
+    assert raised.value.context.count("ssd") == 1
