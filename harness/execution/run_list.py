@@ -135,10 +135,10 @@ def newest_resumable(
     """The newest of these runs that, interrupted, would be resumed; or why there is none."""
     if policy.conditions is None:
         return None, "an external server may have changed since"
-    return newest_alike(candidates, policy.conditions, _resume_conditions_of)
+    return newest_alike(candidates, policy.conditions, resume_conditions_of)
 
 
-def _resume_conditions_of(stored: StoredRun) -> Mapping[str, Any]:
+def resume_conditions_of(stored: StoredRun) -> Mapping[str, Any]:
     """Those under which a finished run would have been resumed; empty of one that would not."""
     return stored.manifest.get("conditions") or {}
 

@@ -19,11 +19,10 @@ from harness.execution.environment import Environment
 from harness.execution.monitoring import RunMonitors, check_monitors
 from harness.execution.run_list import (
     completed_before_interruption,
-    conditions_of,
     host_conditions,
     host_state,
     newest_alike,
-    newest_resumable,
+    resume_conditions_of,
 )
 from harness.execution.run_record import Program, ResumePolicy, RunRecord
 from harness.experiment.placement import parse_placement
@@ -221,17 +220,22 @@ def _module(program: str) -> Any:
 
 def policy_of(resolved: ResolvedSuite, env: Environment, restart: bool = False) -> ResumePolicy:
     """Of an experiment of its own, resumed while nothing has changed unless ``restart``."""
-    scaled = resolved.scaled
+    measurements = resolved.scaled.measurements if resolved.scaled else None
+    scaled = [one.identity for one in measurements] if measurements is not None else None
+    experiment = {"name": _experiment(resolved), "hash": resolved.spec().hash()}
+    conditions = _conditions(resolved, env) | {"scaled suite": scaled}
+    return ResumePolicy(experiment, conditions, restart)
+
+
+def _conditions(resolved: ResolvedSuite, env: Environment) -> dict[str, Any]:
     cpus = (*resolved.capacity.near, *resolved.capacity.far) if resolved.capacity else ()
-    program = microbench_program() if scaled else shutil.which(resolved.program)
-    conditions = {
+    name = "fio" if resolved.program == "like" else resolved.program
+    program = microbench_program() if resolved.scaled else shutil.which(name)
+    return {
         **host_conditions([resolved.tier], cpus, env),
         **host_state(env),
         "program": [str(program), Path(program).stat().st_mtime_ns] if program else None,
-        "scaled suite": [one.identity for one in scaled.measurements] if scaled else None,
     }
-    experiment = {"name": _experiment(resolved), "hash": resolved.spec().hash()}
-    return ResumePolicy(experiment, conditions, restart)
 
 
 def _experiment(resolved: ResolvedSuite) -> str:
@@ -241,10 +245,12 @@ def _experiment(resolved: ResolvedSuite) -> str:
 def finished_run(
     resolved: ResolvedSuite, env: Environment, complete: Mapping[str, Sequence[StoredRun]]
 ) -> StoredRun | None:
-    """The newest of these runs, by hash of their specs, of the suite on this tier as it is now."""
-    now = host_conditions([resolved.tier], (), env)
-    del now["processors"]  # the request names them
-    return newest_alike(complete.get(resolved.spec().hash(), ()), now, conditions_of)[0]
+    """The newest of these runs, by hash of their specs, of the suite on this tier as it is now.
+
+    A finished one may have been scaled otherwise: free memory changes.
+    """
+    candidates = complete.get(resolved.spec().hash(), ())
+    return newest_alike(candidates, _conditions(resolved, env), resume_conditions_of)[0]
 
 
 def run_all(
@@ -255,12 +261,10 @@ def run_all(
     kept: dict[str, list[StoredRun]] = {}
     for name in {_experiment(one) for one in suites if not restart}:
         kept |= completed_before_interruption(specs, env, store, name)
-    runs = []
-    for one, spec in zip(suites, specs, strict=True):
-        policy = policy_of(one, env, restart)
-        done, _ = newest_resumable(kept.get(spec.hash(), ()), policy)
-        runs.append(done or run(one, env, store, policy))
-    return runs
+    return [
+        finished_run(one, env, kept) or run(one, env, store, policy_of(one, env, restart))
+        for one in suites
+    ]
 
 
 def run(
