@@ -157,6 +157,8 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
     svg, png = io.StringIO(), io.BytesIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.draw_without_rendering()
+    for axes in figure.axes:  # the solver's last digits differ from one process to another
+        axes.set_position([round(share, 9) for share in axes.get_position().bounds])
     # Laid out once, for both files; "none" would leave an engine that has all drawn for each again.
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)
