@@ -158,7 +158,8 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.draw_without_rendering()
     for axes in figure.axes:  # the solver's last digits differ from one process to another
-        axes.set_position([round(share, 9) for share in axes.get_position().bounds])
+        x, y, width, height = axes.get_position().bounds
+        axes.set_position((round(x, 9), round(y, 9), round(width, 9), round(height, 9)))
     # Laid out once, for both files; "none" would leave an engine that has all drawn for each again.
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)
