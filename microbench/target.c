@@ -161,7 +161,8 @@ static char *reserve(uint64_t bytes, uint64_t unit)
     return base;
 }
 
-static bool bind_to_node(const struct mb_target *target, struct tb_error *error)
+/* Of the calling thread's allocations to come, or of the target's mapping. */
+static bool bind_to_node(const struct mb_target *target, bool of_thread, struct tb_error *error)
 {
     unsigned long nodes[MOST_NODES / (8 * sizeof(unsigned long))] = {0};
     size_t width = 8 * sizeof *nodes, node = (size_t)target->node;
@@ -169,12 +170,20 @@ static bool bind_to_node(const struct mb_target *target, struct tb_error *error)
         return true;
     if (node < MOST_NODES)
         nodes[node / width] |= 1ul << node % width;
-    /* All that is mapped: the kernel splits no page of 1 GiB. */
-    if (node < MOST_NODES && syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND,
-                                     nodes, (unsigned long)MOST_NODES, 0ul) == 0)
+    long failed =
+        of_thread ? syscall(SYS_set_mempolicy, MPOL_BIND, nodes, (unsigned long)MOST_NODES)
+                  /* All that is mapped: the kernel splits no page of 1 GiB. */
+                  : syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND, nodes,
+                            (unsigned long)MOST_NODES, 0ul);
+    if (node < MOST_NODES && failed == 0)
         return true;
     return tb_fail(error, "target %s: node: cannot allocate on node %d (%s)", target->name,
                    target->node, node < MOST_NODES ? strerror(errno) : "no such node");
+}
+
+bool mb_target_allocate_there(const struct mb_target *target, struct tb_error *error)
+{
+    return bind_to_node(target, true, error);
 }
 
 /* Asked beforehand: whoever touches one that its node has not is killed by the kernel. */
@@ -216,7 +225,7 @@ static bool map_dram(struct mb_target *target, struct tb_error *error)
         madvise(base, bytes, target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
         target->pages == MB_HUGE)
         return fail(target, "pages: cannot get huge pages", error);
-    return bind_to_node(target, error);
+    return bind_to_node(target, false, error);
 }
 
 static bool open_file(struct mb_target *target, struct tb_error *error)

@@ -100,7 +100,8 @@ def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
     if empty:
         yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
-    for name in _COUNTED if one.job.kind == "index" else ():
+    ours = one.job.kind == "index" and "library" not in one.job.keys
+    for name in _COUNTED if ours else ():
         counts = tuple(float(repeat["facts"][name]) for repeat in one.repeats)
         yield Metric(name, "1", "lower", labels, samples=counts)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from harness import native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
+from harness.execution.environment import Environment
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import KEYS
 from harness.micro.metrics import NOTHING_DONE, collected, metrics_of, pages_of
@@ -25,10 +27,13 @@ from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.store import schemas
 from harness.store.result import Check, CheckStatus
+from harness.supervise.credentials import run_unprivileged
+from harness.supervise.failures import ending
 from harness.tiers.linux.model import Tier
 from harness.units import counted
 
 NAME = "microbench"
+_TIMEOUT_S = 60
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
 _OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
 #: Suite keys by the names that the program has for them.
@@ -49,23 +54,28 @@ def check() -> None:
     native_programs.microbench_program()
 
 
-def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
-    """UsageError, in the suite's words, for what the program refuses: nothing is started."""
+def refuse(
+    suite: ScaledSuite, tier: Tier, capacity: HostCapacity, env: Environment | None = None
+) -> None:
+    """UsageError, in the suite's words, for what the program refuses: nothing is started.
+
+    ``env``: where the suite has a library, whose code runs when it is loaded.
+    """
     there = Path(tier.claim.path or "/")
     while not there.is_dir():  # an emulated tier's is made by its first run
         there = there.parent
     spec = spec_json(suite.measurements, tier, there, capacity, seed=0, repeats=1)
-    done = subprocess.run(
-        [native_programs.microbench_program(), "--check"],
-        input=json.dumps(spec),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    library = suite.library
+    done = _check_with_library(spec, library, env) if library else _check(spec)
     if done.returncode == 0:
         return
     words = done.stderr.strip().removeprefix("microbench: ")
+    if library and (done.returncode < 0 or "library: " in words):
+        raise UsageError(
+            f"--index-library {library}",
+            words.rpartition("library: ")[2] or ending(done.returncode),
+            "name a shared library with PiBench's create_tree (docs/microbench.md)",
+        )
     if (of := _REFUSED.match(words)) is None:
         raise UsageError("measure with microbench", words, "see docs/microbench.md")
     one = suite.measurements[int(of["index"])]
@@ -75,6 +85,44 @@ def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
         _FIELD.sub(lambda match: _SUITE_KEYS.get(match[0], match[0]), of["found"]),
         "change it in the suite, or with --param (docs/micro.md, docs/microbench.md)",
     )
+
+
+def _check(spec: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [native_programs.microbench_program(), "--check"],
+        input=json.dumps(spec),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_TIMEOUT_S,
+    )
+
+
+def _check_with_library(
+    spec: dict[str, Any], library: Path, env: Environment | None
+) -> subprocess.CompletedProcess[str]:
+    """The same as the unprivileged user."""
+    assert env is not None, "a library is loaded in an environment"
+    with env.scratch() as scratch, env.readable(library) as file:
+        program = native_programs.microbench_for(env.credentials, scratch)
+        stdin = json.dumps(_loading(spec, file))
+        try:
+            return run_unprivileged([str(program), "--check"], stdin=stdin, timeout_s=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise UsageError(
+                f"--index-library {library}",
+                f"it was not loaded within {_TIMEOUT_S} s",
+                "load it with another program to see why",
+            ) from None
+
+
+def _loading(spec: dict[str, Any], library: Path) -> dict[str, Any]:
+    """The spec with the library from where the unprivileged user can read it."""
+    for measurement in spec["measurements"]:
+        for job in measurement["jobs"]:
+            if "library" in job:
+                job["library"] = str(library)
+    return spec
 
 
 def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite: Suite) -> Measured:
@@ -94,7 +142,12 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
     user = _user(work)
     program = native_programs.microbench_for(user, work.scratch)
     label = f"{suite.name} on {work.tier.name}"
-    with env.progress.task(label, len(left)) as task:
+    with (
+        env.readable(scaled.library) if scaled.library else nullcontext() as library,
+        env.progress.task(label, len(left)) as task,
+    ):
+        if library:
+            _loading(spec, library)
         under_way = UnderWay(scaled, spec, work, task, results)
         try:
             if left:

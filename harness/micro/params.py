@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
 from harness.host.processors import parse_cpus
 from harness.micro.io_jobs import Patterns, Size
 from harness.micro.keys import KEYS
@@ -26,6 +28,17 @@ class _Cpus:
 
     def parse(self, name: str, value: Any) -> str:
         return parse_cpus(str(value))
+
+
+@dataclass(frozen=True)
+class _Library:
+    values = "FILE.so"
+
+    def parse(self, name: str, value: Any) -> str:
+        path = Path(str(value)).resolve()
+        if path.is_file():
+            return str(path)
+        raise UsageError(f"{name} {value}", "there is no such file", "name a shared library")
 
 
 #: Of a parameter that leaves the suite as it is.
@@ -65,4 +78,10 @@ class MicroParams(Parameters):
     )
     isa: str | None = parameter(
         Choice(tuple(KEYS["isa"].values.split(", "))), help="Instruction set.", **_SUITES
+    )
+    index_library: str | None = parameter(
+        _Library(),
+        help="Library that replaces each index.",
+        option="--index-library",
+        **_SUITES,
     )

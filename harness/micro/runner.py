@@ -6,6 +6,7 @@ interrupted run keeps the configurations and repeats that were measured, and is 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +107,7 @@ class ResolvedSuite:
 
     def spec(self) -> RunSpec:
         """As it is stored; its hash covers the whole request."""
+        library = self.scaled.library if self.scaled else None
         return RunSpec(
             workload=WORKLOAD,
             engine=self.program,
@@ -117,6 +119,7 @@ class ResolvedSuite:
                 "overwrite": self.request.overwrite,
                 "asked": dict(self.request.params),
                 "configurations": len(self.scaled.measurements) if self.scaled else None,
+                **({"index_library": _digest(library)} if library else {}),
                 **({"like": self.params["trace"]["run"]} if "trace" in self.params else {}),
             },
             emulate=self.request.emulate,
@@ -124,6 +127,10 @@ class ResolvedSuite:
             monitors=self.request.monitors,
             no_monitors=self.request.no_monitors,
         )
+
+
+def _digest(library: Path) -> str:
+    return hashlib.sha256(library.read_bytes()).hexdigest()
 
 
 def variables(env: Environment, limits: MicroParams) -> dict[str, float]:
@@ -154,7 +161,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
         )
     capacity = capacity_of(tier, env, limits)
     scaled = scale(suite, capacity, limits)
-    native.refuse(scaled, tier, capacity)
+    native.refuse(scaled, tier, capacity, env)
     return ResolvedSuite(request, suite, tier, program, params, limits, capacity, scaled)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
@@ -20,6 +22,14 @@ from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
+#: Keys of an index job that have no meaning for a library's index.
+_OF_OUR_INDEXES = ("flush", "fence", "discipline")
+
+
+def _key(key: str, job: Job) -> Any:
+    return job.keys.get(key)
+
+
 #: What swept keys say of a job, and the host or the command line may change.
 _CHANGED: Mapping[str, Callable[[Job], Any]] = {
     **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
@@ -28,7 +38,7 @@ _CHANGED: Mapping[str, Callable[[Job], Any]] = {
     **dict.fromkeys(("chunk", "min_io_chunk_size"), lambda job: job.keys.get("chunk_bytes")),
     **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
     "pages": lambda job: job.pages,
-    "isa": lambda job: job.keys.get("isa"),
+    **{key: partial(_key, key) for key in ("isa", "index", *_OF_OUR_INDEXES)},
 }
 
 
@@ -38,6 +48,12 @@ class ScaledSuite:
 
     measurements: tuple[Measurement, ...]
     warnings: tuple[RunWarning, ...]
+
+    @property
+    def library(self) -> Path | None:
+        """That replaces its indexes."""
+        named = (job.keys.get("library") for one in self.measurements for job in one.jobs)
+        return next((Path(name) for name in named if name), None)
 
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
@@ -72,10 +88,16 @@ def target_sizes(
 def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSuite:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     requested = _requested(suite, capacity, limits)
+    if limits.index_library and not any(job.kind == "index" for job in suite.jobs()):
+        raise UsageError(
+            f"suite {suite.name} with --index-library",
+            "it measures no index",
+            "leave the library out, or name a suite such as bento/fig2",
+        )
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
-        unique.setdefault(one.configuration, one)
+        unique.setdefault(_done(one) if limits.index_library else one.configuration, one)
     kept = list(unique.values())
     steps = Steps(_left_out(requested, capacity), limited, threaded, sized, kept)
     warnings = warnings_of(steps, capacity, limits)
@@ -89,6 +111,11 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
     refuse_cached(steps, capacity)
     refuse_gigantic(*_gigantic(kept, capacity), capacity)
     return ScaledSuite(tuple(kept), warnings)
+
+
+def _done(one: Measurement) -> str:
+    """Equal where the same is done in measurements of other names."""
+    return repr((*(replace(job, name="") for job in one.jobs), one.duration_ns, one.warm_up_ns))
 
 
 _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
@@ -191,6 +218,8 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
         )
         for job in one.jobs
     )
+    if limits.index_library:
+        jobs = tuple(_with_library(job, limits.index_library) for job in jobs)
     return replace(
         one,
         jobs=jobs,
@@ -201,6 +230,15 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
 
 def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
     return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
+
+
+def _with_library(job: Job, library: str) -> Job:
+    """The index of a library in place of ours. It allocates by itself, on base pages."""
+    if job.kind != "index":
+        return job
+    keys = {key: value for key, value in job.keys.items() if key not in _OF_OUR_INDEXES}
+    keys |= {"index": "library", "library": library}
+    return replace(job, pages="base", keys=dict(sorted(keys.items())))
 
 
 def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
@@ -246,8 +284,13 @@ def _renamed(requested: Sequence[Measurement], sized: Sequence[Measurement]) -> 
             return axis
         return replace(axis, text=texts.get((now.name, axis.job, axis.key, value), str(value)))
 
+    def there(was: Measurement, now: Measurement, axis: Axis) -> bool:
+        return _has(now, axis) is not None or _has(was, axis) is None
+
     return [
-        replace(now, axes=tuple(renamed(was, now, axis) for axis in now.axes))
+        replace(
+            now, axes=tuple(renamed(was, now, axis) for axis in now.axes if there(was, now, axis))
+        )
         for was, now in zip(requested, sized, strict=True)
     ]
 

@@ -15,6 +15,7 @@
 struct mb_index {
     struct mb_arena arena;
     const struct mb_policy *policy;
+    void *tree; /* of a library */
 };
 
 struct mb_index_kind {
@@ -30,8 +31,13 @@ struct mb_index_kind {
     bool (*update)(struct mb_index *index, uint64_t key, uint64_t value);
     bool (*read)(const struct mb_index *index, uint64_t key, uint64_t *value);
     bool (*remove)(struct mb_index *index, uint64_t key);
+    void (*close)(struct mb_index *index); /* NULL: it has nothing but its arena */
 };
 
 extern const struct mb_index_kind mb_level_hash, mb_fast_fair, mb_woart;
+
+/* The index of a shared library (library.c); one library for the whole program. */
+extern const struct mb_index_kind mb_library;
+bool mb_library_load(const char *path, struct tb_error *error);
 
 #endif

@@ -15,11 +15,15 @@
  * After a repeat every index is recovered as after a restart and must have each record, with a
  * value that was written for it. Then some more operations are counted: flushes, fences, and
  * flushes of a line in which nothing was stored since its last one (`redundant`).
+ *
+ * With "index": "library", "library": "/path/of.so" it is another program's (indexes/library.c), in
+ * memory that the library allocates: no restart, no counts.
  */
 #include "../indexes/index.h"
 #include "clock.h"
 #include "durable_job.h"
 #include "support.h"
+#include "target.h"
 #include "zipfian.h"
 
 #include <inttypes.h>
@@ -33,9 +37,9 @@ enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_D, WORKLOAD_INSERT, WORKLOADS }
 static const char *const workload_names[] = {"a", "b", "d", "insert", NULL};
 static const char *const discipline_names[] = {"designed", "ff",      "sff",
                                                "optimized", "unaware", NULL};
-static const char *const index_names[] = {"level_hash", "fast_fair", "woart", NULL};
+static const char *const index_names[] = {"level_hash", "fast_fair", "woart", "library", NULL};
 static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair,
-                                                          &mb_woart};
+                                                          &mb_woart, &mb_library};
 /* What of 100 operations changes something. */
 static const unsigned changing[WORKLOADS] = {50, 5, 5, 100};
 
@@ -82,6 +86,8 @@ static uint64_t value_of(uint64_t key, uint64_t writes)
     return writes << 32 | (tb_mix(key) & UINT32_MAX);
 }
 
+static bool is_library(const struct indexed *indexed) { return indexed->kind == &mb_library; }
+
 static bool put_in(const struct indexed *indexed, struct user *user, uint64_t key)
 {
     bool room = indexed->kind->insert(&user->index, key, value_of(key, ++user->writes));
@@ -122,6 +128,18 @@ static void limit(struct mb_job *job)
         job->operations = most;
 }
 
+/* Last of all: loading runs its code. Which flushes there are is the library's. */
+static bool load(struct mb_job *job, struct tb_error *error)
+{
+    const char *path = json_string_value(json_object_get(job->given, "library"));
+    if (!path || json_object_get(job->given, "flush") || json_object_get(job->given, "fence"))
+        return tb_fail(error, "library: set its path, and neither flush nor fence");
+    if (job->target->kind != MB_DRAM || job->target->pages != MB_BASE)
+        return tb_fail(error, "target: a library allocates by itself: measure it in a node's "
+                              "memory (kind dram, base pages)");
+    return mb_durable_read(job, MB_MEDIUM_NONE, error) && mb_library_load(path, error);
+}
+
 static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct indexed *indexed = job->params = tb_allocate(1, sizeof *indexed);
@@ -132,10 +150,11 @@ static bool read(struct mb_job *job, struct tb_error *error)
                          &indexed->bytes_per_record, error) ||
         !tb_read_word(job->given, "fence", mb_fence_names, MB_SFENCE, &fence, error) ||
         !tb_read_word(job->given, "discipline", discipline_names, MB_DESIGNED, &discipline,
-                      error) ||
-        !mb_durable_read(job, MB_MEDIUM_CLWB, error))
+                      error))
         return false;
     indexed->kind = index_kinds[index];
+    if (is_library(indexed) ? !load(job, error) : !mb_durable_read(job, MB_MEDIUM_CLWB, error))
+        return false;
     indexed->policy = (struct mb_policy){.flush = (enum mb_flush)indexed->durable.flush,
                                          .fence = (enum mb_fence)fence,
                                          .discipline = (enum mb_discipline)discipline};
@@ -163,7 +182,8 @@ static struct user *user_of(const struct mb_thread *thread)
 static void full(struct mb_thread *thread)
 {
     const struct user *user = user_of(thread);
-    tb_fail(&thread->error, "range_bytes: %" PRIu64 " records fill it", user->records);
+    tb_fail(&thread->error, "%s: %" PRIu64 " records fill it",
+            is_library(thread->job->params) ? "library" : "range_bytes", user->records);
 }
 
 static void begin(struct mb_thread *thread)
@@ -178,6 +198,8 @@ static void begin(struct mb_thread *thread)
                                               .chunk_bytes = CHUNK_BYTES},
                                     .policy = &quick},
                           .until_sample = (uint64_t)indexed->durable.sampler.every};
+    if (is_library(indexed) && !mb_target_allocate_there(thread->job->target, &thread->error))
+        return;
     bool room = indexed->kind->open(&user->index);
     while (room && user->records < records)
         room = put_in(indexed, user, key_of(user->records));
@@ -325,8 +347,9 @@ static void count(struct mb_thread *thread, struct user *user)
 
 static void end(struct mb_thread *thread)
 {
+    const struct indexed *indexed = thread->job->params;
     struct user *user = user_of(thread);
-    if (!*thread->error.text)
+    if (!*thread->error.text && !is_library(indexed))
         count(thread, user);
     free(user->requests);
     user->requests = NULL;
@@ -346,6 +369,8 @@ static bool check(const struct mb_job *job, struct tb_error *error)
         if (!right)
             return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
                            indexed->kind->name, i);
+        if (indexed->kind->close)
+            indexed->kind->close(&index);
     }
     return true;
 }
@@ -364,8 +389,12 @@ static void report(const struct mb_job *job, json_t *facts)
         records += user->records;
     }
     double changes = sum.changes ? (double)sum.changes : 1;
-    mb_durable_report(job, facts);
     json_object_set_new(facts, "records", json_integer((json_int_t)records));
+    if (is_library(indexed)) {
+        mb_sampler_report(&indexed->durable.sampler, facts);
+        return;
+    }
+    mb_durable_report(job, facts);
     json_object_set_new(facts, "flushes_per_write", json_real((double)sum.flushes / changes));
     json_object_set_new(facts, "fences_per_write", json_real((double)sum.fences / changes));
     json_object_set_new(facts, "redundant_flushes_per_write",
@@ -379,8 +408,8 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return true;
 }
 
-static const char *const keys[] = {"index", "workload", "bytes_per_record", "fence", "discipline",
-                                   MB_DURABLE_KEYS, NULL};
+static const char *const keys[] = {"index", "library", "workload", "bytes_per_record", "fence",
+                                   "discipline", MB_DURABLE_KEYS, NULL};
 
 const struct mb_kernel mb_index = {
     .name = "index",

@@ -119,8 +119,9 @@ static uint64_t run_history(uint64_t stop_at)
     static struct mb_policy policy;
     struct tb_random random;
     policy = (struct mb_policy){.discipline = history.discipline, .medium = &watched};
-    struct mb_index index = {{.base = cut.seen, .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
-                             &policy};
+    struct mb_index index = {.arena = {.base = cut.seen,
+                                       .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
+                             .policy = &policy};
     cut_reset(false);
     memcpy(cut.seen, stale, CUT_BYTES);
     CHECK(history.kind->open(&index));
@@ -154,8 +155,9 @@ static bool has_all(const struct mb_index *index)
 static bool is_right(char *image)
 {
     static const struct mb_policy plain = {.discipline = MB_DESIGNED};
-    struct mb_index index = {{.base = image, .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
-                             &plain};
+    struct mb_index index = {.arena = {.base = image,
+                                       .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
+                             .policy = &plain};
     states++;
     if (left_out)
         alarm(STUCK_S);
@@ -171,8 +173,9 @@ static bool is_right(char *image)
 static bool is_right_after_two(struct tb_random *random)
 {
     static const struct mb_policy policy = {.discipline = MB_DESIGNED, .medium = &watched};
-    struct mb_index index = {{.base = cut.seen, .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
-                             &policy};
+    struct mb_index index = {.arena = {.base = cut.seen,
+                                       .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
+                             .policy = &policy};
     memcpy(cut.seen, left, CUT_BYTES);
     cut_settle();
     cut.stop_at = (uint64_t)tb_random_between(random, 1, 40);
