@@ -128,10 +128,9 @@ MB_ALWAYS_INLINE void shift_in(const struct mb_policy *policy, struct node *node
 static void insert_at(const struct mb_policy *policy, struct node *node, uint32_t place,
                       uint64_t key, uint64_t value)
 {
-    /* Constants: a store of this discipline is nothing but a store. */
-    const struct mb_policy plain = {.flush = policy->flush, .fence = policy->fence};
-    if (policy->discipline == MB_DESIGNED && !policy->medium)
-        shift_in(&plain, node, place, key, value);
+    const struct mb_policy designed = mb_designed(policy);
+    if (mb_is_designed(policy))
+        shift_in(&designed, node, place, key, value);
     else
         shift_in(policy, node, place, key, value);
 }

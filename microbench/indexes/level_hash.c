@@ -114,7 +114,7 @@ static struct slot *find(const struct mb_index *index, uint64_t key)
     return find_in(&choices, key);
 }
 
-static void persist(const struct mb_policy *policy, struct slot *slot)
+MB_ALWAYS_INLINE void persist(const struct mb_policy *policy, struct slot *slot)
 {
     mb_flush_extra(policy, &slot->key);
     mb_flush_extra(policy, &slot->value);
@@ -124,11 +124,21 @@ static void persist(const struct mb_policy *policy, struct slot *slot)
     mb_fence(policy);
 }
 
-static void fill(const struct mb_policy *policy, struct slot *slot, uint64_t key, uint64_t value)
+MB_ALWAYS_INLINE void put_item(const struct mb_policy *policy, struct slot *slot, uint64_t key,
+                               uint64_t value)
 {
     mb_put(policy, &slot->key, key);
     mb_put(policy, &slot->value, value);
     persist(policy, slot);
+}
+
+static void fill(const struct mb_policy *policy, struct slot *slot, uint64_t key, uint64_t value)
+{
+    const struct mb_policy designed = mb_designed(policy);
+    if (mb_is_designed(policy))
+        put_item(&designed, slot, key, value);
+    else
+        put_item(policy, slot, key, value);
 }
 
 /* A slot of one of the two buckets, whose item goes to its other bucket; NULL: none can. */

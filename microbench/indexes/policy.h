@@ -100,6 +100,20 @@ MB_ALWAYS_INLINE void mb_fence_extra(const struct mb_policy *policy)
         mb_fence(policy);
 }
 
+/*
+ * Is a policy no more than instructions where the index has them? For `mb_designed`, a copy whose
+ * other members are constants, the compiler leaves all other cases out of an inlined function.
+ */
+MB_ALWAYS_INLINE bool mb_is_designed(const struct mb_policy *policy)
+{
+    return policy->discipline == MB_DESIGNED && !policy->medium;
+}
+
+MB_ALWAYS_INLINE struct mb_policy mb_designed(const struct mb_policy *policy)
+{
+    return (struct mb_policy){.flush = policy->flush, .fence = policy->fence};
+}
+
 MB_ALWAYS_INLINE void mb_commit(const struct mb_policy *policy, uint64_t *to, uint64_t value)
 {
     mb_put(policy, to, value);
