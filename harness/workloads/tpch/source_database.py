@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 import duckdb
 
@@ -136,22 +139,32 @@ def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scala
     """All rows of a statement; Ctrl-C and SIGTERM end it at once.
 
     DuckDB of several threads notices them by chance, else at the statement's end, which may be
-    minutes away. So another thread waits for it.
+    minutes away. So another thread waits for it, and a third one ends it: a second signal may
+    interrupt this one anywhere but in an assignment, and leave locks held that Python code holds
+    (a future's), but not those of a simple queue. A signal that another thread gets wakes this
+    one from no wait, so it looks for them.
     """
+    over = False
+    ended: SimpleQueue[Future[list[tuple[Scalar, ...]]]] = SimpleQueue()
 
     def fetch() -> list[tuple[Scalar, ...]]:
         return connection.execute(sql).fetchall()
 
-    def end() -> None:
-        while wait([pending], _LOOK_S).not_done:  # before its beginning none would end it
-            connection.interrupt()
+    def attend() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pending = pool.submit(fetch)
+            while wait([pending], _LOOK_S).not_done:
+                if over:  # again and again: before its beginning none would end it
+                    connection.interrupt()
+        ended.put(pending)
 
-    with ThreadPoolExecutor(2) as pool:
-        pending = pool.submit(fetch)
-        try:
-            return pending.result()
-        except Exception:
-            raise
-        except BaseException:  # from a signal; a thread, which a second one does not end
-            pool.submit(end)
-            raise
+    thread = Thread(target=attend)
+    try:
+        thread.start()
+        while True:
+            with suppress(Empty):
+                return ended.get(timeout=_LOOK_S).result()
+    finally:
+        over = True
+        if thread.is_alive():
+            thread.join()

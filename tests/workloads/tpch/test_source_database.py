@@ -72,23 +72,24 @@ def test_the_shipped_answers_after_rf1_are_those_of_the_data_after_rf1(database)
 ENDLESS = "select sum(hash(i) % 7) from range(1000000000000) t(i)"
 
 
-def interrupting(times):
-    """A thread that sends as many Ctrl-C once a statement is under way."""
+def interrupting(*numbers, apart_s=0.0):
+    """A thread that sends these signals once a statement is under way."""
     begun = time.process_time()
 
     def interrupt():
         while time.process_time() - begun < 0.5:
             time.sleep(0.01)
-        for _ in range(times):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            if apart_s:
+                time.sleep(apart_s)
 
     return threading.Thread(target=interrupt)
 
 
 def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
     with closing(duckdb.connect(config={"threads": 2})) as connection:
-        thread = interrupting(1)
+        thread = interrupting(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             thread.start()
             rows_of(connection, ENDLESS)
@@ -96,17 +97,22 @@ def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
         assert rows_of(connection, "select 1") == [(1,)]
 
 
-def test_a_second_ctrl_c_right_behind_leaves_no_statement_running():
-    """The terminal's, and what a program above passes on of it."""
+@pytest.mark.parametrize("apart_s", [0.01, 0.0])
+def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(apart_s):
+    """The terminal's, and what a program above passes on of it, as another signal here: of two
+    that wait, the second is raised in the middle of what follows the first.
+    """
     there = set(threading.enumerate())
+    replaced = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     with closing(duckdb.connect(config={"threads": 2})) as connection:
-        thread = interrupting(2)
+        thread = interrupting(signal.SIGINT, signal.SIGUSR1, apart_s=apart_s)
         with pytest.raises(KeyboardInterrupt):
             thread.start()
             try:
                 rows_of(connection, ENDLESS)
             finally:
                 thread.join()
+        signal.signal(signal.SIGUSR1, replaced)
         for left in set(threading.enumerate()) - there:
             left.join()  # the second Ctrl-C lets nobody wait for them
         assert rows_of(connection, "select 1") == [(1,)]
