@@ -94,6 +94,9 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             "it measures no index",
             "leave the library out, or name a suite such as bento/fig2",
         )
+    if limits.index_library:  # which has its own memory or files
+        halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
+        capacity = replace(capacity, bytes_free=halves)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands

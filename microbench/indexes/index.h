@@ -15,7 +15,9 @@
 struct mb_index {
     struct mb_arena arena;
     const struct mb_policy *policy;
-    void *tree; /* of a library */
+    /* Of a library; and the file where it is to keep the tree, or NULL: in memory. */
+    void *tree;
+    const char *pool_path;
 };
 
 struct mb_index_kind {

@@ -13,11 +13,15 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 struct text {
     const char *at;
     size_t length;
-    char local[16];
+    union {
+        size_t capacity; /* of a text that lies elsewhere */
+        char local[16];
+    };
 };
 struct options {
     size_t key_size, value_size;
@@ -55,16 +59,23 @@ static bool make(struct mb_index *index)
     struct options options = {.key_size = sizeof(uint64_t), .value_size = sizeof(uint64_t),
                               .pool_size = index->arena.size_bytes, .threads = 1};
     options.pool_path.at = options.pool_path.local;
+    if (index->pool_path) {
+        size_t length = strlen(index->pool_path);
+        options.pool_path = (struct text){.at = index->pool_path, .length = length,
+                                          .capacity = length};
+    }
     pthread_mutex_lock(&lock);
     index->tree = create_tree(&options);
     pthread_mutex_unlock(&lock);
     return index->tree;
 }
 
-static void close(struct mb_index *index)
+static void discard(struct mb_index *index)
 {
     struct tree *tree = index->tree;
     tree->functions->remove_tree(tree);
+    if (index->pool_path)
+        unlink(index->pool_path);
 }
 
 static bool recover(struct mb_index *index)
@@ -108,5 +119,5 @@ const struct mb_index_kind mb_library = {
     .update = update,
     .read = look_up,
     .remove = take_out,
-    .close = close,
+    .close = discard,
 };

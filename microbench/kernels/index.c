@@ -17,7 +17,7 @@
  * flushes of a line in which nothing was stored since its last one (`redundant`).
  *
  * With "index": "library", "library": "/path/of.so" it is another program's (indexes/library.c), in
- * memory that the library allocates: no restart, no counts.
+ * memory that the library allocates, or in its file `pool_path`: no restart, no counts.
  */
 #include "../indexes/index.h"
 #include "clock.h"
@@ -27,7 +27,10 @@
 #include "zipfian.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, SEEN_LINES = 4096,
@@ -58,6 +61,7 @@ struct indexed {
 struct user {
     struct mb_index index;
     struct tb_zipfian latest;
+    char pool_path[PATH_MAX];   /* of a library's index in a directory */
     uint64_t records;           /* there now: numbers 0 … records - 1 */
     uint64_t writes;            /* so far; a value's upper half */
     uint64_t until_sample;
@@ -134,9 +138,13 @@ static bool load(struct mb_job *job, struct tb_error *error)
     const char *path = json_string_value(json_object_get(job->given, "library"));
     if (!path || json_object_get(job->given, "flush") || json_object_get(job->given, "fence"))
         return tb_fail(error, "library: set its path, and neither flush nor fence");
-    if (job->target->kind != MB_DRAM || job->target->pages != MB_BASE)
+    struct stat found;
+    bool own_memory = job->target->kind == MB_DRAM && job->target->pages == MB_BASE;
+    bool own_file = job->target->kind == MB_FILE && stat(job->target->path, &found) == 0 &&
+                    S_ISDIR(found.st_mode);
+    if (!own_memory && !own_file)
         return tb_fail(error, "target: a library allocates by itself: measure it in a node's "
-                              "memory (kind dram, base pages)");
+                              "memory (kind dram, base pages) or in a directory");
     return mb_durable_read(job, MB_MEDIUM_NONE, error) && mb_library_load(path, error);
 }
 
@@ -186,6 +194,19 @@ static void full(struct mb_thread *thread)
             is_library(thread->job->params) ? "library" : "range_bytes", user->records);
 }
 
+/* A file of its own in the target's directory; or the node where it will allocate. */
+static bool place_library(struct mb_thread *thread, struct user *user)
+{
+    const struct mb_target *target = thread->job->target;
+    if (target->kind == MB_DRAM)
+        return mb_target_allocate_there(target, &thread->error);
+    int length = snprintf(user->pool_path, sizeof user->pool_path, "%s/index-%" PRIu32,
+                          target->path, thread->job->first_thread + thread->index);
+    user->index.pool_path = user->pool_path;
+    return length < (int)sizeof user->pool_path ||
+           tb_fail(&thread->error, "target: its path is too long");
+}
+
 static void begin(struct mb_thread *thread)
 {
     const struct indexed *indexed = thread->job->params;
@@ -198,7 +219,7 @@ static void begin(struct mb_thread *thread)
                                               .chunk_bytes = CHUNK_BYTES},
                                     .policy = &quick},
                           .until_sample = (uint64_t)indexed->durable.sampler.every};
-    if (is_library(indexed) && !mb_target_allocate_there(thread->job->target, &thread->error))
+    if (is_library(indexed) && !place_library(thread, user))
         return;
     bool room = indexed->kind->open(&user->index);
     while (room && user->records < records)
@@ -355,6 +376,19 @@ static void end(struct mb_thread *thread)
     user->requests = NULL;
 }
 
+/* Does the library's file hold the records, or are they elsewhere? */
+static bool holds(const struct user *user, struct tb_error *error)
+{
+    struct stat found = {0};
+    if (!user->index.pool_path)
+        return true;
+    stat(user->pool_path, &found);
+    uint64_t bytes = (uint64_t)found.st_blocks * 512, least = user->records * RECORD_BYTES;
+    return bytes >= least ||
+           tb_fail(error, "library: %" PRIu64 " bytes are in its pool_path, the records have %"
+                          PRIu64 ": it keeps them elsewhere", bytes, least);
+}
+
 static bool check(const struct mb_job *job, struct tb_error *error)
 {
     const struct indexed *indexed = job->params;
@@ -369,8 +403,11 @@ static bool check(const struct mb_job *job, struct tb_error *error)
         if (!right)
             return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
                            indexed->kind->name, i);
+        bool there = holds(&indexed->users[i], error);
         if (indexed->kind->close)
             indexed->kind->close(&index);
+        if (!there)
+            return false;
     }
     return true;
 }
@@ -404,6 +441,8 @@ static void report(const struct mb_job *job, json_t *facts)
 static bool persists(const struct mb_job *job, struct mb_persist *persist)
 {
     const struct indexed *indexed = job->params;
+    if (is_library(indexed) && job->target->kind == MB_FILE)
+        return false; /* not known */
     *persist = (struct mb_persist){.flush = indexed->policy.flush, .fence = indexed->policy.fence};
     return true;
 }

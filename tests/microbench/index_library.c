@@ -1,8 +1,10 @@
 /* What g++ makes of a class derived from PiBench's tree_api, written in C: an open hash table. */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { PLACES = 1 << 16 };
@@ -32,7 +34,11 @@ static uint64_t *place_of(struct tree *tree, const char *key)
 }
 
 static void destroy(struct tree *tree) { (void)tree; }
+#ifdef IN_FILE
+static void remove_tree(struct tree *tree) { munmap(tree, sizeof *tree); }
+#else
 static void remove_tree(struct tree *tree) { free(tree); }
+#endif
 
 static bool find(struct tree *tree, const char *key, size_t bytes, char *value)
 {
@@ -80,9 +86,17 @@ __attribute__((constructor)) static void refuse_root(void)
 struct tree *OTHER_NAME(const struct options *options)
 {
     static const void *const functions[] = {destroy, remove_tree, find, insert, update, NULL, NULL};
-    struct tree *tree = calloc(1, sizeof *tree);
     bool right = options->key_size == 8 && options->value_size == 8 && options->threads == 1 &&
-                 options->pool_path.length == 0 && options->pool_path.at[0] == 0;
+                 strlen(options->pool_path.at) == options->pool_path.length;
+#ifdef IN_FILE
+    int file = open(options->pool_path.at, O_RDWR | O_CREAT | O_EXCL, 0600);
+    struct tree *tree = posix_fallocate(file, 0, sizeof *tree) != 0
+                            ? NULL
+                            : mmap(NULL, sizeof *tree, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+#else
+    struct tree *tree = calloc(1, sizeof *tree);
+#endif
     tree->functions = functions;
     return right ? tree : NULL;
 }

@@ -43,6 +43,27 @@ def test_a_library_that_loses_what_it_was_given_fails(tested_build: Path, tmp_pa
     assert done.returncode == 1 and "lost a record" in done.stderr
 
 
+def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(
+    microbench: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tier"
+    folder.mkdir()
+    targets = {"t0": {"kind": "file", "path": str(folder), "size_bytes": 1 << 20}}
+    library = built(tmp_path, "gcc", "-DIN_FILE")
+    repeated = {**measured(job(library, threads=2), 2000), "repeats": 2}
+    (one,) = microbench(targets, repeated)["measurements"]
+    assert [repeat["jobs"][0]["durable"] for repeat in one["repeats"]] == [None, None]
+    assert not list(folder.iterdir())
+
+
+def test_a_library_whose_records_are_not_in_its_file_fails(
+    tested_build: Path, tmp_path: Path
+) -> None:
+    targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
+    done = execute(tested_build / "microbench", spec_of(targets, measured(job(built(tmp_path)))))
+    assert done.returncode == 1 and "library: 0 bytes" in done.stderr
+
+
 @pytest.mark.parametrize("options", [(), ("-DOTHER_NAME=create",)])
 @pytest.mark.parametrize("how", ["--check", "-"])
 def test_what_cannot_be_loaded_is_refused(
@@ -61,7 +82,7 @@ def test_what_cannot_be_loaded_is_refused(
 def test_what_would_be_another_measurement_is_refused(
     tested_build: Path, tmp_path: Path, key: str, more: dict[str, Any]
 ) -> None:
-    targets = TARGETS | {"t1": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
+    targets = TARGETS | {"t1": {"kind": "dram", "pages": "huge", "size_bytes": 1 << 20}}
     spec = spec_of(targets, measured(job(built(tmp_path), **more), 10))
     done = execute(tested_build / "microbench", spec)
     assert done.returncode == 2 and f"job j0: {key}: " in done.stderr
