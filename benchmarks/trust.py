@@ -6,6 +6,8 @@ difference has one, when repeats end by results and by time.
 ``trust.py planted``: DuckDB on TPC-H at a small scale: the difference that ``harness calibrate``
 predicts for seven repeats, and how often one of that size is shown that is planted as a delay of
 each read. About half an hour.
+``trust.py alike``: the profile ``demo`` where both tiers are directories of one disk, 20 times:
+how often a difference is shown that is not there. About half an hour.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from harness.experiment.sequential import LOOKS, numbers_of_blocks
+from harness.store.runs import Store
+from reports.compare import compare
 from reports.statistics import Estimate, compare_paired, decide
 
 _REPEATS, _TRIALS = 7, 20
@@ -116,6 +120,37 @@ def planted() -> None:
             print(f"of {factor:g} times the predicted size: shown in {again} of {len(trials)}")
 
 
+def alike() -> None:
+    """Print what each family of two engines shows."""
+    wrong = 0
+    for i in range(_TRIALS):
+        with tempfile.TemporaryDirectory(prefix="trust-", dir="/var/tmp") as folder:
+            root = Path(folder)
+            root.chmod(0o755)
+            tiers = {name: {"kind": "block", "path": str(root / name)} for name in ("ssd", "pmem")}
+            for name in tiers:
+                (root / name).mkdir()
+            host = root / "host.yml"
+            host.write_text(json.dumps({"schema": 1, "tiers": tiers}))
+            _harness(root, "experiment", "run", "demo", "--host", str(host))
+            runs = Store(root).runs()
+            a, b = (
+                [
+                    run
+                    for run in runs
+                    if run.spec.placement and run.spec.placement.name == f"{tier}-both"
+                ]
+                for tier in tiers
+            )
+            groups = compare(a, b, ["placement"]).groups
+        rows = [group.deciding for group in groups if group.deciding and group.deciding.estimate]
+        shown = any(row.shown for row in rows)
+        wrong += shown
+        ratios = ", ".join(f"{row.estimate.ratio - 1:+.1%}" for row in rows if row.estimate)
+        print(f"{i + 1}: {ratios}{', SHOWN' if shown else ''}", flush=True)
+    print(f"a difference is shown in {wrong} of {_TRIALS} families")
+
+
 def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value).lower()
 
@@ -152,4 +187,4 @@ def _harness(root: Path, *words: str) -> Any:
 
 
 if __name__ == "__main__":
-    {"rules": rules, "planted": planted}[sys.argv[1]]()
+    {"rules": rules, "planted": planted, "alike": alike}[sys.argv[1]]()
