@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -109,7 +109,7 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
             try:
                 _rows(connection, "SET SESSION wait_timeout = %s", _LOCK_IDLE_S)
                 if _rows(connection, "SELECT GET_LOCK(%s, 0)", PREFIX) == [(1,)]:
-                    return partial(close, connection)
+                    return partial(_unlock, connection)
             except BaseException:
                 close(connection)
                 raise
@@ -184,6 +184,13 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
 def _set_mark(connection: LazyConnection, schema: str, mark: str) -> None:
     _rows(connection, f"DELETE FROM `{schema}`.{_MARK_TABLE}")
     _rows(connection, f"INSERT INTO `{schema}`.{_MARK_TABLE} (mark) VALUES (%s)", mark)
+
+
+def _unlock(connection: LazyConnection) -> None:
+    """Unlock before the connection ends: its thread in the server ends some time later."""
+    with suppress(pymysql.Error, OSError):
+        _rows(connection, "SELECT RELEASE_LOCK(%s)", PREFIX)
+    close(connection)
 
 
 def _rows(connection: LazyConnection, query: str, *values: Any) -> list[tuple[Any, ...]]:

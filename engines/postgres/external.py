@@ -8,6 +8,8 @@ whole DSN from ``$HARNESS_DSN``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -96,6 +98,12 @@ def _connect(dsn: str, name: str = "harness") -> psycopg.Connection[Any]:
     )
 
 
+def _unlock(connection: psycopg.Connection[Any]) -> None:
+    """Unlock before the connection ends: its server process ends some time later."""
+    with closing(connection), suppress(psycopg.Error):
+        connection.execute("SELECT pg_advisory_unlock(%s, %s)", _LOCK)
+
+
 def _address(dsn: str) -> str:
     """Host and database, for messages, without user and password."""
     parameters = conninfo_to_dict(dsn)
@@ -168,7 +176,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         if holder is not None:
             connection.close()
             raise self._locked(holder[0])
-        return connection.close
+        return partial(_unlock, connection)
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
         """Write ``facts`` into the schema's comment."""
