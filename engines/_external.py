@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 
 PREFIX = "tierbench"
+_UNLOCK_S = 5.0
 _Connection = TypeVar("_Connection", bound=SqlConnection)
 
 
@@ -61,6 +63,18 @@ def dsn_text(problem: str, options: Mapping[str, Any], secrets: Callable[[str], 
 def session_name() -> str:
     """Name of a lock's session, for the error in another harness."""
     return f"harness on {socket.gethostname()}, process {os.getpid()}"
+
+
+def end_session(unlock: Callable[[], object], close: Callable[[], None]) -> None:
+    """Unlock, since the server ends a closed session some time later, and close.
+
+    A server that does not answer is not waited for: the session ends with this process.
+    """
+    thread = threading.Thread(target=unlock, daemon=True)
+    thread.start()
+    thread.join(_UNLOCK_S)
+    if not thread.is_alive():
+        close()
 
 
 class ExternalServer(ABC, Generic[_Connection]):

@@ -111,7 +111,8 @@ def _values(runs: Sequence[StoredRun], quantity: Quantity) -> list[float]:
 
 
 def _compared(before: Execution, one: Execution, quantity: Quantity) -> Execution:
-    (row,) = compared_rows(before.runs, one.runs, "unpaired", {quantity})
+    # No run of both may have a value: all reached a time limit.
+    row = next(iter(compared_rows(before.runs, one.runs, "unpaired", {quantity})), None)
     then, now = facts(before.runs[-1]), facts(one.runs[-1])
     differing = [
         f"{fact}: {then.get(fact, 'none')} → {now.get(fact, 'none')}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from engines._external import PREFIX, ExternalServer, mark_text
+from engines._external import PREFIX, ExternalServer, end_session, mark_text
 from engines._innodb.configuration import CHARACTERS
 from engines._innodb.connection import MySqlConnection, close, flavour_of, message
 from engines._innodb.dsn import dsn_of
@@ -109,7 +109,9 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
             try:
                 _rows(connection, "SET SESSION wait_timeout = %s", _LOCK_IDLE_S)
                 if _rows(connection, "SELECT GET_LOCK(%s, 0)", PREFIX) == [(1,)]:
-                    return partial(_unlock, connection)
+                    return partial(
+                        end_session, partial(_unlock, connection), partial(close, connection)
+                    )
             except BaseException:
                 close(connection)
                 raise
@@ -187,10 +189,8 @@ def _set_mark(connection: LazyConnection, schema: str, mark: str) -> None:
 
 
 def _unlock(connection: LazyConnection) -> None:
-    """Unlock before the connection ends: its thread in the server ends some time later."""
     with suppress(pymysql.Error, OSError):
         _rows(connection, "SELECT RELEASE_LOCK(%s)", PREFIX)
-    close(connection)
 
 
 def _rows(connection: LazyConnection, query: str, *values: Any) -> list[tuple[Any, ...]]:

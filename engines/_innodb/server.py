@@ -17,8 +17,8 @@ from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
 
 _GREETING_S = 1.0
-#: MySQL keeps this number of redo files, and makes those it lacks when it answers already
-#: (manual, "Redo Log"): a query's first reads would be measured beside these writes.
+#: MySQL keeps this number of redo files, and creates missing ones after it accepts connections
+#: (manual, "Redo Log"): these writes would be measured with the first query.
 _REDO_FILES = 32
 #: Without a further file for as long, it makes no more.
 _REDO_PAUSE_S = 1.0

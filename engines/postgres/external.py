@@ -8,7 +8,7 @@ whole DSN from ``$HARNESS_DSN``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from engines._external import ExternalServer, dsn_text, mark_text, session_name
+from engines._external import ExternalServer, dsn_text, end_session, mark_text, session_name
 from engines.postgres.cluster import MAINTENANCE_DATABASE
 from engines.postgres.connection import PostgresConnection
 from engines.postgres.load import Loader
@@ -99,8 +99,7 @@ def _connect(dsn: str, name: str = "harness") -> psycopg.Connection[Any]:
 
 
 def _unlock(connection: psycopg.Connection[Any]) -> None:
-    """Unlock before the connection ends: its server process ends some time later."""
-    with closing(connection), suppress(psycopg.Error):
+    with suppress(psycopg.Error):
         connection.execute("SELECT pg_advisory_unlock(%s, %s)", _LOCK)
 
 
@@ -176,7 +175,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         if holder is not None:
             connection.close()
             raise self._locked(holder[0])
-        return partial(_unlock, connection)
+        return partial(end_session, partial(_unlock, connection), connection.close)
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
         """Write ``facts`` into the schema's comment."""

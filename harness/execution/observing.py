@@ -118,9 +118,13 @@ class Observing:
         return metrics(self.observer, figures)
 
     def _spawn(self, argv: Sequence[str]) -> Process:
-        """With the user's home: pmu-tools keeps its event tables there."""
+        """With the user's home: pmu-tools keeps its event tables there. PerfSpect puts the host's
+        settings back when it is interrupted.
+        """
         env = {name: os.environ[name] for name in ("HOME",) if name in os.environ}
-        return self.processes.spawn(argv, capped=False, log=self._log, cwd=self.folder, env=env)
+        return self.processes.spawn(
+            argv, capped=False, log=self._log, cwd=self.folder, env=env, stop_signal=signal.SIGINT
+        )
 
     def _complete(self, argv: Sequence[str], timeout_s: float) -> None:
         process = self._spawn(argv)

@@ -70,7 +70,7 @@ def refuse(
     if done.returncode == 0:
         return
     words = done.stderr.strip().removeprefix("microbench: ")
-    if library and (done.returncode < 0 or "library: " in words):
+    if library and (done.returncode not in (0, 2) or "library: " in words):
         raise UsageError(
             f"--index-library {library}",
             words.rpartition("library: ")[2] or ending(done.returncode),

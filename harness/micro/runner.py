@@ -37,10 +37,11 @@ from harness.micro.protocol import Measured, Planned, Workplace
 from harness.micro.scaling import ScaledSuite, scale
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.monitors import MonitorContext
-from harness.native_programs import microbench_program
+from harness.native_programs import microbench_program, open_to
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.store.spec import RunSpec, content_hash
 from harness.supervise.process import ProcessId, descendants
+from harness.supervise.user_files import read_bytes, refuse_writable
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.warnings import unique
 from harness.yamlfile import Document
@@ -51,6 +52,8 @@ WORKLOAD = MicroParams.workload
 _OTHERS = ("fio", "ioping", "like")
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
+#: Of a library, for its digest.
+_MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ class SuiteRequest:
 class ResolvedSuite:
     """A run that can be made: everything checked, nothing touched.
 
-    ``scaled`` and ``capacity``: of our own program; None of another one.
+    ``scaled`` and ``capacity``: of our own program; None of another one. ``library_digest``:
+    SHA-256 of an index library.
     """
 
     request: SuiteRequest
@@ -87,6 +91,7 @@ class ResolvedSuite:
     limits: MicroParams
     capacity: HostCapacity | None
     scaled: ScaledSuite | None
+    library_digest: str = ""
 
     @property
     def repeats(self) -> int:
@@ -107,7 +112,6 @@ class ResolvedSuite:
 
     def spec(self) -> RunSpec:
         """As it is stored; its hash covers the whole request."""
-        library = self.scaled.library if self.scaled else None
         return RunSpec(
             workload=WORKLOAD,
             engine=self.program,
@@ -119,7 +123,7 @@ class ResolvedSuite:
                 "overwrite": self.request.overwrite,
                 "asked": dict(self.request.params),
                 "configurations": len(self.scaled.measurements) if self.scaled else None,
-                **({"index_library": _digest(library)} if library else {}),
+                **({"index_library": self.library_digest} if self.library_digest else {}),
                 **({"like": self.params["trace"]["run"]} if "trace" in self.params else {}),
             },
             emulate=self.request.emulate,
@@ -129,8 +133,28 @@ class ResolvedSuite:
         )
 
 
-def _digest(library: Path) -> str:
-    return hashlib.sha256(library.read_bytes()).hexdigest()
+def _check_library(library: Path, tier: Tier, env: Environment) -> None:
+    if tier.facts.kind == "devdax":
+        raise UsageError(
+            f"--index-library {library}",
+            "only root opens a raw device, and a library is never loaded as root",
+            "measure it on memory, or on a file system of that device",
+        )
+    if env.credentials is None or open_to(library, env.credentials):
+        return
+    try:  # root copies it
+        refuse_writable(library.parent, env.credentials)
+    except PermissionError as error:
+        raise UsageError(
+            f"--index-library {library}",
+            f"{env.credentials.name} may not execute it, and {error.strerror}",
+            f"let that user read and execute it, or make {library.parent} root's alone",
+        ) from error
+
+
+def _digest(library: Path, env: Environment) -> str:
+    with env.readable(library) as file:
+        return hashlib.sha256(read_bytes(file, env.credentials, _MOST_BYTES)).hexdigest()
 
 
 def variables(env: Environment, limits: MicroParams) -> dict[str, float]:
@@ -159,10 +183,13 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
             f"it would write into the raw device {tier.claim.device}, whatever is on it",
             "add --overwrite if its content may go",
         )
+    if limits.index_library:
+        _check_library(Path(limits.index_library), tier, env)
     capacity = capacity_of(tier, env, limits)
     scaled = scale(suite, capacity, limits)
     native.refuse(scaled, tier, capacity, env)
-    return ResolvedSuite(request, suite, tier, program, params, limits, capacity, scaled)
+    digest = _digest(scaled.library, env) if scaled.library else ""
+    return ResolvedSuite(request, suite, tier, program, params, limits, capacity, scaled, digest)
 
 
 def parameter_names(request: SuiteRequest, env: Environment) -> Sequence[str]:

@@ -46,8 +46,13 @@ static struct tree *(*create_tree)(const struct options *options);
 
 bool mb_library_load(const char *path, struct tb_error *error)
 {
+    static void *loaded;
+    if (!tb_keep_output(error)) /* wrappers print */
+        return false;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library)
+    if (library && loaded && library != loaded)
+        return tb_fail(error, "library: there is one for all jobs");
+    if ((loaded = library))
         *(void **)&create_tree = dlsym(library, "create_tree");
     return (library && create_tree) || tb_fail(error, "library: %s", dlerror());
 }

@@ -26,10 +26,13 @@
 #include "target.h"
 #include "zipfian.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -161,6 +164,8 @@ static bool read(struct mb_job *job, struct tb_error *error)
                       error))
         return false;
     indexed->kind = index_kinds[index];
+    if (!is_library(indexed) && json_object_get(job->given, "library"))
+        return tb_fail(error, "library: set index to library, too");
     if (is_library(indexed) ? !load(job, error) : !mb_durable_read(job, MB_MEDIUM_CLWB, error))
         return false;
     indexed->policy = (struct mb_policy){.flush = (enum mb_flush)indexed->durable.flush,
@@ -175,9 +180,18 @@ static bool read(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
+static void discard(const struct indexed *indexed, struct user *user)
+{
+    if (user->index.tree)
+        indexed->kind->close(&user->index);
+    user->index.tree = NULL;
+}
+
 static void release(struct mb_job *job)
 {
     struct indexed *indexed = job->params;
+    for (uint32_t i = 0; indexed->users && i < job->threads; i++) /* what an error left */
+        discard(indexed, &indexed->users[i]);
     free(indexed->users);
 }
 
@@ -189,9 +203,13 @@ static struct user *user_of(const struct mb_thread *thread)
 
 static void full(struct mb_thread *thread)
 {
-    const struct user *user = user_of(thread);
-    tb_fail(&thread->error, "%s: %" PRIu64 " records fill it",
-            is_library(thread->job->params) ? "library" : "range_bytes", user->records);
+    uint64_t records = user_of(thread)->records;
+    if (!is_library(thread->job->params))
+        tb_fail(&thread->error, "range_bytes: %" PRIu64 " records fill it", records);
+    else if (records == 0)
+        tb_fail(&thread->error, "library: it takes no record: is it of another tree_api.hpp?");
+    else
+        tb_fail(&thread->error, "library: %" PRIu64 " records fill it", records);
 }
 
 /* A file of its own in the target's directory; or the node where it will allocate. */
@@ -199,12 +217,17 @@ static bool place_library(struct mb_thread *thread, struct user *user)
 {
     const struct mb_target *target = thread->job->target;
     if (target->kind == MB_DRAM)
-        return mb_target_allocate_there(target, &thread->error);
+        return (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 || /* base pages, as the target's */
+                tb_fail(&thread->error, "target: %s", strerror(errno))) &&
+               mb_target_allocate_there(target, &thread->error);
     int length = snprintf(user->pool_path, sizeof user->pool_path, "%s/index-%" PRIu32,
                           target->path, thread->job->first_thread + thread->index);
     user->index.pool_path = user->pool_path;
-    return length < (int)sizeof user->pool_path ||
-           tb_fail(&thread->error, "target: its path is too long");
+    if (length >= (int)sizeof user->pool_path)
+        return tb_fail(&thread->error, "target: its path is too long");
+    struct stat found;
+    return lstat(user->pool_path, &found) != 0 ||
+           tb_fail(&thread->error, "target: %s is there already", user->pool_path);
 }
 
 static void begin(struct mb_thread *thread)
@@ -302,7 +325,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
         done = do_one(indexed, user, &user->requests[i]);
         if (timed)
             mb_sample_end(thread, from);
-        if (!done && user->requests[i].changes)
+        if (!done && user->requests[i].changes && inserts(indexed))
             full(thread);
         else if (!done)
             tb_fail(&thread->error, "%s lost a record", indexed->kind->name);
@@ -404,8 +427,7 @@ static bool check(const struct mb_job *job, struct tb_error *error)
             return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
                            indexed->kind->name, i);
         bool there = holds(&indexed->users[i], error);
-        if (indexed->kind->close)
-            indexed->kind->close(&index);
+        discard(indexed, &indexed->users[i]);
         if (!there)
             return false;
     }

@@ -58,6 +58,8 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     ]
     params = run.run["spec"]["params"]
     asked = {k: v for k, v in params.get("asked", {}).items() if k not in _ASKED_OTHERWISE}
+    if "index_library" in params:  # its digest: of a path, another build is another program
+        asked["index_library"] = params["index_library"]
     if not found and not asked:
         return Settings()
     # Of several jobs side by side each has its labels, and what the others do is in none.

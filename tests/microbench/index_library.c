@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -86,6 +87,7 @@ __attribute__((constructor)) static void refuse_root(void)
 struct tree *OTHER_NAME(const struct options *options)
 {
     static const void *const functions[] = {destroy, remove_tree, find, insert, update, NULL, NULL};
+    puts("wrappers print");
     bool right = options->key_size == 8 && options->value_size == 8 && options->threads == 1 &&
                  strlen(options->pool_path.at) == options->pool_path.length;
 #ifdef IN_FILE

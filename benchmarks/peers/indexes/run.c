@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 {
     size_t records = argc == 3 ? strtoull(argv[1], NULL, 10) : 0, wrong = 0;
     size_t bytes = records * BYTES_PER_RECORD / 4096 * 4096;
-    if (records < 1000)
+    if (records < 2000)
         return 2;
     state = strtoull(argv[2], NULL, 10);
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);

@@ -106,13 +106,15 @@ def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(apart_s):
     replaced = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     with closing(duckdb.connect(config={"threads": 2})) as connection:
         thread = interrupting(signal.SIGINT, signal.SIGUSR1, apart_s=apart_s)
-        with pytest.raises(KeyboardInterrupt):
-            thread.start()
-            try:
-                rows_of(connection, ENDLESS)
-            finally:
-                thread.join()
-        signal.signal(signal.SIGUSR1, replaced)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                thread.start()
+                try:
+                    rows_of(connection, ENDLESS)
+                finally:
+                    thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, replaced)
         for left in set(threading.enumerate()) - there:
             left.join()  # the second Ctrl-C lets nobody wait for them
         assert rows_of(connection, "select 1") == [(1,)]
