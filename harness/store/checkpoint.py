@@ -2,20 +2,22 @@
 
 ``steps.jsonl`` lies in the run's directory, one JSON document a line, in this order::
 
-    {"attempt": {...}}                     a process begins to measure: when, under what conditions
+    {"attempt": {...}, ...}                a process begins to measure: when, under what conditions
     {"step": "q14", "document": ..., ...}  the result of a finished step
     {"step": "q2",  "document": ..., ...}
-    {"attempt": {...}}                     it was interrupted; another process resumes the run
+    {"attempt": {...}, ...}                it was interrupted; another process resumes the run
     ...
 
-A line counts when it is whole: it is fsync'd before the next step begins, and a last line that
-a kill or a full disk has torn is cut off before anything is added. The process that measures
+A line counts when it is whole, by its checksum: it is fsync'd before the next step begins, and
+what follows the last whole line (torn by a kill or a full disk, or damaged later) is cut off
+before anything is added. The process that measures
 holds the file's lock, which the kernel releases when the process ends, however it ends: a file
 that can be locked belongs to no living process.
 """
 
 from __future__ import annotations
 
+import binascii
 import fcntl
 import json
 import os
@@ -31,6 +33,7 @@ from harness.store import schemas
 from harness.warnings import RunWarning
 
 FILE = "steps.jsonl"
+_CHECKSUM = "crc32"
 #: ``under_way`` holds the lock for a moment.
 _LOOKS, _LOOK_S = 10, 0.01
 
@@ -99,7 +102,7 @@ class Checkpoint:
             if not os.path.samestat(os.fstat(descriptor), path.stat()):
                 raise FileNotFoundError(path)  # its owner finished while we waited
             return cls(path, descriptor)
-        except (OSError, ValueError):
+        except OSError:
             os.close(descriptor)
             return None
 
@@ -148,9 +151,9 @@ class Checkpoint:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         """RunFailed, and the file as before, where the line cannot be written."""
+        line = {**line, _CHECKSUM: _checksum(line)}
         schemas.validate(line, "run-step", source=f"step of {self.path.parent.name}")
-        text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
-        data = text.encode()
+        data = _text(line) + b"\n"
         try:
             _write(self._descriptor, data, self._end)
         except OSError as error:
@@ -162,7 +165,7 @@ class Checkpoint:
                 "free space there, and rerun the command: it resumes after the finished steps",
             ) from error
         self._end += len(data)
-        self._lines.append(json.loads(text))
+        self._lines.append(json.loads(data))
 
     def move(self, directory: Path) -> None:
         """Move it, with its lock, to the run that continues an earlier one."""
@@ -216,21 +219,38 @@ def steps_kept(directory: Path) -> int:
 
 
 def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines, and where they end; a torn one after them is cut off.
-
-    ValueError for a whole line of another kind.
-    """
+    """The whole lines, and where they end; everything after them is cut off."""
     with os.fdopen(os.dup(descriptor), "rb") as stream:
         data = stream.read()
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        os.ftruncate(descriptor, end)
-    lines = [json.loads(line) for line in data[:end].splitlines()]
-    if not all(
-        isinstance(line, dict) and ("step" in line) != ("attempt" in line) for line in lines
-    ):
-        raise ValueError("not the checkpoint of a run")
+    lines: list[dict[str, Any]] = []
+    end = 0
+    for text in data.splitlines(keepends=True):
+        line = _whole(text)
+        if line is None:
+            os.ftruncate(descriptor, end)
+            break
+        lines.append(line)
+        end += len(text)
     return lines, end
+
+
+def _whole(text: bytes) -> dict[str, Any] | None:
+    """The line as it was written; None for anything else."""
+    try:
+        line = json.loads(text)
+        written = isinstance(line, dict) and line.get(_CHECKSUM) == _checksum(line)
+    except (ValueError, RecursionError):
+        return None
+    return line if written and text.endswith(b"\n") else None
+
+
+def _checksum(line: Mapping[str, Any]) -> int:
+    """Of everything else in the line; ValueError for what JSON cannot express."""
+    return binascii.crc32(_text({key: line[key] for key in line if key != _CHECKSUM}))
+
+
+def _text(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

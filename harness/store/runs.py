@@ -453,12 +453,12 @@ class Store:
 def _resumable(directory: Path, spec: RunSpec) -> bool:
     """Whether it is an unfinished run of ``spec``, or a failed one."""
     try:
-        spec_then = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
-        result = directory / "run.json"
-        failed = result.exists() and json.loads(result.read_text(encoding="utf-8"))["error"]
-    except (OSError, ValueError, KeyError):
+        if json.loads((directory / "spec.json").read_bytes()) != spec.to_json():
+            return False
+        stored = StoredRun(directory)
+        return not (directory / "run.json").exists() or stored.run["error"] is not None
+    except (OSError, ValueError, RecursionError, UsageError):
         return False
-    return bool(spec_then == spec.to_json() and (failed or not result.exists()))
 
 
 def _why_not(checkpoint: Checkpoint, conditions: Mapping[str, Any] | None) -> str:

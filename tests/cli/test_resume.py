@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
+from harness.store.checkpoint import Attempt, Checkpoint
+
 POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
          "--placement", "ssd-both"]  # fmt: skip
 #: RF1, 22 queries, RF2.
@@ -286,9 +288,14 @@ def test_another_condition_or_again_starts_anew(loaded):
     files = (loaded.results / "runs").glob("*/steps.jsonl")
     (file,) = [file for file in files if not complete(file.parent)]
     first, *rest = file.read_text().splitlines(keepends=True)
-    attempt = json.loads(first)
-    attempt["attempt"]["conditions"]["kernel"] = "2.6.32"
-    file.write_text(json.dumps(attempt) + "\n" + "".join(rest))
+    attempt = json.loads(first)["attempt"]
+    file.unlink()
+    changed = Checkpoint.create(file.parent)
+    conditions = {**attempt["conditions"], "kernel": "2.6.32"}
+    changed.begin(Attempt(attempt["run_id"], attempt["unix_ns"], conditions))
+    changed.close()
+    with file.open("a") as stream:
+        stream.writelines(rest)
     done = loaded(*argv, "--json")
     assert f"not resuming {file.parent.name}: changed since: kernel" in done.err
     assert done.json["runs"][0]["run_id"] != file.parent.name

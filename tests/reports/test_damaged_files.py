@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_run import SPEC
 from micro_runs import card_run
 from report_runs import Case, write
 
@@ -26,8 +27,10 @@ from harness.experiment.profile import load_profile
 from harness.micro.suite import load_suite
 from harness.paths import data_folder
 from harness.progress import SilentProgress
+from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore, remove_datasets
 from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.spec import RunSpec
 from harness.store.transfer import import_archive
 from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
@@ -42,6 +45,7 @@ ROUNDS = MANY or 6
 PROFILES = data_folder("profiles")
 WORDS = ["", "null", "-1", "1e999", "NaN", "[]", "{}", '"x"', "true", "0" * 5000, "\0", "é", "\\",
          "*a", "&a [*a]", "<<", "../..", "[" * 3000]  # fmt: skip
+CONDITIONS = {"kernel": "6.1"}
 VALUES: list[Any] = [None, [], {}, "", -1, 2**70, 1e308, True, "x" * 300, "a\0b", [[]], {"": {}}]
 
 
@@ -144,12 +148,15 @@ ARTIFACTS = {
 }
 
 
-def read_results(changed: str) -> None:
+def read_results(changed: Path) -> None:
     """What commands do first with all runs; with many mutations, the commands themselves.
 
-    ``changed``: the workload of the run that was; where it cannot be read it is in none of them.
+    ``changed``: the run that was; where it cannot be read it is in none of them.
     """
-    runs = Store(Path(os.environ["HARNESS_RESULTS"])).runs()
+    store = Store(changed.parents[1])
+    spec = RunSpec.from_json(json.loads((changed / "spec.json").read_text()))
+    assert store.resume(spec, {}, print) is None
+    runs = store.runs()
     for stored in runs:
         assert stored.run["run_id"]
         assert stored.spec.hash()
@@ -162,7 +169,9 @@ def read_results(changed: str) -> None:
         refused(command("runs", "export", "--out", "all.csv"))
         refused(command("compare", "placement=ssd-both", "placement=pmem-both", "--anyway"))
         refused(
-            command("report", "workload=tpch", "--anyway") if changed == "tpch" else command("card")
+            command("report", "workload=tpch", "--anyway")
+            if spec.workload == "tpch"
+            else command("card")
         )
 
 
@@ -174,10 +183,35 @@ def test_documents_of_runs(results: Path, file: str, capfd: pytest.CaptureFixtur
             original = path.read_bytes()
             for content in mutations(original, f"{run.name[17:]} {path.name}"):
                 path.write_bytes(content)
-                read_results(run.name.split("-")[1])
+                read_results(run)
                 refused(command("runs", "show", run.name))
                 capfd.readouterr()
             path.write_bytes(original)
+
+
+def test_steps_of_an_interrupted_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    steps = {f"q{number}": {"rows": [[number, "ä"]]} for number in (14, 2, 9)}
+    writer.checkpoint.begin(Attempt(writer.run_id, 1, CONDITIONS))
+    for name, document in steps.items():
+        writer.checkpoint.finish(name, document, [{"label": name}])
+    writer.close()
+    path = writer.directory / "steps.jsonl"
+    original = path.read_bytes()
+    kept = set()
+    for content in mutations(original, "steps"):
+        path.write_bytes(content)
+        assert not refused(command("runs", "list", "--results", tmp_path))
+        capfd.readouterr()
+        if again := store.resume(SPEC, CONDITIONS, print):
+            finished = again.checkpoint.finished
+            assert {name: again.checkpoint.document(name) for name in finished} == dict(
+                list(steps.items())[: len(finished)]
+            )
+            kept.add(len(finished))
+            again.close()
+    assert len(kept) > 1
 
 
 def test_golden_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -51,9 +51,26 @@ def test_a_torn_last_line_does_not_count_and_does_not_spoil_the_next(directory, 
     assert Checkpoint.open(directory).finished == ["q14", "q9"]
 
 
-def test_a_file_that_is_no_checkpoint_is_not_resumed(directory):
-    (directory / FILE).write_text('{"something": "else"}\n')
-    assert Checkpoint.open(directory) is None
+@pytest.mark.parametrize(
+    "text", ['{"something": "else"}', '{"step": "q14"}', "[]", "null", "[" * 100_000]
+)
+def test_what_is_no_line_of_a_checkpoint_and_all_after_it_does_not_count(directory, text):
+    steps = Checkpoint.create(directory)
+    steps.finish("q14", 1)
+    steps.finish("q9", 2)
+    first, last = (directory / FILE).read_text().splitlines()
+    (directory / FILE).write_text(f"{first}\n{text}\n{last}\n")
+    steps.close()
+    assert Checkpoint.open(directory).finished == ["q14"]
+
+
+def test_a_changed_result_does_not_count(directory):
+    steps = Checkpoint.create(directory)
+    steps.finish("q14", {"duration_ns": 1234})
+    steps.close()
+    path = directory / FILE
+    path.write_text(path.read_text().replace("1234", "1235"))
+    assert Checkpoint.open(directory).finished == []
 
 
 def test_a_line_outside_the_contract_is_not_written(directory):
@@ -194,6 +211,29 @@ def test_a_run_that_another_finishes_meanwhile_is_not_resumed(tmp_path, monkeypa
     assert store.resume(SPEC, CONDITIONS, print) is None
     assert len(store.runs()) == (2 if what == "resumed by another" else 1)
     assert store.unfinished() == []
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "1", '"x"', "{}", "[" * 100_000, ""])
+def test_a_damaged_result_is_not_resumed_and_stops_no_other_run(tmp_path, content):
+    store = Store(tmp_path)
+    damaged = failed(store, "q14")
+    (damaged.directory / "run.json").write_text(content)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    other = cut_off(store, "q2")
+    other.close()
+    assert store.resume(SPEC, CONDITIONS, print).run_id == other.run_id
+
+
+def test_files_of_another_specs_runs_are_not_read(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    other = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {})
+    writer = cut_off(store, "q14", spec=other)
+    writer.close()
+    read = []
+    opened = Checkpoint.open
+    monkeypatch.setattr(Checkpoint, "open", lambda path: read.append(path) or opened(path))
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    assert read == []
 
 
 def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
