@@ -84,9 +84,10 @@ def install(
     for pin in builds:
         folder = prefix / pin.folder
         if folder.is_dir():
-            if (damage := _damage(folder)) is None:
+            found = _read(folder)
+            if isinstance(found, Installed):
                 return folder
-            progress.say(f"{folder}: {damage}; installing it again")
+            progress.say(f"{folder}: {found}; installing it again")
     make_passable(prefix)
     refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     failures: list[RunFailed] = []
@@ -114,8 +115,10 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
     order = {folder: number for number, folder in enumerate(pins)}
     found: list[Installed] = []
     for folder in sorted(prefix.glob(f"{engine}-*"), key=lambda f: order.get(f.name, len(order))):
-        if (damage := _damage(folder)) is not None:
-            if folder.name in pins:
+        match _read(folder):
+            case Installed() as undamaged:
+                found.append(undamaged)
+            case damage if folder.name in pins:
                 warn(
                     RunWarning(
                         "installation-damaged",
@@ -124,26 +127,25 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
                         f"run: harness engines install {engine}",
                     )
                 )
-            continue
-        record = json.loads((folder / _RECORD).read_text())
-        found.append(Installed(folder, record["source"], tuple(record["moved_on"])))
     return found
 
 
-def _damage(folder: Path) -> str | None:
-    """What is wrong with an installation; None if its files are unchanged."""
+def _read(folder: Path) -> Installed | str:
+    """The installation if its files are unchanged, else what is wrong with it."""
     try:
-        sizes = json.loads((folder / _RECORD).read_text()).get("sizes", {})
-    except (OSError, ValueError) as error:
-        return f"{_RECORD} cannot be read: {error}"
+        record = json.loads((folder / _RECORD).read_bytes())
+        sizes = dict(record["sizes"])
+        found = Installed(folder, str(record["source"]), tuple(map(str, record["moved_on"])))
+    except (OSError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return f"{_RECORD} cannot be read: {error!r}"
     for name, size in sizes.items():
         try:
-            found = (folder / name).stat().st_size
-        except OSError as error:
-            return f"{name}: {error.strerror}"
-        if found != size:
-            return f"{name} has {found} bytes, {size} were installed"
-    return None
+            size_now = (folder / name).stat().st_size
+        except (OSError, ValueError) as error:
+            return f"{name}: {error}"
+        if size_now != size:
+            return f"{name} has {size_now} bytes, {size} were installed"
+    return found if sizes else f"{_RECORD} names no file"
 
 
 def _sizes(tree: Path) -> dict[str, int]:
@@ -198,7 +200,7 @@ def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
             task.advance(note="runs")
         record = {"source": pin.source, "moved_on": moved_on, "sizes": _sizes(tree)}
         (tree / _RECORD).write_text(json.dumps(record, indent=1))
-        if target.is_dir() and _damage(target) is not None:
+        if target.is_dir() and not isinstance(_read(target), Installed):
             target.rename(work / "damaged")
         publish(tree, target)
     if moved_on:

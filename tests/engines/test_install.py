@@ -187,15 +187,28 @@ def test_a_damaged_installation_is_made_again(
     assert [path.name for path in prefix.iterdir()] == [folder.name]
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        None, "", "[]", "{}", "1", "null", "[" * 100_000, '{"sizes": []}',
+        '{"source": "", "moved_on": [], "sizes": {}}',
+        '{"source": "", "moved_on": [], "sizes": 1}',
+        '{"source": "", "moved_on": 1, "sizes": {"a": 1}}',
+        '{"source": "", "moved_on": [], "sizes": {"a\\u0000b": 1}}',
+    ],
+)  # fmt: skip
 def test_a_damaged_installation_is_left_out_with_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: str | None
 ) -> None:
     pin = install.pinned("postgres")[0]
-    (tmp_path / pin.folder).mkdir()
-    (tmp_path / "postgres-unknown").mkdir()
+    for folder in (pin.folder, "postgres-unknown"):
+        (tmp_path / folder).mkdir()
+        if record is not None:
+            (tmp_path / folder / "installed.json").write_text(record)
     assert install.installed("postgres", tmp_path) == []
     (warning,) = capsys.readouterr().err.splitlines()
     assert warning.startswith("warning: installation-damaged: ") and pin.folder in warning
+    assert "harness engines install postgres" in warning
 
 
 def test_files_are_on_the_device_before_the_tree_has_its_name(
