@@ -35,6 +35,8 @@ _INTERVAL_S = 0.01
 #: Walking the directories takes at most this share of a processor.
 _WALKING_SHARE = 0.01
 _BLOCK_BYTES = 512
+#: Each level holds a descriptor; no server nests its files this deep.
+_DEPTH = 32
 #: Allocated bytes by device and inode number.
 _Sizes = Counter[tuple[int, int]]
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -140,20 +142,23 @@ def _add_unlinked(pid: int, devices: set[int], found: _Sizes) -> None:
                     found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
 
 
-def _add_sizes(directory: int, found: _Sizes) -> None:
-    """Of all files below an open directory; the server's user may change it meanwhile."""
+def _add_sizes(directory: int, found: _Sizes, depth: int = _DEPTH) -> None:
+    """Of all files below an open directory; the server's user may change it meanwhile.
+
+    Deeper ones do not count: that user's own server has the less room.
+    """
     with os.scandir(directory) as listing:
         entries = list(listing)
     for entry in entries:
         try:
-            if entry.is_dir(follow_symlinks=False):
-                below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
-                try:
-                    _add_sizes(below, found)
-                finally:
-                    os.close(below)
-            else:
+            if not entry.is_dir(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
                 found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+            elif depth > 0:
+                below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
+                try:
+                    _add_sizes(below, found, depth - 1)
+                finally:
+                    os.close(below)
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -13,6 +13,7 @@ from harness.host.page_cache import evict, residency
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
+from harness.supervise.user_files import remove_tree
 from harness.units import MIB
 
 LIMIT = 64 * MIB
@@ -129,6 +130,33 @@ def test_files_without_a_name_have_room_as_long_as_they_are_open(supervisor, tmp
         holder.stdin.close()
         assert holder.wait(PATIENCE_S) == 0
         assert eventually(lambda: room.given_bytes == 0)
+
+
+def nest(directory: Path, levels: int) -> None:
+    """Directories in each other, deeper than a path can name."""
+    above = os.open(directory, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("deep", dir_fd=above)
+        below = os.open("deep", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+
+
+@needs_a_cap
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_directories_nested_without_end_do_not_stop_it(supervisor, tmpfs_directory, when):
+    try:
+        if when == "before":
+            nest(tmpfs_directory, 3000)
+        with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+            if when == "meanwhile":
+                nest(tmpfs_directory, 3000)
+            (tmpfs_directory / "log").write_bytes(bytes(16 * MIB))
+            assert eventually(lambda: room.charged_bytes == 16 * MIB)
+    finally:
+        if (tmpfs_directory / "deep").exists():
+            remove_tree(tmpfs_directory / "deep")
 
 
 @needs_a_cap
