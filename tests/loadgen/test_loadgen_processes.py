@@ -17,7 +17,7 @@ import pytest
 from patience import PATIENCE_S, eventually
 
 from harness import hdr, native_programs
-from harness.drivers.loadgen.processes import Watch, drive, load
+from harness.drivers.loadgen.processes import Watch, drive, load, verify
 from harness.drivers.loadgen.several import journals, merged, split
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
@@ -106,11 +106,19 @@ def test_phases_are_reported_once_and_counts_only_grow(clients):
 
 
 @pytest.mark.parametrize(
-    "spec", [{**SPEC, "ramp_up_ns": 0, "duration_ns": 1 * MS}, COUNTED], ids=["time", "operations"]
+    ("task", "spec"),
+    [
+        (drive, [{**SPEC, "ramp_up_ns": 0, "duration_ns": 1 * MS}]),
+        (drive, [COUNTED]),
+        (load, SPEC),
+        (verify, SPEC),
+    ],
+    ids=["time", "operations", "load", "verify"],
 )
-def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
+def test_a_client_that_hangs_is_killed(clients, monkeypatch, task, spec):
     """It was stopped, say: the host's measuring lock is not held for ever."""
-    monkeypatch.setattr("harness.drivers.loadgen.processes._MARGIN_S", 1.0)
+    for limit in ("_MARGIN_S", "_PACKAGE_S"):
+        monkeypatch.setattr(f"harness.drivers.loadgen.processes.{limit}", 1.0)
 
     class Stopping:
         def spawn(self, *argv, **options):
@@ -119,7 +127,7 @@ def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
             return process
 
     with pytest.raises(RunFailed, match="hangs"):
-        drive([spec], replace(clients, processes=Stopping()))
+        task(spec, replace(clients, processes=Stopping()))
     assert loadgens() == []
 
 

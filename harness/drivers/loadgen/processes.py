@@ -14,6 +14,7 @@ are called in the caller's thread. Whatever happens, no process is left when a f
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import secrets
@@ -49,6 +50,9 @@ _AFAR_S = 6.0
 #: as stuck, and the part of it for each connection.
 _MARGIN_S = 300.0
 _CONNECTING_S = 0.1
+#: A load or a check reports after each package of some megabytes, and a load then waits for the
+#: engine's background work.
+_PACKAGE_S = 3600.0
 #: The drain phase where the spec does not set it (loadgen/spec.c).
 _DRAIN_NS = 5_000_000_000
 _PROBLEM = "drive the load with loadgen"
@@ -315,20 +319,20 @@ def _read_lines(client: _Client, events: _Events) -> None:
 
 @dataclass(frozen=True)
 class _Timeouts:
-    """When clients count as stuck; None: never.
+    """When clients count as stuck.
 
     ``silence_s``: without an event of any of them; ``end_s``: by the monotonic clock.
     """
 
-    silence_s: float | None = None
-    end_s: float | None = None
+    silence_s: float
+    end_s: float = math.inf
 
     @classmethod
     def of(cls, specs: Sequence[Mapping[str, Any]]) -> _Timeouts:
-        """Those of clients with phases. The duration of a load or a check is unknown."""
+        """The duration of a load, a check or a number of operations is unknown."""
         first = specs[0]
         if first.get("task", "run") != "run":
-            return cls()
+            return cls(_PACKAGE_S)
         at_ns = first.get("start_at_realtime_ns")
         ahead_s = max(0.0, (at_ns - time.time_ns()) / 1e9) if at_ns else 0.0
         connecting_s = _CONNECTING_S * max(spec["connections"] for spec in specs)
@@ -342,18 +346,16 @@ class _Timeouts:
 
     def next(self, events: _Events) -> tuple[_Client, dict[str, Any] | None]:
         """The next event; RunFailed where none comes."""
-        waits = [] if self.silence_s is None else [self.silence_s]
-        if self.end_s is not None:
-            waits.append(max(0.0, self.end_s - time.monotonic()))
-        wait_s = min(waits, default=None)
+        wait_s = min(self.silence_s, max(0.0, self.end_s - time.monotonic()))
         try:
             return events.get(timeout=wait_s)
         except queue.Empty:
             late = wait_s != self.silence_s
             since = "its phases should have ended" if late else "its last event"
+            after_s = _MARGIN_S if late else self.silence_s
             raise RunFailed(
                 _PROBLEM,
-                f"a client hangs: it runs {_MARGIN_S:.0f} s or more after {since}, and was killed",
+                f"a client hangs: it runs {after_s:.0f} s or more after {since}, and was killed",
                 "run again; if it happens again, look for what stops the client's process",
             ) from None
 
