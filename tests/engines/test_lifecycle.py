@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import open_lab
 from patience import eventually
 
 from harness.engine import LosesCommits
@@ -143,6 +144,23 @@ def test_a_dataset_is_restored_elsewhere_and_a_stop_keeps_all_and_a_kill_what_wa
     engine.start()
     assert rows(engine) == ([1, 2, 3] if isinstance(engine, LosesCommits) else [1, 2, 3, 4])
     engine.stop()
+
+
+@pytest.mark.parametrize("name", [*SERVERS, "duckdb"])
+def test_a_database_is_made_and_restored_and_served_under_any_umask(name: str) -> None:
+    before = os.umask(0o077)
+    try:
+        with open_lab() as lab:
+            engine = lab.engine(name, SETTINGS.get(name))
+            engine.initialise(lab.places())
+            engine.start()
+            engine.stop()
+            engine.snapshot(dataset := lab.directory("dataset"))
+            engine = Stored(name, dataset).started(lab)
+            assert engine.effective_config()
+            engine.stop()
+    finally:
+        os.umask(before)
 
 
 #: The signal that ends the server by itself, and what is reported then: its log's last lines.
