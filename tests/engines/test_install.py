@@ -7,20 +7,23 @@ import hashlib
 import os
 import platform
 import re
+import stat
 import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness import install
 from harness.errors import RunFailed, UsageError
 from harness.install import debs
-from harness.install.archives import Jars
+from harness.install.archives import Jars, Wheel
 from harness.progress import SilentProgress
+from harness.supervise.credentials import unprivileged
 
 PLATFORM = f"manylinux_2_28_{platform.machine()}"
 WHEEL = f"tinyserver-1.0-cp311-cp311-{PLATFORM}.whl"
@@ -152,6 +155,43 @@ def test_a_program_is_not_tried_as_root(versions: Path, tmp_path: Path) -> None:
     changed = hashlib.sha256(index.read_bytes()).hexdigest()
     versions.write_text(text.replace(digest, changed).replace("bin/server", "bin/unprivileged"))
     install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_the_servers_user_can_write_nothing_on_the_way_of_an_installation(
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a hostile process of that user has no name there to plant anything at."""
+    user, prefix = unprivileged(), tmp_path / "engines"
+    assert user is not None
+    steps: list[str] = []
+
+    def writable(path: Path) -> bool:
+        facts = path.lstat()
+        by_group = facts.st_mode & stat.S_IWGRP and facts.st_gid == user.gid
+        by_others = facts.st_mode & stat.S_IWOTH and not facts.st_mode & stat.S_ISVTX
+        return bool(facts.st_uid == user.uid or by_group or by_others)
+
+    def checked(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        def check_and_go_on(*arguments: Any) -> Any:
+            there = [*prefix.parents, prefix, *prefix.rglob("*")]
+            assert [path for path in there if not path.is_symlink() and writable(path)] == []
+            steps.append(name)
+            return step(*arguments)
+
+        return check_and_go_on
+
+    for part in (
+        (Wheel, "fetch"),
+        (Wheel, "unpack"),
+        (install, "_prune"),
+        (install, "_try"),
+        (install, "publish"),
+    ):
+        monkeypatch.setattr(*part, checked(part[1], getattr(*part)))
+    install.install("tiny", prefix, SilentProgress(), versions)
+    checked("end", lambda: None)()
+    assert steps == ["fetch", "unpack", "_prune", "_try", "publish", "end"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
