@@ -15,13 +15,23 @@ from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
+from reports.canary import canary_limit
 from reports.formatting import percent
-from reports.noise import same_headline
+from reports.noise import arms_differ, same_headline
 from reports.run_configuration import emulations
 from reports.statistics import Pairing, noise_of
 
 Code = Literal[
-    "pairs", "repeats", "answers-unknown", "emulated", "noise", "not-calibrated", "warnings"
+    "pairs",
+    "repeats",
+    "answers-unknown",
+    "emulated",
+    "noise",
+    "not-calibrated",
+    "canary",
+    "canary-not-calibrated",
+    "no-canary",
+    "warnings",
 ]
 
 
@@ -99,10 +109,20 @@ def _facts(
     if emulated := emulations(runs):
         yield Fact("emulated", f"EMULATED {', '.join(emulated)}", emulated)
     yield _noise(runs)
+    yield _canary(runs)
     entries = [RunWarning.from_json(entry) for run in runs for entry in run.run["uncontrolled"]]
     codes = tuple(dict.fromkeys(one.code for one in (*warnings, *entries) if one.code))
     text = f"warnings {', '.join(codes)}" if codes else "no warning"
     yield Fact("warnings", text, codes)
+
+
+def _canary(runs: Sequence[StoredRun]) -> Fact:
+    """What change of the machine it would have found, if each run is between its measurements."""
+    limit = canary_limit(runs)
+    if limit is None:
+        return Fact("no-canary", "no canary")
+    code: Code = "canary" if limit.known else "canary-not-calibrated"
+    return Fact(code, f"canary finds changes above {limit}", (limit.share,))
 
 
 def _noise(runs: Sequence[StoredRun]) -> Fact:
@@ -117,7 +137,11 @@ def _noise(runs: Sequence[StoredRun]) -> Fact:
         return Fact("not-calibrated", "noise not calibrated")
     other = sorted({name for run, one in found for name in one.differing(run.spec)})
     of = f" with other {', '.join(other)}" if other else ""
-    return Fact("noise", f"noise {percent(max(noise))}, calibrated{of}", (max(noise),))
+    distinct = {one.calibration_id: one.deciding for _, one in found}.values()
+    differ = any(one is not None and arms_differ(one) for one in distinct)
+    shown = ("arms-differ",) if differ else ()
+    of += ", where identical runs differed" if differ else ""
+    return Fact("noise", f"noise {percent(max(noise))}, calibrated{of}", (max(noise), *shown))
 
 
 def _calibration(run: StoredRun) -> Calibration | None:

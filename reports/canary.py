@@ -1,4 +1,9 @@
-"""Whether a machine changed during an experiment, by its canaries (harness/execution/canary.py)."""
+"""Whether a machine changed during an experiment, by its canaries (harness/execution/canary.py).
+
+A figure has moved if its change is beyond the root mean square of those in the other canaries of
+this host, times the quantile of Student's t for their number, corrected for the number of figures
+(Bonferroni). So one experiment in twenty at most has a warning without a reason.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +11,62 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from statistics import median
+from typing import NamedTuple
 
 from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.formatting import percent, times
-from reports.statistics import Estimate, compare_unpaired, decide
+from reports.statistics import ALPHA, Estimate, compare_unpaired, decide, students_t
 
-#: The noise of a figure, as a share: between the ends of this many experiments or more, of which
-#: such a multiple of the median counts; without them, and at least.
-_CALIBRATED, _MULTIPLE, _ASSUMED, _LEAST = 3, 3.0, 0.1, 0.05
+#: Other canaries from which the noise of a figure is known; without them, a change beyond any usual
+#: noise counts. A change below the last one does not matter, however small the noise.
+_KNOWN, _ASSUMED, _LEAST = 3, 0.3, 0.05
+
+
+class Limit(NamedTuple):
+    """The change of a figure, as a share, beyond which it has moved.
+
+    ``known``: whether by the noise of other canaries; else it is assumed.
+    """
+
+    share: float
+    known: bool
+
+    def __str__(self) -> str:
+        return percent(self.share) + ("" if self.known else " (assumed: noise not known)")
+
+
+class Moved(NamedTuple):
+    """A figure that has moved; ``ratio``: how much higher it is after the experiment."""
+
+    figure: Figure
+    ratio: float
+    limit: Limit
 
 
 def canary_warnings(runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
     """``machine-changed`` for each execution of an experiment that these runs are of."""
+    for canary, others in _canaries_of(runs):
+        yield from _warnings(canary, others)
+
+
+def canary_limit(runs: Sequence[StoredRun]) -> Limit | None:
+    """The change that the canaries of these runs find in each figure; None if a run has none."""
+    found = list(_canaries_of(runs))
+    if not all(any(_covers(one, run) for one, _ in found) for run in runs):
+        return None
+    return max(_limit(figure, *one) for one in found for figure in one[0].figures)
+
+
+def _canaries_of(runs: Sequence[StoredRun]) -> Iterator[tuple[Canary, Sequence[Canary]]]:
+    """Each canary of the runs' experiments, with the other ones of that results directory."""
     for results in dict.fromkeys(run.results for run in runs):
         folder = CanaryStore(results).folder
         known = _canaries(results, folder.stat().st_mtime_ns if folder.is_dir() else 0)
         for one in known:
             if any(_covers(one, run) for run in runs):
-                yield from _warnings(one, known)
+                yield one, [other for other in known if other is not one]
 
 
 @lru_cache(maxsize=8)
@@ -41,12 +81,12 @@ def _covers(canary: Canary, run: StoredRun) -> bool:
     return bool(same and canary.began_unix_ns <= began <= canary.ended_unix_ns)
 
 
-def _warnings(canary: Canary, known: Sequence[Canary]) -> Iterator[RunWarning]:
-    if moved := moved_figures(canary, known):
+def _warnings(canary: Canary, others: Sequence[Canary]) -> Iterator[RunWarning]:
+    if moved := moved_figures(canary, others):
         context = "; ".join(
-            f"{one.tier} {one.configuration}: bandwidth {times(ratio)} after it, noise "
-            f"{percent(noise)}"
-            for one, ratio, noise in moved
+            f"{one.figure.tier} {one.figure.configuration}: bandwidth {times(one.ratio)} after it, "
+            f"limit {one.limit}"
+            for one in moved
         )
         yield RunWarning(
             "machine-changed",
@@ -56,34 +96,37 @@ def _warnings(canary: Canary, known: Sequence[Canary]) -> Iterator[RunWarning]:
         )
 
 
-def moved_figures(canary: Canary, known: Sequence[Canary]) -> list[tuple[Figure, float, float]]:
-    """Each figure that is shown to have changed by more than its noise: ratio and noise."""
+def moved_figures(canary: Canary, others: Sequence[Canary]) -> list[Moved]:
+    """Each figure that is shown to have changed, and by more than its limit."""
     estimates = [_compared(one) for one in canary.figures]
     found = []
     for figure, estimate, decision in zip(
         canary.figures, estimates, decide(estimates), strict=True
     ):
-        noise = _noise(figure, canary, known)
-        beyond = abs(math.log(estimate.ratio)) > math.log1p(noise)
+        limit = _limit(figure, canary, others)
+        beyond = abs(math.log(estimate.ratio)) > math.log1p(limit.share)
         if decision.outcome == "shown" and beyond:
-            found.append((figure, estimate.ratio, noise))
+            found.append(Moved(figure, estimate.ratio, limit))
     return found
 
 
+@lru_cache(maxsize=4096)
 def _compared(figure: Figure) -> Estimate:
     """How much higher it is after the experiment."""
     return compare_unpaired(figure.after, figure.before)
 
 
-def _noise(figure: Figure, canary: Canary, known: Sequence[Canary]) -> float:
-    """Of the same figure on this host, between the ends of other experiments."""
+def _limit(figure: Figure, canary: Canary, others: Sequence[Canary]) -> Limit:
+    """By the changes of the same figure on this host."""
     changes = [
-        abs(math.log(_compared(other).ratio))
-        for one in known
-        if one is not canary and one.host_id == canary.host_id
+        math.log(_compared(other).ratio)
+        for one in others
+        if one.host_id == canary.host_id
         for other in one.figures
         if other.key == figure.key
     ]
-    if len(changes) < _CALIBRATED:
-        return _ASSUMED
-    return max(_LEAST, math.expm1(_MULTIPLE * median(changes)))
+    if len(changes) < _KNOWN:
+        return Limit(_ASSUMED, False)
+    spread = math.sqrt(math.fsum(one**2 for one in changes) / len(changes))
+    quantile = students_t(ALPHA / len(canary.figures), len(changes))
+    return Limit(max(_LEAST, math.expm1(spread * quantile)), True)

@@ -172,10 +172,10 @@ class Group:
         """Whether B is shown to be worse by more than this share (0.05: 5 %).
 
         By the headline: its whole interval is beyond, and the difference is shown. A side that
-        does not keep a set rate is worse than one that does; so is one at a time limit that the
-        other does not reach.
+        does not keep a set rate is worse than one that does; so is one that reaches a time limit
+        in half of its runs or more, unless the other does, too.
         """
-        if any(row.at_limit[1] and not row.at_limit[0] for row in self.rows):
+        if any(self._limited(row) == (False, True) for row in self.rows):
             return True
         row, rate = self.deciding, self.headline.rate
         if rate is not None and rate.not_kept:
@@ -183,6 +183,11 @@ class Group:
         if row is None or row.estimate is None or row.better == "none" or not row.shown:
             return False
         return row.estimate.high is not None and row.estimate.high * (1 + above) < 1
+
+    def _limited(self, row: Row) -> tuple[bool, bool]:
+        """Whether A and B reached a time limit in half of their runs or more."""
+        of_a, of_b = row.at_limit
+        return 2 * of_a >= len(self.a.runs), 2 * of_b >= len(self.b.runs)
 
     @property
     def emulated(self) -> tuple[str, ...]:
@@ -400,6 +405,7 @@ def _group(
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
         sides.append(Side(name, ids, emulations(runs), unknown))
+    warnings += _continued([*found.a, *found.b])
     warnings += canary_warnings([*found.a, *found.b])
     rows = compared_rows(found.a, found.b, found.pairing, only)
     comparable = {row.quantity: row.better for row in rows if row.estimate}
@@ -437,6 +443,20 @@ def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
             "resumed",
             "measured in several attempts: caches were restored, not retained",
             f"{side}: {len(cut)} of {len(runs)} runs, after {after}",
+        )
+
+
+def _continued(runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
+    """Of a plan that was executed again when its results were known, which is a look more."""
+    looks: dict[str, set[int]] = {}
+    for run in runs:
+        looks.setdefault(run.run["experiment"]["hash"], set()).add(looks_of([run]))
+    if most := max((max(own) for own in looks.values() if len(own) > 1), default=0):
+        yield RunWarning(
+            "repeats-continued",
+            "repeats were added when results were known",
+            f"corrected for {most} looks, which does not keep the level altogether",
+            "run a new experiment",
         )
 
 

@@ -238,6 +238,29 @@ def repeats_needed(level: float, pairing: Pairing) -> int:
     return n
 
 
+def students_t(chance: float, degrees: int) -> float:
+    """The t that Student's distribution exceeds, on either side together, with this chance.
+
+    For whole degrees of freedom (≥ 1) its distribution is a finite sum over the angle whose
+    tangent is t/√degrees. (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 26.7.3–4.)
+    """
+
+    def beyond(angle: float) -> float:
+        exponent = degrees % 2
+        term, total = math.cos(angle) ** exponent, 0.0
+        while exponent <= degrees - 2:
+            total += term
+            exponent += 2
+            term *= math.cos(angle) ** 2 * (exponent - 1) / exponent
+        within = math.sin(angle) * total
+        return 1 - (2 / math.pi * (angle + within) if degrees % 2 else within)
+
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if beyond(middle) > chance else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
 def noise_of(log_ratios: Sequence[float]) -> float:
     """The noise between two identical runs, as a share (0.02: 2 %).
 

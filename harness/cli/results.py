@@ -18,7 +18,7 @@ from harness.cli.common import (
     print_json,
     store,
 )
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
 from harness.execution.repro import repeat
 from harness.experiment.profile import published_of
@@ -60,6 +60,8 @@ def compare(
     sides = select(where, a), select(where, b)
     blocks = {_block(stored) for side in sides for stored in side}
     neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
+    if above is not None and all(stored.run["status"] == "failed" for stored in sides[1]):
+        raise RunFailed(f"compare {b}", "each of its runs failed", "`harness runs show` has why")
     found = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
         print_json(compare_output.to_json(found, above))

@@ -7,6 +7,7 @@ those of :class:`RunOptions`.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -116,7 +117,9 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     if plan is not None:
         run_or_list(plan, options, again=True, restart=options.again)
         if options.load_curve and not options.quiet:
-            typer.echo(f"`harness report -e {plan.name}` draws latency over the rate", err=True)
+            where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
+            hint = f"`harness report -e {plan.name}{where}` draws latency over the rate"
+            typer.echo(hint, err=True)
 
 
 def _at_shares(

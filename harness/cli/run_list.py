@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.cli import show
@@ -30,6 +30,7 @@ from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
 from harness.units import counted, format_bytes, format_ns
+from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.noise import Expected
@@ -65,7 +66,10 @@ def run_or_list(
         with plan.blaming():
             steps = plan_steps(plan, env, into, again, resume=not restart)
         if sequence is not None:
-            steps = own_steps(sequence, steps)
+            sequence, steps = own_steps(sequence, steps)
+            plan = sequence.plan
+        if sequence is not None:
+            _warn_of_a_short_budget(sequence, steps, env, into)
         if options.dry_run:
             print_run_list(steps, env, into, options.json_, sequence)
             return
@@ -106,11 +110,43 @@ def _cost_ns(steps: Sequence[Step], earlier: Store) -> int | None:
     return None if None in known else sum(one.duration_ns for one in known if one)
 
 
+def _blocks_within(sequence: Sequential, steps: Sequence[Step], earlier: Store) -> int | None:
+    """The whole blocks that the budget allows, complete ones included; None: not known."""
+    blocks: dict[int, list[Step]] = {}
+    for step in steps:
+        blocks.setdefault(step.spec.block, []).append(step)
+    cost_ns = _cost_ns([replace(step, done=None) for step in blocks[0]], earlier)
+    if sequence.goal.budget_ns is None or not cost_ns:
+        return None
+    complete = sum(all(step.done for step in own) for own in blocks.values())
+    return min(len(blocks), complete + sequence.goal.budget_ns // cost_ns)
+
+
+def _warn_of_a_short_budget(
+    sequence: Sequential, steps: Sequence[Step], env: Environment, into: Store
+) -> None:
+    """Warn where it ends before any difference can be shown."""
+    from reports.planned import planned_repeats
+
+    looks = sequence.plan.looks
+    needed = planned_repeats([step.spec for step in steps], env.host["mode"], looks).needed
+    blocks = _blocks_within(sequence, steps, into)
+    if blocks is not None and needed is not None and blocks < needed:
+        warn(
+            RunWarning(
+                "budget-too-short",
+                "the budget ends before a difference can be shown",
+                f"about {counted(blocks, 'repeat')} of {needed}",
+                "give a larger --budget, or restrict the profile",
+            )
+        )
+
+
 def _print_sequence(
     sequence: Sequential, finished: Sequence[StoredRun], ended: str, json_: bool
 ) -> None:
     """Print the runs, and each comparison with its repeats. As JSON ``{runs, sequence}``."""
-    found, looks = results(sequence), sequence.plan.looks
+    found, looks = results(sequence, finished), sequence.plan.looks
     if json_:
         rule = {"looks": looks, "counts": list(sequence.counts), "ended": ended}
         runs = [stored.run for stored in finished]
@@ -133,6 +169,25 @@ def _print_sequence(
         title=f"ended: {ended}"
         + (f"; intervals and verdicts are corrected for {looks} looks" if looks > 1 else ""),
     )
+    for line in _basis(found):
+        print(line)
+
+
+def _basis(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the comparisons rest on: first what all of them do."""
+    from reports.basis import Fact, apart
+
+    shared, more = apart(
+        (
+            f"{one['context'].get('engine', '')} {one['b']} against {one['a']}".strip(),
+            [Fact(**fact) for fact in one["rests_on"]],
+        )
+        for one in found
+    )
+    if shared:
+        yield f"each rests on: {shared}"
+    for text, compared in more.items():
+        yield f"{', '.join(compared)}: {text}"
 
 
 def print_run_list(
@@ -147,8 +202,9 @@ def print_run_list(
     Of a ``sequence`` the runs before its first look.
 
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
-    each], counts: [repeats at each look]}``.
+    each], counts: [repeats at each look], budget_repeats}``; the last one None if not known.
     """
+    within = _blocks_within(sequence, steps, earlier) if sequence else None
     repeats, expected = _forecast(steps, env, earlier, sequence.plan.looks if sequence else 1)
     counts = list(sequence.counts) if sequence else []
     steps = [step for step in steps if not counts or step.spec.block < counts[0]]
@@ -184,6 +240,7 @@ def print_run_list(
                 "repeats": asdict(repeats),
                 "expected": [asdict(one) for one in expected],
                 "counts": counts,
+                "budget_repeats": within,
             }
         )
         return
@@ -208,6 +265,8 @@ def print_run_list(
     )
     for text in filter(None, (repeats.text, *(one.text for one in expected))):
         print(text)
+    if within is not None:
+        print(f"the budget allows about {counted(within, 'repeat')}")
     if len(counts) > 1:
         print(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
     if shared := _shared([step.spec for step in steps]):

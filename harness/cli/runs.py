@@ -255,6 +255,7 @@ def export(
         known = "name a .csv, .json, .tar.gz or .yaml file"
         raise UsageError(f"export to {out}", "unknown format", known)
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](chosen, out)
     except OSError as error:
         raise UsageError(f"export to {out}", str(error), "name a writable file") from error

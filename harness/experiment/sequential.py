@@ -19,6 +19,7 @@ from harness.experiment.budget import Budget
 from harness.experiment.profile import Plan
 from harness.experiment.selection import with_repeats
 from harness.store.runs import StoredRun
+from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.compare import Group
@@ -148,20 +149,41 @@ def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(round(first * growth**look) for look in range(looks)))
 
 
-def own_steps(sequence: Sequential, steps: Sequence[Step]) -> list[Step]:
+def own_steps(sequence: Sequential, steps: Sequence[Step]) -> tuple[Sequential, list[Step]]:
     """The steps, without complete runs whose results did not decide under the same rule.
 
-    Such a run says of no looks, so its comparison would not be corrected for them. UsageError
-    where a run needs another host mode.
+    Such a run says of fewer looks, so its comparison would not be corrected for them. Runs of an
+    earlier execution that count may have been looked at as well: within a budget, where the time
+    decides on the number of blocks, that is one look more. UsageError where a run needs another
+    host mode.
     """
     _refuse_other_modes(steps)
-    looks = sequence.plan.looks
-    return [
+    looks = [_looks_of(step) if step.done else 0 for step in steps]
+    own = [
         replace(step, done=None, why="its earlier run is of another number of looks")
-        if step.done and step.prepared and step.done.run["experiment"].get("looks", 1) != looks
+        if step.done and step.prepared and one < sequence.plan.looks
         else step
-        for step in steps
+        for step, one in zip(steps, looks, strict=True)
     ]
+    most = max((one for step, one in zip(own, looks, strict=True) if step.done), default=0)
+    spent = max(most, sequence.plan.looks)
+    if sequence.goal.budget_ns is not None and most:
+        spent += 1
+        complete = sum(step.done is not None for step in own)
+        warn(
+            RunWarning(
+                "repeats-continued",
+                "results of earlier repeats may have decided on another budget",
+                f"{complete} runs are complete; corrected for {spent} looks",
+                "--again starts from scratch",
+            )
+        )
+    return replace(sequence, plan=replace(sequence.plan, looks=spent)), own
+
+
+def _looks_of(step: Step) -> int:
+    assert step.done is not None
+    return int(step.done.run["experiment"].get("looks", 1))
 
 
 def run_sequence(
@@ -248,8 +270,9 @@ def _texts(one: Together) -> Iterator[str]:
             yield f"{group.b.name} is {estimate.ratio:.3f}x of {group.a.name} {ends}"
 
 
-def results(sequence: Sequential) -> list[Mapping[str, Any]]:
-    """Each comparison as of the last look, for ``--json``."""
+def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping[str, Any]]:
+    """Each comparison of the finished runs as a report has it, for ``--json``."""
+    _look(sequence, finished, ())
     resolve = sequence.goal.resolve
     return [
         {
@@ -262,6 +285,7 @@ def results(sequence: Sequential) -> list[Mapping[str, Any]]:
             "high": estimate.high,
             "verdict": group.verdict,
             "resolved": None if resolve is None else resolved(group, resolve),
+            "rests_on": [fact.to_json() for fact in group.rests_on],
         }
         for one in sequence.together
         for group in one.found

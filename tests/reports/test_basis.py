@@ -13,6 +13,7 @@ from report_runs import EMULATED, STARTED_UNIX_NS, Case, metric, printed, write
 from typer.testing import CliRunner
 
 from harness.cli.app import app
+from harness.errors import RunFailed
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import StoredRun
 from reports.basis import Fact, apart
@@ -62,6 +63,13 @@ def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
     (group,) = compare(*split(runs)).groups
     facts = {fact.code: fact for fact in group.rests_on}
     assert facts["noise"].values == pytest.approx((0.1,))
+    differing = replace(noise, log_ratios=(math.log(1.1),) * 8)
+    changes = {"unix_ns": known.unix_ns + 1, "metrics": (differing,)}
+    later = replace(known, calibration_id=f"{known.calibration_id}-2", **changes)
+    CalibrationStore(tmp_path).write(later)
+    (group,) = compare(*split(runs)).groups
+    facts = {fact.code: fact for fact in group.rests_on}
+    assert facts["noise"].values[1:] == ("arms-differ",)
 
 
 def test_what_all_comparisons_rest_on_is_said_once() -> None:
@@ -102,6 +110,14 @@ def test_a_regression_that_is_shown_fails_the_command(
     assert CliRunner().invoke(app, argv).exit_code == 0
 
 
+def test_failed_runs_of_b_fail_the_command(tmp_path: Path) -> None:
+    for placement, status in (("ssd-both", "complete"), ("pmem-both", "failed")):
+        write(tmp_path, Case(placement=placement, status=status))
+    argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, [*argv, "--fail-above", "5%"])
+    assert isinstance(done.exception, RunFailed) and done.exception.exit_code == 1
+
+
 def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> None:
     runs = arms(tmp_path, 1.2)
     assert histories(runs) == []
@@ -126,15 +142,19 @@ def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("of_a", "of_b", "regressed"), [((), (9,), True), ((9,), (), False), ((9,), (9,), False)]
+    ("of_a", "of_b", "regressed"),
+    [(0, 8, True), (8, 0, False), (8, 8, False), (0, 1, False), (0, 4, True), (1, 8, True)],
 )
-def test_a_time_limit_that_b_alone_reaches_is_a_regression(
-    tmp_path: Path, of_a: tuple[int, ...], of_b: tuple[int, ...], regressed: bool
+def test_a_time_limit_that_b_alone_reaches_as_a_rule_is_a_regression(
+    tmp_path: Path, of_a: int, of_b: int, regressed: bool
 ) -> None:
     a, b = (
         [
-            write(tmp_path, Case(placement=one, limited=limited, block=block, plans=False))
-            for block in range(2)
+            write(
+                tmp_path,
+                Case(placement=one, limited=(9,) if k < limited else (), block=k, plans=False),
+            )
+            for k in range(8)
         ]
         for one, limited in (("ssd-both", of_a), ("pmem-both", of_b))
     )
@@ -194,7 +214,7 @@ def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:
     arms(tmp_path, 1.2)
     limit = [metric("query_timeout_ns", 60e9, query="9")]
     write(tmp_path, Case(block=6, metrics=limit))  # would leave no column to the others
-    out = tmp_path / "otava.yaml"
+    out = tmp_path / "new" / "otava.yaml"
     done = CliRunner().invoke(
         app, ["runs", "export", "--out", str(out), "--results", str(tmp_path)]
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from report_runs import Case, metric, write
 
@@ -34,13 +35,45 @@ def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Can
 
 def test_a_figure_has_moved_by_more_than_its_noise() -> None:
     moved = moved_figures(made_up(SHARES), [])
-    assert [(one.configuration, round(ratio, 2)) for one, ratio, _ in moved] == [("read", 0.5)]
+    assert [(one.figure.configuration, round(one.ratio, 2)) for one in moved] == [("read", 0.5)]
+    assert not moved[0].limit.known
 
 
-def test_the_noise_is_that_of_earlier_experiments() -> None:
-    earlier = [made_up({"read": share}) for share in (0.6, 1.5, 0.7)]
-    assert moved_figures(made_up(SHARES), earlier[:2])
-    assert not moved_figures(made_up(SHARES), earlier)
+def test_the_noise_is_that_of_other_experiments() -> None:
+    others = [made_up({"read": share}) for share in (0.6, 1.5, 0.7)]
+    (moved,) = moved_figures(made_up(SHARES), others[:2])
+    assert not moved.limit.known
+    assert not moved_figures(made_up(SHARES), others)
+    quiet = [made_up({"read": share}) for share in (0.97, 1.03, 0.99)]
+    (moved,) = moved_figures(made_up(SHARES), quiet)
+    assert moved.limit.known and 0.05 < moved.limit.share < 0.3
+
+
+def noisy(draw: np.random.Generator, factor: float = 1.0) -> Canary:
+    """Eight figures, whose changes differ by 4 % from one experiment to the next."""
+    changes = factor * np.exp(draw.normal(0, 0.04, 8))
+    samples = np.exp(draw.normal(0, 0.01, (8, 2, 7)))
+    figures = (
+        Figure("dram", str(i), tuple(samples[i, 0]), tuple(change * samples[i, 1]))
+        for i, change in enumerate(changes)
+    )
+    return Canary("plan", "host", 0, 1, tuple(figures))
+
+
+@pytest.mark.parametrize("others", [3, 8])
+def test_noise_alone_is_a_warning_in_one_experiment_of_twenty(others: int) -> None:
+    draw, experiments = np.random.default_rng(others), 200
+    alarms = sum(
+        bool(moved_figures(noisy(draw), [noisy(draw) for _ in range(others)]))
+        for _ in range(experiments)
+    )
+    assert alarms / experiments <= 0.08, "5 %, of 200"
+
+
+def test_half_the_throughput_is_found_in_that_noise() -> None:
+    draw = np.random.default_rng(1)
+    found = [moved_figures(noisy(draw, 0.5), [noisy(draw) for _ in range(5)]) for _ in range(20)]
+    assert all(found)
 
 
 @pytest.fixture
@@ -84,9 +117,27 @@ def test_comparisons_of_that_execution_are_warned_of(
     a, b = (
         write(tmp_path, Case(placement=name, metrics=METRICS)) for name in ("ssd-both", "pmem-both")
     )
+    (group,) = compare([a], [b]).groups
+    assert "no-canary" in {fact.code for fact in group.rests_on}
     began = [run.run["started_unix_ns"] for run in (a, b)]
     figures = made_up({"read": share}).figures
     plan = a.run["experiment"]["hash"]
     CanaryStore(tmp_path).write(Canary(plan, "host", min(began), max(began), figures))
     (group,) = compare([a], [b]).groups
     assert ("machine-changed" in [warning.code for warning in group.warnings]) == warned
+    assert "canary-not-calibrated" in {fact.code for fact in group.rests_on}
+    for earlier in range(3):
+        CanaryStore(tmp_path).write(Canary("other", "host", earlier, earlier, figures[:1]))
+    (group,) = compare([a], [b]).groups
+    assert "canary" in {fact.code for fact in group.rests_on}
+
+
+def test_runs_between_two_canaries_have_none(tmp_path: Path) -> None:
+    a, b = (
+        write(tmp_path, Case(placement=name, metrics=METRICS)) for name in ("ssd-both", "pmem-both")
+    )
+    plan, began = a.run["experiment"]["hash"], a.run["started_unix_ns"]
+    figures = made_up({"read": 1.0}).figures
+    CanaryStore(tmp_path).write(Canary(plan, "host", began + 1, began + 2, figures))
+    (group,) = compare([a], [b]).groups
+    assert "no-canary" in {fact.code for fact in group.rests_on}

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from report_runs import Case, metric, write
 
+from harness.cli import run_list
 from harness.errors import UsageError
 from harness.execution.run_list import Step
 from harness.experiment.budget import Budget
@@ -26,7 +28,7 @@ from harness.experiment.sequential import (
     run_sequence,
     sequence_of,
 )
-from harness.store.runs import StoredRun
+from harness.store.runs import Store, StoredRun
 from harness.yamlfile import Document
 from reports.compare import compare
 from reports.series import panels
@@ -105,7 +107,7 @@ def repeats(made: Sequence[StoredRun], engine: str) -> int:
 def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
     assert (ended, repeats(made, "duckdb")) == ("all resolved", sequence.counts[0])
-    (found,) = results(sequence)
+    (found,) = results(sequence, made)
     assert (found["verdict"], found["resolved"]) == ("faster", True)
     # Every report on these runs is corrected for the looks.
     a, b = ([r for r in made if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
@@ -115,8 +117,8 @@ def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
 
 
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
-    sequence, _, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, {"duckdb": 0.02})
-    (found,) = results(sequence)
+    sequence, made, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, {"duckdb": 0.02})
+    (found,) = results(sequence, made)
     assert ended == "all resolved" and found["verdict"] == "no difference"
     assert 1 / 1.1 <= found["low"] <= found["high"] <= 1.1
 
@@ -131,7 +133,7 @@ def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
     assert repeats(made, "duckdb") == sequence.counts[0]
     assert repeats(made, "postgres") == sequence.counts[-1]
     assert ended == "largest number of repeats"
-    assert [one["resolved"] for one in results(sequence)] == [True, False]
+    assert [one["resolved"] for one in results(sequence, made)] == [True, False]
 
 
 def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
     )
     assert ended == "the budget is spent"
     assert repeats(made, "duckdb") == 4
-    (found,) = results(sequence)
+    (found,) = results(sequence, made)
     assert not found["resolved"], "four pairs exclude nothing at this level"
 
 
@@ -159,6 +161,34 @@ def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
     )
     assert repeats(made, "duckdb") == sequence.counts[0]
     assert repeats(made, "postgres") == 14
+
+
+@pytest.mark.parametrize(("budget_ns", "blocks"), [(59, 2), (120, 6), (10**6, 16)])
+def test_a_budget_that_shows_nothing_is_a_warning(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    budget_ns: int,
+    blocks: int,
+) -> None:
+    """A block takes 20 ns; six of them can show a difference."""
+    sequence = sequence_of(plan(), Goal(budget_ns=budget_ns, most=16), "Default")
+    monkeypatch.setattr(run_list, "_cost_ns", lambda own, _: 10 * len(own))
+    steps, into = steps_of(sequence), Store(tmp_path)
+    assert run_list._blocks_within(sequence, steps, into) == blocks
+    environment: Any = SimpleNamespace(host={"mode": "Default"})
+    run_list._warn_of_a_short_budget(sequence, steps, environment, into)
+    assert ("budget-too-short" in capsys.readouterr().err) == (blocks < 6)
+
+
+def test_the_terminal_has_what_comparisons_rest_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
+    run_list._print_sequence(sequence, made, ended, False)
+    (found,) = results(sequence, made)
+    printed = capsys.readouterr().out
+    assert found["rests_on"] and all(fact["text"] in printed for fact in found["rests_on"])
 
 
 def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
@@ -182,7 +212,7 @@ def ran_placements(
 def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
     sequence, made, _ = ran_placements(tmp_path, ["pmem-both", "ssd-both"])
     (panel,) = panels(made, "placement", None)
-    (found,) = results(sequence)
+    (found,) = results(sequence, made)
     assert found["a"] == panel.groups[0].a.name == "ssd-both"
     assert panel.groups[0].deciding is not None
     assert panel.groups[0].deciding.ratio == found["speed_up"] > 1
@@ -190,9 +220,9 @@ def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Pa
 
 def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
     placements = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
-    sequence, _, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
+    sequence, made, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
     assert ended == "a comparison has no result"
-    assert [one["b"] for one in results(sequence)] == ["pmem-both"]
+    assert [one["b"] for one in results(sequence, made)] == ["pmem-both"]
 
 
 def test_what_cannot_show_anything_is_refused() -> None:
@@ -222,7 +252,34 @@ def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: 
         for one, step in ((sequence, first), (fixed, second))
     ]
     steps = [replace(first, done=done[0]), replace(second, done=done[1])]
-    assert [step.done for step in own_steps(sequence, steps)] == [done[0], None]
+    _, own = own_steps(sequence, steps)
+    assert [step.done for step in own] == [done[0], None]
+
+
+def with_runs(steps: Sequence[Step], made: Sequence[StoredRun]) -> list[Step]:
+    return [replace(steps[i], done=run) for i, run in enumerate(made)]
+
+
+def test_a_budget_more_is_a_look_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Results of its first blocks may have decided on it; they are compared with the others."""
+    sequence = sequence_of(plan(), Goal(budget_ns=1, most=16), "Default")
+    steps, gains, noise = steps_of(sequence), {"duckdb": 1.3}, {"duckdb": 0.01}
+    assert own_steps(sequence, steps) == (sequence, steps)
+    made = Host(tmp_path, sequence, gains, noise).run(steps[:16])
+    again = [*with_runs(steps, made), *steps[16:]]
+    for looks in (2, 3):
+        later, own = own_steps(sequence, again)
+        assert later.plan.looks == looks and own == again
+        made += Host(tmp_path, later, gains, noise).run(again[len(made) : len(made) + 2])
+        again = [*with_runs(steps, made), *again[len(made) :]]
+    assert capsys.readouterr().err.count("repeats-continued") == 2
+    (found,) = results(later, made)
+    facts = {fact["code"]: fact["values"] for fact in found["rests_on"]}
+    assert "repeats-continued" in facts["warnings"]
+    (group,) = compare(*([r for r in made if r.spec.placement.name == n]
+                         for n in ("ssd-both", "pmem-both"))).groups  # fmt: skip
+    assert group.deciding is not None and group.deciding.estimate is not None
+    assert group.deciding.estimate.looks == 3
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:

@@ -24,6 +24,7 @@ from reports.statistics import (
     sign_flip_p,
     smallest_p_paired,
     smallest_p_unpaired,
+    students_t,
 )
 
 TIMES = st.floats(min_value=1e-3, max_value=1e12, allow_nan=False)
@@ -32,6 +33,12 @@ PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=9)
 
 def lognormal(seed: int, n: int, centre: float = 0.0) -> np.ndarray:
     return np.exp(np.random.default_rng(seed).normal(centre, 0.2, n))
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 40])
+@pytest.mark.parametrize("chance", [0.05, 0.001])
+def test_students_t_is_scipys(degrees: int, chance: float) -> None:
+    assert students_t(chance, degrees) == pytest.approx(stats.t.ppf(1 - chance / 2, degrees))
 
 
 @pytest.mark.parametrize("n", [2, 5, 6, 9, 16, 30])
