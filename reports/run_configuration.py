@@ -8,7 +8,7 @@ another memory limit another buffer pool) and are then no difference of their ow
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -235,10 +235,7 @@ def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     flat = dict(_flatten("host", {name: host[name] for name in _HOST_FACTS if name in host}))
     # A reboot moves the last kilobytes; a DIMM more or less shows in three digits.
     flat["host.memory"] = _rounded(host["memory_bytes"])
-    flat |= _flatten(
-        "host.numa_nodes",
-        {str(node["node"]): _rounded(node["memory_bytes"]) for node in host["numa_nodes"]},
-    )
+    flat |= _flatten("host.numa_nodes", _nodes(host["numa_nodes"]))
     for tier in manifest["tiers"]:
         known = {"kind": tier["kind"]} | tier["facts"]
         flat |= _flatten(f"tier.{tier['name']}", {f: known.get(f) for f in _TIER_FACTS})
@@ -250,6 +247,24 @@ def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     dataset = manifest["dataset"] or {}  # how it was loaded is no difference of the data
     flat |= _flatten("dataset", {k: dataset[k] for k in ("key", "fingerprint") if k in dataset})
     return flat | {"restore_method": manifest["restore_method"]}
+
+
+def _nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """By node: its memory, and whether it has processors.
+
+    A single node's is the host's: what Linux reports of the node may change under a hypervisor
+    while the host's does not.
+    """
+    several = sum(bool(node["memory_bytes"]) for node in nodes) > 1
+    return {
+        str(node["node"]): (
+            _rounded(node["memory_bytes"])
+            if several or not node["memory_bytes"]
+            else "the host's memory"
+        )
+        + ("" if node["cpus"] else " without processors")
+        for node in nodes
+    }
 
 
 def _how(prefix: str, settings: Mapping[str, str]) -> dict[str, str]:

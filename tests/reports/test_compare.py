@@ -93,6 +93,38 @@ def test_other_differences_than_the_placement_are_refused_by_name(
     assert "also differs: " in printed(forced)
 
 
+def _nodes(*nodes: tuple[int, str]) -> dict[str, Any]:
+    """Manifest changes: memory in GiB and processors of each node."""
+    found = [
+        {"node": number, "memory_bytes": gib << 30, "cpus": cpus, "distances": []}
+        for number, (gib, cpus) in enumerate(nodes)
+    ]
+    return {"manifest_changes": {"host.numa_nodes": found}}
+
+
+def test_the_memory_of_a_single_node_is_the_host_s(tmp_path: Path) -> None:
+    """A hypervisor moves what Linux reports of the node, not the host's."""
+    compared = compare(*sides(tmp_path, 2, _nodes((7, "0-3")), _nodes((9, "0-3"))))
+    assert compared.over == ("placement",) and not compared.differences
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "fact"),
+    [
+        (_nodes((96, "0-3"), (128, "")), _nodes((96, "0-3"), (256, "")), "host.numa_nodes.1"),
+        (_nodes((96, "0-3"), (128, "")), _nodes((96, "0-3"), (128, "4-7")), "host.numa_nodes.1"),
+        (_nodes((96, "0-3")), _nodes((96, "0-3"), (0, "4-7")), "host.numa_nodes.1"),
+        (_nodes((96, "0-3")), _nodes((96, "0-3"), (128, "")), "host.numa_nodes.1"),
+    ],
+)
+def test_several_nodes_have_sizes_and_processors(
+    tmp_path: Path, a: dict[str, Any], b: dict[str, Any], fact: str
+) -> None:
+    compared = compare(*sides(tmp_path, 2, a, b), ["placement"], force=True)
+    found = [str(one) for one in compared.differences]
+    assert any(fact in one for one in found)
+
+
 def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 2)
     late = {"host.kernel.release": "6.9"}
