@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import hdr
 from harness.errors import RunFailed, UsageError, nearest
-from harness.explain.fit import Estimate, Refusal, estimate
+from harness.explain.fit import Estimate, Refusal, estimate, predict_all
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
@@ -64,23 +64,23 @@ class Answer:
         """As printed."""
         fit = self.whatif.to_json()
         del fit["blocks"]
-        document = {"run_id": self.run_id, **fit, "at_zero_latency": self._predicted(self.at_zero)}
+        document = {"run_id": self.run_id, **fit, "at_zero_latency": self._predicted(0.0)}
         if self.device is not None:
-            found = self.whatif.at_latency(self.device.call_ns)
             document["prediction"] = {
                 "device": self.device.name,
                 "device_call_ns": self.device.call_ns,
                 "emulated": self.device.emulated,
                 "source_run_id": self.device.source,
-                **self._predicted(found),
+                **self._predicted(self.device.call_ns),
             }
         return document
 
-    def _predicted(self, found: Estimate | Refusal) -> dict[str, Any]:
+    def _predicted(self, call_ns: float) -> dict[str, Any]:
+        found = predict_all([self.whatif.change(call_ns)])
         if isinstance(found, Refusal):
             return {"latency_ns": None, "speed_up": None, "refused": found.to_json()}
-        speed_up = self.whatif.now.value / found.value
-        return {"latency_ns": found.to_json(), "speed_up": speed_up, "refused": None}
+        latency, speed_up = found.latency.to_json(), found.speed_up.to_json()
+        return {"latency_ns": latency, "speed_up": speed_up, "refused": None}
 
 
 def answers(stored: StoredRun, device: Device | None = None) -> list[Answer]:

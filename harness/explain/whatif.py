@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from harness.explain.fit import Block, Estimate, Fit, Level, Refusal
+from harness.explain.fit import Block, Change, Estimate, Fit, Level, Refusal
 from harness.iotrace.plant import SPIN_NS, Plant
 from harness.store.result import Metric
 from harness.waits import Resource
@@ -64,6 +64,10 @@ class WhatIf:
     def at_latency(self, latency_ns: float) -> Estimate | Refusal:
         """The mean latency of an operation if each call took ``latency_ns``."""
         return self.fit.predict(latency_ns - self.calls.mean_ns, self.floor_ns)
+
+    def change(self, latency_ns: float) -> Change:
+        """To calls of that duration."""
+        return Change(self.fit, latency_ns - self.calls.mean_ns, self.floor_ns)
 
     @property
     def now(self) -> Estimate:

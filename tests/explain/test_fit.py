@@ -58,11 +58,19 @@ def test_a_faster_device_is_predicted_within_the_interval():
     assert found.value == pytest.approx(550 * US, rel=0.05)
 
 
-def test_most_intervals_contain_the_slope():
-    seeds = range(30)
-    fits = [Fit(blocks(line(1.0), noise_us=100, drift_us=200, seed=seed)) for seed in seeds]
-    assert sum(fit.slope.low <= 1.0 <= fit.slope.high for fit in fits) >= 26
-    assert sum(fit.linear for fit in fits) >= 26
+@pytest.mark.parametrize("rounds", [6, 10])
+def test_intervals_of_few_rounds_contain_slope_and_prediction_as_often_as_they_say(rounds):
+    """142 of 150; plain percentiles contain the slope 137 and 139 times."""
+    slopes = predictions = linear = 0
+    for seed in range(150):
+        fit = Fit(blocks(line(1.0, base_us=500), rounds, noise_us=30, seed=seed))
+        found = fit.at(-200 * US)
+        predictions += found.low <= 300 * US <= found.high
+        slopes += fit.slope.low <= 1.0 <= fit.slope.high
+        linear += fit.linear
+    assert slopes >= 142
+    assert predictions >= 142
+    assert linear >= 142
 
 
 def test_blocks_in_which_something_else_happened_have_no_pull():
