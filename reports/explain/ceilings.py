@@ -20,6 +20,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from harness.store.runs import StoredRun
+from reports.explain.devices import Timed, timed_calls
 from reports.headline import headline
 from reports.metric_registry import load_of
 from reports.statistics import ALPHA
@@ -378,11 +379,11 @@ def _io_ns(
 
     The trace has no durations by query: there a call counts with the mean of the run.
     """
-    cells = traced(run)
+    cells = _timed(run)
     if durations is not None:
         durations_of = (histogram(m) for m in run.run["metrics"] if m["name"] == durations)
         count = sum(one.total for one in durations_of if one is not None)
-        spent = {cell: calls * mean for cell, (calls, mean) in cells.items()}
+        spent = {cell: one.calls * one.mean_ns for cell, one in cells.items()}
         return {"": _by_devices({c: ns / count for c, ns in spent.items()})} if count else {}
     found: dict[str, dict[tuple[str, str], float]] = {}
     for quantity, calls in values.items():
@@ -390,23 +391,17 @@ def _io_ns(
             continue
         cell = (quantity.label("part") or "", quantity.label("operation") or "")
         query = found.setdefault(quantity.label("query") or "", {})
-        query[cell] = calls * cells.get(cell, (0.0, 0.0))[1]
+        query[cell] = calls * (cells[cell].mean_ns if cell in cells else 0.0)
     return {query: _by_devices(spent) for query, spent in found.items()}
 
 
-def traced(run: StoredRun) -> dict[tuple[str, str], tuple[float, float]]:
-    """(part, operation) → calls with a duration, and their mean; no background threads."""
-    found: dict[tuple[str, str], tuple[float, float]] = {}
-    for metric in run.run["metrics"]:
-        labels = metric["labels"]
-        if metric["name"] != "io_duration_ns" or labels["role"] == "background":
-            continue
-        if (one := histogram(metric)) is None:
-            continue
-        cell = (labels["part"], labels["operation"])
-        calls, mean = found.get(cell, (0.0, 0.0))
-        total = calls + one.total
-        found[cell] = (total, (calls * mean + one.total * one.mean) / total if total else 0.0)
+def _timed(run: StoredRun) -> dict[tuple[str, str], Timed]:
+    """By part and operation, what the trace timed on sessions' threads."""
+    found: dict[tuple[str, str], Timed] = {}
+    for cell, one in timed_calls([run]).items():
+        if not cell.background:
+            place = (cell.part, cell.operation)
+            found[place] = found[place] + one if place in found else one
     return found
 
 

@@ -13,9 +13,10 @@ from typing import cast
 
 from harness.explain.fit import Change, Estimate, Refusal, predict_all
 from harness.store.runs import StoredRun
+from harness.units import format_ns
 from reports.basis import Fact
 from reports.compare import Group, Row
-from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings, traced
+from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings
 from reports.explain.devices import (
     Calls,
     DeviceFigures,
@@ -26,6 +27,7 @@ from reports.explain.devices import (
     figures,
     is_like,
     tiers_of,
+    timed_calls,
 )
 from reports.explain.known import Known, Missing, Reason, Value, realised_fraction, value_of
 from reports.explain.slopes import Slope, Slopes, command_for, conditions, is_what_if
@@ -33,12 +35,15 @@ from reports.metric_registry import load_of
 from reports.query_breakdown import anatomy
 from reports.series import Arm, Panel
 from reports.statistics import ALPHA, repeats_needed
+from reports.statistics import Estimate as Ratio
 from reports.values import Quantity, natural
 
 #: The total that stands for queries: ceilings and predictions add up over them.
 _QUERIES = Quantity("queries_duration_ns")
 #: Of the time in calls on the parts that move, what a prediction has to cover.
 _COVERED = 0.95
+#: Of the latency on A, how far that without an added delay in a what-if may be from it.
+_UNLIKE = 0.25
 #: Shares of joins, and of scans, from which a query is called heavy in them.
 _JOIN_HEAVY, _SCAN_HEAVY = 0.2, 0.5
 #: Repeats of a suite with which a device ratio has a 95 % interval.
@@ -88,6 +93,14 @@ class Base:
 
     latency: Estimate
     measured_ns: float
+
+    @property
+    def unlike(self) -> bool:
+        """Whether they differ so much that the what-ifs' runs were not like A's."""
+        return abs(self.latency.value - self.measured_ns) > _UNLIKE * self.measured_ns
+
+    def __str__(self) -> str:
+        return f"{format_ns(self.latency.value)} (measured: {format_ns(self.measured_ns)})"
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,7 @@ class _Case:
         )
         self.devices = _devices(self.moved)
         self.figures = evidence.figures(a.usable)
+        self.timed = timed_calls(a.usable)
         self.slopes = Slopes(evidence.what_ifs, self.first)
         self.ceilings: Ceilings | None = ceilings(a.usable)
         self.classes = _classes((a, b))
@@ -241,7 +255,7 @@ class _Case:
         used = {cell.part for cell in calls}
         tiers = [t[part] for t in (self.tiers_a, self.tiers_b) for part in used if part in t]
         if lacking := self.figures.without(tiers):
-            return Missing("no suite", self._like(lacking))
+            return Missing("no suite", (self._like(lacking),))
         return None
 
     def _like(self, tiers: Sequence[str]) -> str:
@@ -254,11 +268,15 @@ class _Case:
     def _device_ratio(self, calls: Calls) -> Known:
         if (why := self._why_no_ratio(calls)) is not None:
             return why
-        ratio = device_ratio(calls, self.figures.on(self.tiers_a), self.figures.on(self.tiers_b))
+        ratio = self._ratio_of(calls)
         every = (*self.tiers_a.values(), *self.tiers_b.values())
         if ratio is None:
-            return Missing("suite incomplete", self._like(tuple(dict.fromkeys(every))))
+            return Missing("suite incomplete", (self._like(tuple(dict.fromkeys(every))),))
         return value_of(ratio)
+
+    def _ratio_of(self, calls: Calls) -> Ratio | None:
+        on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
+        return device_ratio(calls, on_a, on_b, self.timed)
 
     def _ceiling(self, query: str) -> Known:
         if "memory" in self.moved or self.devices is None:
@@ -290,30 +308,38 @@ class _Case:
         if not self.moved or "memory" in self.moved or self.planted:
             return self._why_no_ratio(calls) or Missing("no part moved")
         spent = self._spent_on_moved(calls)
-        if not spent:
+        total, covered = sum(spent.values()), 0.0
+        if not total:
             return Missing("no trace")
-        total, covered, found = sum(spent.values()), 0.0, []
-        for (part, operation), ns in sorted(spent.items(), key=lambda item: -item[1]):
+        found, without = [], []
+        for place, ns in sorted(spent.items(), key=lambda item: -item[1]):
             if covered >= _COVERED * total:
                 break
             covered += ns
-            one = self.slopes.of(part, operation, query)
-            if one is None:
-                other = self.slopes.not_used(part, operation, query)
-                stand_ins = set(self.first.spec.emulate) & set(self.tiers_a.values())
-                command = command_for(self.first, part, operation, sorted(stand_ins))
-                return Missing("no what-if", command, other)
-            found.append(one)
-        return tuple(found)
+            if (one := self.slopes.of(*place, query)) is not None:
+                found.append(one)
+            else:
+                without.append(place)
+        return self._no_what_if(without, query) if without else tuple(found)
+
+    def _no_what_if(self, without: Sequence[tuple[str, str]], query: str) -> Missing:
+        stand_ins = sorted(set(self.first.spec.emulate) & set(self.tiers_a.values()))
+        commands = (command_for(self.first, *place, stand_ins) for place in without)
+        others = (self.slopes.not_used(*place, query) for place in without)
+        return Missing(
+            "no what-if",
+            tuple(filter(None, commands)),
+            "; ".join(dict.fromkeys(filter(None, others))),
+        )
 
     def _spent_on_moved(self, calls: Calls) -> dict[tuple[str, str], float]:
-        """Time on A of the calls of sessions on the parts that move, by part and operation."""
-        means = traced(self.first)
+        """Time on A of the calls that sessions make or wait for, on the parts that move, by part
+        and operation."""
         spent: dict[tuple[str, str], float] = {}
         for cell, count in _of_sessions(calls).items():
-            if cell.part in self.moved:
-                key = (cell.part, cell.operation)
-                spent[key] = spent.get(key, 0.0) + count * means.get(key, (0.0, 1.0))[1]
+            if cell.part in self.moved and cell in self.timed:
+                place = (cell.part, cell.operation)
+                spent[place] = spent.get(place, 0.0) + count * self.timed[cell].mean_ns
         return spent
 
     def _predicted(
@@ -330,10 +356,13 @@ class _Case:
         found = predict_all(changes)
         if isinstance(found, Refusal):
             return _refused(found), None
+        base = Base(found.now, latency_ns)
+        if base.unlike:
+            return Missing("what-if unlike A", detail=str(base)), base
         one, ceiling = found.speed_up, self._ceiling(query)
         if not isinstance(ceiling, Missing) and one.low > ceiling.value:
             return Missing("above the ceiling"), None
-        return Value(one.value, one.low, one.high), Base(found.now, latency_ns)
+        return Value(one.value, one.low, one.high), base
 
     def _changes(self, sensitivity: tuple[Slope, ...] | Missing) -> list[Change] | Missing:
         """Of each operation's calls, to their mean duration on B."""
@@ -342,13 +371,11 @@ class _Case:
         if bent := next((one.line.fit.not_linear for one in sensitivity if not one.linear), None):
             return _refused(bent)
         on_b = self.figures.on(self.tiers_b)
-        found = []
-        for slope in sensitivity:
-            if (mean_b := _mean(on_b, slope)) is None:
-                tiers = [self.tiers_a[slope.part], self.tiers_b[slope.part]]
-                return Missing("no suite", self._like(tiers))
-            found.append(slope.on(mean_b))
-        return found
+        means = [(slope, _mean(on_b, slope)) for slope in sensitivity]
+        if lacking := [slope.part for slope, mean_ns in means if mean_ns is None]:
+            tiers = {tiers[part] for tiers in (self.tiers_a, self.tiers_b) for part in lacking}
+            return Missing("no suite", (self._like(sorted(tiers)),))
+        return [slope.line.change(ns) for slope, ns in means if ns is not None]
 
     def _latency_ns(self, query: str) -> float | None:
         """Of the mean operation on A, or of the query."""
@@ -369,12 +396,11 @@ class _Case:
         whole = self.ceilings.of("all", query or None)
         if whole is None:
             return Missing("a rate was set" if self.ceilings.rate else "no waits")
-        on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
         saved_ns = 0.0
         for devices in ("log", "data"):
             one = self.ceilings.of(devices, query or None)
-            own = {cell: n for cell, n in calls.items() if cell.part in PARTS[devices]}
-            ratio = device_ratio(own, on_a, on_b) if own else None
+            waited_for = _of_sessions(calls).items()
+            ratio = self._ratio_of({c: n for c, n in waited_for if c.part in PARTS[devices]})
             if one is not None and ratio is not None:
                 saved_ns += one.direct_ns * (1 - 1 / ratio.ratio)
         saved_ns = min(saved_ns, whole.direct_ns)

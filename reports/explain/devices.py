@@ -15,8 +15,9 @@ from statistics import fmean
 
 from harness.store.runs import StoredRun
 from reports.statistics import Estimate, compare_unpaired
+from reports.values import histogram
 
-#: The suite must have measured this share of the calls of the sessions.
+#: Of the time in calls of the sessions, the suite must have measured this share.
 _COVERED = 0.9
 _SUITE_METRIC = "io_like_mean_duration_ns"
 
@@ -118,15 +119,44 @@ def calls_of_queries(runs: Sequence[StoredRun]) -> dict[str, Calls]:
     return {query: dict(calls) for query, calls in found.items()}
 
 
-def device_ratio(calls: Calls, on_a: Means, on_b: Means) -> Estimate | None:
+@dataclass(frozen=True)
+class Timed:
+    """The calls of a cell whose duration is known, and the mean of these."""
+
+    calls: float
+    mean_ns: float
+
+    def __add__(self, other: Timed) -> Timed:
+        total = self.calls + other.calls
+        spent_ns = self.calls * self.mean_ns + other.calls * other.mean_ns
+        return Timed(total, spent_ns / total)
+
+
+def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
+    """What the trace timed, by cell, over repeats."""
+    found: dict[Cell, Timed] = {}
+    for metric in (metric for run in runs for metric in run.run["metrics"]):
+        if metric["name"] != "io_duration_ns":
+            continue
+        if (one := histogram(metric)) is not None and one.total:
+            cell, timed = _cell(metric["labels"]), Timed(one.total, one.mean)
+            found[cell] = found[cell] + timed if cell in found else timed
+    return found
+
+
+def device_ratio(
+    calls: Calls, on_a: Means, on_b: Means, on_run: Mapping[Cell, Timed]
+) -> Estimate | None:
     """How much faster B serves the calls: above 1 where it is faster.
 
-    Σ calls × mean on A over Σ calls × mean on B. None where the suites measured too few of the
-    calls of sessions, or there are none.
+    Σ calls × mean on A over Σ calls × mean on B. None where the suites measured calls that are too
+    little of the time in those of sessions, by the durations in the run's trace (``on_run``).
     """
     both = on_a.keys() & on_b.keys() & calls.keys()
     own = {cell: n for cell, n in calls.items() if not cell.background} or calls
-    if sum(n for cell, n in own.items() if cell in both) < _COVERED * sum(own.values()):
+    spent = {cell: n * on_run[cell].mean_ns for cell, n in own.items() if cell in on_run}
+    measured_ns = sum(ns for cell, ns in spent.items() if cell in both)
+    if not measured_ns or measured_ns < _COVERED * sum(spent.values()):
         return None
     counted = {cell: calls[cell] for cell in both}
     spent_a, spent_b = _spent(counted, on_a), _spent(counted, on_b)

@@ -20,6 +20,7 @@ Reason = Literal[
     "delays planted",
     "no part moved",
     "no what-if",
+    "what-if unlike A",
     "not linear",
     "not monotonic",
     "below zero",
@@ -35,13 +36,13 @@ _SUITE_ERROR = 0.05
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is no value, and the command that gives it where there is one.
+    """Why there is no value, and the commands that give it where there are any.
 
     ``detail``: its numbers, or the evidence that does not count.
     """
 
     why: Reason
-    command: str = ""
+    commands: tuple[str, ...] = ()
     detail: str = ""
 
 

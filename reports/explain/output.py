@@ -10,7 +10,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.units import format_ns
 from reports.basis import apart
 from reports.explain.comparisons import Base, Explained
 from reports.explain.known import Known, Missing, Reason
@@ -39,6 +38,7 @@ _WHY: Mapping[Reason, str] = {
     "delays planted": "delays were planted",
     "no part moved": "no part is on another tier",
     "no what-if": "needs harness whatif",
+    "what-if unlike A": "the what-if was not like A's runs",
     "not linear": "not linear: not extrapolated",
     "not monotonic": "not monotonic: not extrapolated",
     "below zero": "below zero: not extrapolated",
@@ -62,7 +62,7 @@ def cells(row: Explained) -> tuple[str, ...]:
         known_text(row.device_ratio, "×"),
         at_most + above or known_text(ceiling),
         _slopes_text(row.sensitivity),
-        known_text(row.predicted, "×") + _base_text(row.base),
+        _predicted_text(row),
         known_text(row.measured, "×"),
         known_text(row.realised),
     )
@@ -71,7 +71,7 @@ def cells(row: Explained) -> tuple[str, ...]:
 def commands(rows: Sequence[Explained]) -> list[str]:
     """Those that give what is missing, each once."""
     every = (k for row in rows for k in (row.device_ratio, row.sensitivity, row.predicted))
-    return list(dict.fromkeys(k.command for k in every if isinstance(k, Missing) and k.command))
+    return list(dict.fromkeys(c for k in every if isinstance(k, Missing) for c in k.commands))
 
 
 def not_used(rows: Sequence[Explained]) -> list[str]:
@@ -110,9 +110,9 @@ def realised_cells(one: Realised) -> tuple[str, ...]:
     name = "log and data" if (one.by, one.name) == ("moved", "all") else one.name
     return (
         f"{one.by}: {name}",
-        significant(found.median) if found else NOTHING,
+        few(one.points) if one.median is None else significant(one.median),
         f"{significant(found.low)} – {significant(found.high)}" if found else NOTHING,
-        str(found.n if found else 0),
+        str(one.points),
         str(one.unresolved),
     )
 
@@ -186,7 +186,11 @@ def to_json(rows: Sequence[Explained], found: Score) -> dict[str, Any]:
                 "by": one.by,
                 "name": one.name,
                 "unresolved": one.unresolved,
-                **(one.summary.to_json() if one.summary else {"n": 0}),
+                "n": one.points,
+                "median": one.median,
+                "low": one.summary.low if one.summary else None,
+                "high": one.summary.high if one.summary else None,
+                "note": _note(one.points),
             }
             for one in found.realised
         ],
@@ -244,7 +248,7 @@ def _missing_json(one: Missing) -> dict[str, Any]:
     return {
         "value": None,
         "why": one.why,
-        "command": one.command or None,
+        "commands": list(one.commands),
         "detail": one.detail or None,
     }
 
@@ -266,10 +270,12 @@ def _slope_json(one: Slope) -> dict[str, Any]:
     }
 
 
-def _base_text(base: Base | None) -> str:
-    if base is None:
-        return ""
-    return f", of {format_ns(base.latency.value)} (measured: {format_ns(base.measured_ns)})"
+def _predicted_text(row: Explained) -> str:
+    """``1.37× [1.20, 1.60], of 35.9 ms (measured: 36.6 ms)``."""
+    text = known_text(row.predicted, "×")
+    if row.base is None:
+        return text
+    return f"{text}{': ' if isinstance(row.predicted, Missing) else ', of '}{row.base}"
 
 
 def _slopes_text(found: tuple[Slope, ...] | Missing) -> str:

@@ -56,6 +56,16 @@ class Realised:
     summary: Summary | None
     unresolved: int
 
+    @property
+    def points(self) -> int:
+        """With a realised fraction."""
+        return self.summary.n if self.summary else 0
+
+    @property
+    def median(self) -> float | None:
+        """None with too few points."""
+        return self.summary.median if self.summary and self.points >= LEAST_POINTS else None
+
 
 @dataclass(frozen=True)
 class ModelError:

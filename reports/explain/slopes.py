@@ -9,7 +9,6 @@ from functools import lru_cache
 from shlex import quote
 from typing import Any
 
-from harness.explain.fit import Change
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
 from reports.metric_registry import essential_parameters
@@ -65,11 +64,6 @@ class Slope:
     def linear(self) -> bool:
         """Whether latency was a straight line over the delay."""
         return self.line.fit.linear
-
-    def on(self, call_ns: float) -> Change:
-        """For a device with this duration of a call."""
-        delay_ns = call_ns - self.line.calls.mean_ns
-        return Change(self.line.fit, delay_ns, self.line.floor_ns)
 
 
 class Slopes:

@@ -19,8 +19,10 @@ NOTHING: Mapping[str, str] = {}
 TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
 #: Of a transaction of 1,000 µs, 410 µs are in calls, all of which its sessions wait for.
 PARTS_US = {"processor": 590.0, "log write": 10.0, "log sync": 400.0, "data read": 0.0}
-#: (part, operation) → calls in the window, and µs each on the SSD and on a faster tier.
-CALLS = {
+#: Part and operation, of other threads than the foreground's their role → calls in the window, and
+#: µs each on the SSD and on a faster tier.
+Made = Mapping[tuple[str, ...], tuple[int, float, float]]
+CALLS: Made = {
     ("wal", "sync"): (1000, 400.0, 1.0),
     ("wal", "write"): (1000, 10.0, 4.0),
     ("data", "read"): (100, 90.0, 5.0),
@@ -41,6 +43,11 @@ def calls(us: float, count: int) -> str:
     return hdr.Histogram(_LAYOUT, counts).encode()
 
 
+def labels_of(cell: tuple[str, ...]) -> dict[str, str]:
+    """Of the cell's metrics."""
+    return dict(zip(("part", "operation", "role"), (*cell, "foreground"), strict=False))
+
+
 def tpcc(
     root: Path,
     placement: str = "ssd-both",
@@ -48,6 +55,7 @@ def tpcc(
     rate: float = 60_000,
     plant: tuple[str, ...] = (),
     given: Mapping[str, Any] = NOTHING,
+    made: Made = CALLS,
     **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``given``: of the
@@ -65,8 +73,8 @@ def tpcc(
         metric("window_duration_ns", 1e9),
         metric("window_pressure_cpu_some_ns", 0, of="host"),
     ]  # fmt: skip
-    for (part, operation), (count, us, _) in CALLS.items():
-        labels = {"part": part, "operation": operation, "role": "foreground"}
+    for cell, (count, us, _) in made.items():
+        labels = labels_of(cell)
         metrics.append(metric("io_calls_count", count, **labels))
         metrics.append(metric("io_duration_ns", calls(us, count), **labels))
     used = {"part_bytes": PART_BYTES}
@@ -79,23 +87,23 @@ REPEATS = (0.99, 1.01, 1.0, 1.0)
 
 
 def suite(
-    root: Path, like: StoredRun, tier: str, means_us: Mapping[tuple[str, str], float],
+    root: Path, like: StoredRun, tier: str, means_us: Mapping[tuple[str, ...], float],
     repeats: Sequence[float] = REPEATS,
 ) -> None:  # fmt: skip
     """One run of the suite derived from ``like``."""
     spec = {"workload": "micro", "engine": "fio", "params": {"suite": "like", "like": like.run_id}}
     metrics = [
         metric("io_like_mean_duration_ns", [us * US * one for one in repeats], "lower",
-               part=part, operation=operation, role="foreground")
-        for (part, operation), us in means_us.items()
+               **labels_of(cell))
+        for cell, us in means_us.items()
     ]  # fmt: skip
     write(root, Case(placement=f"data={tier}", spec_changes=spec, metrics=metrics))
 
 
-def suites(root: Path, like: StoredRun, slow: str = "ssd", fast: str = "pmem") -> None:
+def suites(root: Path, like: StoredRun, made: Made = CALLS) -> None:
     """On both tiers."""
-    for tier, index in ((slow, 1), (fast, 2)):
-        suite(root, like, tier, {cell: found[index] for cell, found in CALLS.items()})
+    for tier, index in (("ssd", 1), ("pmem", 2)):
+        suite(root, like, tier, {cell: found[index] for cell, found in made.items()})
 
 
 def what_if(

@@ -105,6 +105,14 @@ def test_realised_fractions_are_by_engine_part_and_class() -> None:
     assert found["engine", "postgres"].unresolved == 1
 
 
+def test_a_median_of_few_realised_fractions_is_none() -> None:
+    for count, median in ((LEAST_POINTS - 1, None), (LEAST_POINTS, 0.3)):
+        rows = [point(realised=0.3, query=str(i)) for i in range(count)]
+        by_engine = to_json(rows, score(rows))["realised"][0]
+        assert (by_engine["n"], by_engine["median"], by_engine["high"]) == (count, median, 0.3)
+        assert by_engine["note"] == ("too few points" if median is None else None)
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """Six pairs, of which the faster ones are 1.5 times as fast, with all evidence."""
