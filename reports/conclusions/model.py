@@ -3,7 +3,8 @@
 Every conclusion says on which side of a bound a ratio lies. Its trials are the ratios that were
 measured here; they are tested as one family (reports.micro.hypotheses). A trial *holds* where its
 ratio is shown on the side that the paper says, is *contrary* where it is shown on the other, and is
-*open* otherwise. What was not measured is named, with the command that measures it.
+*open* otherwise. On an emulated tier it is always open: DRAM shows nothing about the papers'
+devices. What was not measured is named, with the command that measures it.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Conclusion:
 
 @dataclass(frozen=True)
 class Tested:
-    """A trial with its verdict; None where it makes no claim."""
+    """A trial with its verdict; None where it makes no claim, or is of an emulated tier."""
 
     trial: Trial
     verdict: Verdict | None
@@ -143,6 +144,8 @@ class Tested:
     @property
     def why(self) -> str:
         """Why it is open; empty where it is not."""
+        if self.trial.emulated:
+            return "emulated"
         return self.verdict.reason if self.verdict else self.trial.why
 
     def to_json(self) -> dict[str, Any]:
@@ -183,9 +186,10 @@ class Checked:
             if holds:
                 return "holds here"
             return "does not hold here" if contrary else "not testable here"
-        if 2 * holds > len(self.tested):
+        real = sum(not one.trial.emulated for one in self.tested)
+        if 2 * holds > real:
             return "holds here"
-        if contrary and 2 * contrary >= len(self.tested):
+        if contrary and 2 * contrary >= real:
             return "does not hold here"
         return "not testable here"
 
@@ -200,7 +204,7 @@ class Checked:
             return "not-measured"
         if any(one.outcome != "open" for one in self.tested):
             return "undecided"
-        reasons = {one.why for one in self.tested}
+        reasons = {one.why for one in self.tested if not one.trial.emulated} or {"emulated"}
         return reasons.pop() if len(reasons) == 1 else "not-shown"
 
     @property
@@ -238,10 +242,18 @@ def check(conclusion: Conclusion, evidence: Evidence) -> Checked:
     if conclusion.test is None:
         return Checked(conclusion, (), (Missing(conclusion.untested, conclusion.command),))
     trials = list(conclusion.test.trials(evidence, conclusion.bound))
-    own = {str(i): one.claim for i, one in enumerate(trials) if one.claim and not one.verdict}
-    verdicts = verdicts_of({key: claim for key, claim in own.items() if claim})
+    own = {
+        str(i): one.claim
+        for i, one in enumerate(trials)
+        if one.claim and not one.verdict and not one.emulated
+    }
+    verdicts = verdicts_of(own)
     tested = tuple(
-        Tested(one, one.verdict or verdicts.get(str(i)), conclusion.expected)
+        Tested(
+            one,
+            None if one.emulated else one.verdict or verdicts.get(str(i)),
+            conclusion.expected,
+        )
         for i, one in enumerate(trials)
     )
     unlike = ("runs of both sides that are alike in all but what is compared",)

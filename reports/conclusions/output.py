@@ -22,6 +22,7 @@ _REASONS = {
     "between-device-ratios": "between the smallest and the largest ratio of the devices",
     "nothing-done": "no repeats, or one of zero",
     "different-runs": "its sides come from different runs",
+    "emulated": "an emulated tier, which shows nothing about the device",
     "not-measured": "not measured",
     "undecided": "its trials disagree",
     "no-check": "nothing here measures it",

@@ -125,6 +125,9 @@ def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
     found = insight("vii", tpcc(tmp_path / "a", places, emulated=emulated))
     assert found.emulated == ("pmem by tmpfs",)
     assert "EMULATED" in row(found)[3]
+    assert (found.outcome, found.why) == ("not testable here", "emulated")
+    (trial,) = found.to_json()["trials"]
+    assert trial["ratio"] == pytest.approx(1) and trial["outcome"] == "open"
     planted = tpcc(tmp_path / "b", places, spec_changes={"plant": ("wal.sync=+200us",)})
     assert insight("vii", planted).why == "not-measured"
     failed = tpcc(tmp_path / "c", places, status="failed")
