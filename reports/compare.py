@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harness.errors import UsageError
 from harness.store.result import Better
@@ -44,7 +44,7 @@ from reports.values import (
     in_order,
     is_ready_made,
     limit_of,
-    measured,
+    measured_together,
     summarise,
 )
 
@@ -198,7 +198,7 @@ class Group:
     def worsening(self) -> Row | None:
         """The result in which B loses most: the largest shown, else the largest of 10 % or more.
 
-        Of the results other than the headline; None where there is none.
+        Of the results other than the headline that have an interval; None where there is none.
         """
         return self._largest(lambda row: 1 / row.ratio)
 
@@ -212,6 +212,7 @@ class Group:
             row
             for row in self.rows
             if row.estimate is not None
+            and row.estimate.low is not None
             and row.better != "none"
             and row.quantity != self.headline.quantity
             and metric_info(row.quantity, row.better).role in ("headline", "detail")
@@ -407,7 +408,7 @@ def _group(
         sides.append(Side(name, ids, emulations(runs), unknown))
     warnings += _continued([*found.a, *found.b])
     warnings += canary_warnings([*found.a, *found.b])
-    rows = compared_rows(found.a, found.b, found.pairing, only)
+    rows = compared_rows(found.a, found.b, found.pairing, only, (match.a, match.b))
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
@@ -465,17 +466,22 @@ def compared_rows(
     b: Sequence[StoredRun],
     pairing: Pairing,
     only: Collection[Quantity] = (),
+    whole: tuple[Sequence[StoredRun], Sequence[StoredRun]] | None = None,
 ) -> list[Row]:
-    """Each quantity of comparable runs, or each of ``only``; not decided in a family yet."""
-    looks = looks_of((*a, *b))
-    measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
+    """Each quantity of comparable runs, or each of ``only``; not decided in a family yet.
+
+    ``whole``: the sides with their runs without a pair, which count in the medians.
+    """
+    sides = [_values_of(runs, every) for runs, every in zip((a, b), whole or (a, b), strict=True)]
     quantities = dict.fromkeys(
         q
-        for one in (*measured_a, *measured_b)
+        for side in sides
+        for one in side.compared
         for q in one
         if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
     )
-    return [_row(q, measured_a, measured_b, pairing, looks) for q in in_order(quantities)]
+    looks = looks_of((*a, *b))
+    return [_row(q, sides[0], sides[1], pairing, looks) for q in in_order(quantities)]
 
 
 def looks_of(runs: Sequence[StoredRun]) -> int:
@@ -483,42 +489,45 @@ def looks_of(runs: Sequence[StoredRun]) -> int:
     return max(int(run.run["experiment"].get("looks", 1)) for run in runs)
 
 
-def _row(
-    quantity: Quantity,
-    a: Sequence[Mapping[Quantity, Measured]],
-    b: Sequence[Mapping[Quantity, Measured]],
-    pairing: Pairing,
-    looks: int,
-) -> Row:
-    one = next(run[quantity] for run in (*a, *b) if quantity in run)
-    values = [[_value(run, quantity) for run in side] for side in (a, b)]
-    present = [[value for value in side if value is not None] for side in values]
-    compared = present
-    if pairing == "paired":
-        both = [(x, y) for x, y in zip(*values, strict=True) if x is not None and y is not None]
-        compared = [[x for x, _ in both], [y for _, y in both]]
-        present = compared if both else present
-    summaries = [summarise(side) for side in present]
-    if all(present) and not all(compared):
-        estimate, note = None, "no pair of repeats has a value on both sides"
-    else:
-        estimate, note = _estimate(present[0], present[1], one.better, pairing, looks)
-    at_a, at_b = (sum(_cut_off(run, quantity, one.better) for run in side) for side in (a, b))
+class _SideValues(NamedTuple):
+    """What the compared runs of a side measured, and what all of its runs did."""
+
+    compared: Sequence[Mapping[Quantity, Measured]]
+    every: Sequence[Mapping[Quantity, Measured]]
+
+    def values(self, quantity: Quantity) -> list[float]:
+        """Those of all runs that have one."""
+        return [value for run in self.every if (value := _value(run, quantity)) is not None]
+
+
+def _values_of(runs: Sequence[StoredRun], every: Sequence[StoredRun]) -> _SideValues:
+    known = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
+    return _SideValues([known[run.run_id] for run in runs], list(known.values()))
+
+
+def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, looks: int) -> Row:
+    compared = (*a.compared, *b.compared)
+    found = [run[quantity] for run in compared if quantity in run]
+    one = found[0]
+    sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
+    estimate, note = _estimate(sides[0], sides[1], one.better, pairing, looks)
+    at_a, at_b = (
+        sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
+    )
     if reached := at_a + at_b:
         # What is left are the values of the runs that happened to be fast enough.
-        estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
-    how = _how([run[quantity] for run in (*a, *b) if quantity in run], estimate is not None)
-    ready_made = any(is_ready_made(run.get(quantity)) for run in (*a, *b))
+        estimate, note = None, f"the time limit was reached in {reached} of {len(compared)} runs"
+    how = _how(found, estimate is not None)
     return Row(
         quantity,
         one.unit,
         one.better,
-        summaries[0],
-        summaries[1],
+        summarise(a.values(quantity)),
+        summarise(b.values(quantity)),
         estimate,
         None,
         "; ".join(part for part in (note, how) if part),
-        ready_made,
+        any(is_ready_made(one) for one in found),
         (at_a, at_b),
     )
 
@@ -544,15 +553,22 @@ def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None
 
 
 def _estimate(
-    a: Sequence[float], b: Sequence[float], better: Better, pairing: Pairing, looks: int
+    a: Sequence[float | None],
+    b: Sequence[float | None],
+    better: Better,
+    pairing: Pairing,
+    looks: int,
 ) -> tuple[Estimate | None, str]:
-    if not a or not b:
-        return None, "measured on one side only" if a or b else ""
-    if min(*a, *b) <= 0:
+    values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
+    if not values_a or not values_b:
+        return None, "measured on one side only" if values_a or values_b else ""
+    if pairing == "paired":
+        both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+        if not both:
+            return None, "no pair of repeats has a value on both sides"
+        values_a, values_b = [x for x, _ in both], [y for _, y in both]
+    if min(*values_a, *values_b) <= 0:
         return None, "no ratio: a value is zero or negative"
-    first, second = (a, b) if better == "lower" else (b, a)
-    if pairing == "paired" and len(a) == len(b):
-        estimate = compare_paired(first, second, looks=looks)
-    else:
-        estimate = compare_unpaired(first, second, looks=looks)
-    return estimate, ""
+    first, second = (values_a, values_b) if better == "lower" else (values_b, values_a)
+    compared = compare_paired if pairing == "paired" else compare_unpaired
+    return compared(first, second, looks=looks), ""

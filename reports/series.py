@@ -37,7 +37,7 @@ from reports.values import (
     duration_of,
     is_ready_made,
     limit_of,
-    measured,
+    measured_together,
     natural,
     summarise,
 )
@@ -83,7 +83,7 @@ class Arm:
 
     @cached_property
     def _measured(self) -> list[dict[Quantity, Measured]]:
-        return [measured(run) for run in self.usable]
+        return measured_together(self.usable)
 
     def values(self, metric: str) -> dict[Quantity, list[float]]:
         """The repeats' values of every label set of a metric, in the metric's unit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -90,6 +90,21 @@ def measured(run: StoredRun) -> dict[Quantity, Measured]:
     return found
 
 
+def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured]]:
+    """What each repeat of one arm measured: no percentile for which one has too few durations.
+
+    Else p99.9 of the runs with many durations, next to p99 of all runs, could be the smaller one.
+    """
+    found = [measured(run) for run in runs]
+    few = {
+        quantity: one
+        for run in reversed(found)
+        for quantity, one in run.items()
+        if one.value is None and quantity.label("percentile")
+    }
+    return [{q: few.get(q, one) for q, one in run.items()} for run in found]
+
+
 _DURATION, _LIMIT = "query_duration_ns", "query_timeout_ns"
 
 
@@ -165,7 +180,7 @@ def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
 def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
     """No value where the run holds too few durations for any to lie beyond it (hdr.fewest)."""
     if total < (needed := hdr.fewest(percent)):
-        return None, f"p{percent:g} takes {needed:,} durations, here are {total:,}"
+        return None, f"p{percent:g} takes {needed:,} durations, a run has {total:,}"
     return value, OF_HISTOGRAM
 
 

@@ -26,7 +26,6 @@ from reports.compare_output import to_json
 from reports.select import select
 from reports.series import panels
 from reports.tables import PanelTables
-from reports.values import OF_HISTOGRAM
 
 FEW = (1, 6)
 TAIL = {"transaction": "payment", "percentile": "95"}
@@ -278,28 +277,56 @@ def _durations(root: Path, place: str, block: int, n: int, last: float) -> Store
     return write(root, Case(placement=place, block=block, metrics=metrics))
 
 
-def test_a_run_of_too_few_durations_stays_out_of_a_percentile_of_the_others(
-    tmp_path: Path,
-) -> None:
-    """Two of 900 ms would be the 99th percentile of the 120 durations together."""
-    counts = (20, 100)
-    ssd = [_durations(tmp_path, "ssd-both", block, n, 900 if n == 20 else 9)
-           for block, n in enumerate(counts)]  # fmt: skip
-    pmem = [_durations(tmp_path, "pmem-both", block, 200, 5) for block in range(len(counts))]
-    rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
-    found = rows["99"].a
-    assert found is not None and rows["99"].estimate is not None
-    assert (found.n, found.high) == (1, pytest.approx(9e6, rel=1e-3))
-    assert rows["99"].note == OF_HISTOGRAM
+def test_an_arm_has_a_percentile_if_each_of_its_runs_has_it(tmp_path: Path) -> None:
+    """One run of three has 1,000 durations: its p99.9 is below the p99 of all three."""
+    ssd = [_durations(tmp_path, "ssd-both", block, n, last)
+           for block, (n, last) in enumerate([(1000, 9), (200, 90), (200, 90)])]  # fmt: skip
+    pmem = [_durations(tmp_path, "pmem-both", block, 1000, 5) for block in range(3)]
+    group = compare(ssd, pmem).groups[0]
+    rows = {row.quantity.label("percentile"): row for row in group.rows}
+    assert rows["99"].a is not None and rows["99"].a.n == 3
+    tail = rows["99.9"]
+    assert tail.estimate is None and tail.a is None
+    assert tail.b is not None and tail.b.n == 3
+    assert tail.note.endswith("p99.9 takes 1,000 durations, a run has 200")
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
-    assert arms[0].summaries("transaction_duration_ns")[rows["99"].quantity] == found
+    assert tail.quantity not in arms[0].summaries("transaction_duration_ns")
+    assert arms[1].summaries("transaction_duration_ns")[tail.quantity] == tail.b
+
+
+def test_medians_are_of_all_runs_of_a_side_in_a_report_as_well(tmp_path: Path) -> None:
+    """The fourth run has no pair: the ratio is of three pairs, A's median of four runs."""
+    ssd = [_durations(tmp_path, "ssd-both", block, 100, 9) for block in range(4)]
+    pmem = [_durations(tmp_path, "pmem-both", block, 100, 5) for block in range(3)]
+    one = row(compare(ssd, pmem), "transaction_duration_ns", **TAIL)
+    assert one.estimate is not None and one.estimate.n_a == 3
+    assert one.a is not None and one.a.n == 4
+    arms = panels([*ssd, *pmem], "placement", None)[0].arms
+    assert arms[0].summaries("transaction_duration_ns")[one.quantity] == one.a
+
+
+def test_the_largest_worsening_has_an_interval(tmp_path: Path) -> None:
+    """A metric that one pair has, next to one that all have."""
+
+    def metrics(block: int, took: float) -> list[dict[str, Any]]:
+        every = metric("query_duration_ns", took, "lower", query="1")
+        rare = metric("query_duration_ns", took**2, "lower", query="2")
+        return [every, rare] if block == 0 else [every]
+
+    ssd, pmem = (
+        [write(tmp_path, Case(placement=place, block=block, metrics=metrics(block, took)))
+         for block in range(3)]
+        for place, took in zip(PLACES, (10.0, 20.0), strict=True)
+    )  # fmt: skip
+    worsening = compare(ssd, pmem).groups[0].worsening
+    assert worsening is not None and worsening.quantity.label("query") == "1"
 
 
 def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
     ssd = [_durations(tmp_path, "ssd-both", block, 50, 9) for block in range(2)]
     pmem = [_durations(tmp_path, "pmem-both", block, 150, 5) for block in range(2)]
     rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
-    few = "p99 takes 100 durations, here are 50"
+    few = "p99 takes 100 durations, a run has 50"
     assert rows["99"].note == f"measured on one side only; {few}"
     (panel,) = panels([*ssd, *pmem], "placement", None)
     (table_of_it,) = PanelTables(panel).results
@@ -309,7 +336,7 @@ def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
     summary = found[f"{tail} 99", "pmem-both"].summary
     assert summary is not None and summary.median == pytest.approx(5e6, rel=1e-3)
     for arm, n in (("ssd-both", 50), ("pmem-both", 150)):
-        note = f"p99.9 takes 1,000 durations, here are {n}"
+        note = f"p99.9 takes 1,000 durations, a run has {n}"
         assert found[f"{tail} 99.9", arm].note == note
 
 
