@@ -79,7 +79,6 @@ _METRICS = {
     "query_io_read_bytes": MetricInfo(
         "bytes fetched from storage for the engine", "counter", "query"
     ),
-    "query_io_write_bytes": MetricInfo("bytes the engine sent to storage", "counter", "query"),
     "query_syscall_read_bytes": MetricInfo("bytes through read calls", "counter", "query"),
     "query_syscall_write_bytes": MetricInfo("bytes through write calls", "counter", "query"),
     "query_spilled_bytes": MetricInfo("bytes spilled to temporary files", "counter", "query"),

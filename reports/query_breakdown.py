@@ -82,18 +82,18 @@ class QueryAnatomy:
 
     @property
     def moved_by_others(self) -> bool:
-        """Whether devices moved far more bytes than the kernel counted for the engine."""
+        """Whether devices moved far more bytes than the engine did."""
         return self.read_by_others or self.written_by_others
 
     @property
     def read_by_others(self) -> bool:
-        """As ``moved_by_others``, of reads."""
+        """Whether they read far more than the kernel fetched for the engine."""
         return _by_others(self.read, self.size("io_read"))
 
     @property
     def written_by_others(self) -> bool:
-        """As ``moved_by_others``, of writes."""
-        return _by_others(self.written, self.size("io_write"))
+        """Whether they wrote far more than the I/O trace saw the engine write."""
+        return _by_others(self.written, self.size("traced_write"))
 
     @property
     def file_pages_unknown(self) -> bool:
@@ -170,7 +170,6 @@ _SIZES = (
     "touched_file",
     "anonymous_peak",
     "io_read",
-    "io_write",
     "syscall_read",
     "syscall_write",
 )
@@ -184,7 +183,10 @@ def anatomy(arm: Arm) -> Mapping[str, QueryAnatomy]:
     operators = _by_two(arm, "plan_operator_ns", "operator")
     read = _by_two(arm, "query_tier_read_bytes", "tier")
     written = _by_two(arm, "query_tier_write_bytes", "tier")
-    sizes = {name: _by_query(arm, f"query_{name}_bytes") for name in _SIZES}
+    sizes = {
+        name: {query: one.median for query, one in _by_query(arm, f"query_{name}_bytes").items()}
+        for name in _SIZES
+    } | {"traced_write": _traced_writes(arm)}
     fits = _fits(arm)
     found = {}
     for query in sorted({*durations, *limits}, key=natural):
@@ -198,7 +200,7 @@ def anatomy(arm: Arm) -> Mapping[str, QueryAnatomy]:
             limit.n if limit else 0,
             read.get(query, {}),
             written.get(query, {}),
-            {name: held[query].median for name, held in sizes.items() if query in held},
+            {name: held[query] for name, held in sizes.items() if query in held},
         )
     return found
 
@@ -228,6 +230,16 @@ def _by_two(arm: Arm, metric: str, label: str) -> dict[str, dict[str, float]]:
         query, other = quantity.label("query"), quantity.label(label)
         if query is not None and other is not None:
             found.setdefault(query, {})[other] = summary.median
+    return found
+
+
+def _traced_writes(arm: Arm) -> dict[str, float]:
+    """query → bytes that the engine's own calls wrote, on all parts together."""
+    found: dict[str, float] = {}
+    for quantity, summary in arm.summaries("query_io_bytes").items():
+        query = quantity.label("query")
+        if query is not None and quantity.label("operation") == "write":
+            found[query] = found.get(query, 0.0) + summary.median
     return found
 
 

@@ -3,7 +3,8 @@
 Of /proc/PID/io,
 
 - ``io_read_bytes`` and ``io_write_bytes`` (read_bytes, write_bytes) are bytes that the
-  processes caused to be fetched from storage and to be written there: none on DAX and tmpfs;
+  processes caused to be fetched from storage and to be written there: none on DAX and tmpfs.
+  Of buffered writes, a whole folio counts as written each time its first byte is dirtied;
 - ``syscall_read_bytes`` and ``syscall_write_bytes`` (rchar, wchar) are bytes that went through
   read(2), write(2) and similar calls, to and from the page cache, DAX, a tmpfs, a device or a
   pipe. Mapped access and io_submit(2) are not included.

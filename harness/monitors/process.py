@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from harness.host.process_counters import read_counters
 from harness.monitors import MonitorContext
 from harness.monitors._sampler import SampledMonitor
+from harness.supervise.process import ProcessId
 from harness.warnings import RunWarning
 
 
@@ -28,7 +29,7 @@ class ProcessMonitor(SampledMonitor):
 
     def totals(self) -> Mapping[str, float]:
         """Sums over the processes now."""
-        counters = read_counters(self._processes())
+        counters = _meaningful(self._processes())
         counters.pop("rss_bytes", None)  # a level, not a sum: its difference has no meaning
         return counters
 
@@ -42,7 +43,17 @@ class ProcessMonitor(SampledMonitor):
         if not processes:
             return {}
         started = min(process.start_ticks for process in processes)
-        return {"first_started_ticks": started, **read_counters(processes)}
+        return {"first_started_ticks": started, **_meaningful(processes)}
+
+
+def _meaningful(processes: Sequence[ProcessId]) -> dict[str, float]:
+    """Without bytes written to storage: Linux counts a whole folio, however little is dirtied.
+
+    With large folios, 8 KiB written and synced count as up to 2 MiB.
+    """
+    counters = read_counters(processes)
+    counters.pop("io_write_bytes", None)
+    return counters
 
 
 MONITOR = ProcessMonitor

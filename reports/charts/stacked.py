@@ -118,7 +118,7 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
     caption = (
         "Bytes that the tiers' devices moved while each query ran, whoever caused them: read above "
         "the axis, written below it. DAX and tmpfs pass no block layer and have no count. "
-        f"{MARK}: far more than the kernel counted for the engine."
+        f"{MARK}: far more than the engine moved."
     )
     stacks = Stacks(
         "Bytes per tier", parts, format_bytes, caption, lambda _, one: one.moved_by_others

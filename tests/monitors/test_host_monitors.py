@@ -6,6 +6,7 @@ and proc(5), numa_maps.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from toy_host import advance, block_stat, pressure, write
 from harness.monitors import MonitorContext
 from harness.monitors.block import BlockMonitor
 from harness.monitors.pressure import PressureMonitor
+from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
-from harness.supervise.process import ProcessId
+from harness.supervise.process import ProcessId, process_identity
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 
@@ -139,3 +141,12 @@ def test_this_host_counts(kind: type[PressureMonitor] | type[VmMonitor]) -> None
     monitor = kind(MonitorContext(), LIVE)
     assert monitor.preflight() is None
     assert all(value >= 0 for value in monitor.totals().values())
+
+
+def test_bytes_written_to_storage_are_no_counter_of_the_engine() -> None:
+    """Linux counts a large folio for each page that is dirtied in it."""
+    me = process_identity(os.getpid())
+    assert me is not None
+    monitor = ProcessMonitor(MonitorContext(lambda: [me]))
+    for found in (monitor.totals(), monitor.sample()):
+        assert "io_read_bytes" in found and "io_write_bytes" not in found

@@ -111,6 +111,18 @@ def test_a_run_s_own_reason_stands_for_its_arm(tmp_path: Path) -> None:
     assert fit and fit.why == why
 
 
+def test_writes_of_other_users_are_those_that_the_trace_did_not_see(tmp_path: Path) -> None:
+    def moved(whole: int) -> list[Any]:
+        return [metric("query_tier_write_bytes", whole * MIB, query="6", tier="ssd"),
+                metric("query_io_bytes", MIB, query="6", part="wal", operation="write"),
+                metric("query_io_bytes", 4 * MIB, query="6", part="temp", operation="write"),
+                metric("query_io_bytes", 9 * MIB, query="6", part="temp", operation="read"),
+                ]  # fmt: skip
+
+    runs = two(tmp_path, query("6", 4.0, 1.0) + moved(8), query("6", 4.0, 1.0) + moved(6))
+    assert [row.anatomy.written_by_others for row in broken_down(runs)] == [True, False]
+
+
 @pytest.mark.draws
 def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -> None:
     """Also where little is read at all; what is less than a quarter more is left alone."""
@@ -126,7 +138,7 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
     drawn = tiers.read_text(encoding="utf-8")
     assert ">a*<" in drawn and ">b<" in drawn
     assert "8 MiB *" in html and "6 MiB *" not in html
-    assert "*: far more than the kernel counted for the engine" in html
+    assert "*: far more than the engine moved" in html
 
 
 @pytest.mark.draws
