@@ -110,8 +110,8 @@ def arms_differ(noise: MetricNoise) -> bool | None:
 def title_of(noise: MetricNoise) -> str:
     """``query time, query 6``."""
     quantity = Quantity(noise.name, tuple(noise.labels.items()))
-    return ", ".join(filter(None, (metric_info(quantity, noise.better).title,
-                                   quantity.labels_text())))  # fmt: skip
+    title = metric_info(quantity, noise.better).title
+    return ", ".join(filter(None, (title, quantity.labels_text())))
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> 
 app = typer.Typer(
     cls=RunGroup,
     no_args_is_help=True,
-    help="Measure how much identical runs differ, before hours are spent.",
+    help="Measure how much identical runs differ on this host.",
 )
 for _workload, _parameters in registry.all_parameters().items():
     app.command(_workload, cls=RunCommand, help=_HELP)(

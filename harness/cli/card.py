@@ -30,7 +30,7 @@ def card(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write a page per device: preferences, FAST'20 practices, prices, servers side by side."""
+    """Write a page per device: preferences, practices, prices."""
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
 

@@ -25,7 +25,7 @@ def conclusions(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Test each conclusion of the papers on stored runs: holds here, does not, not testable."""
+    """Test the papers' conclusions on stored runs."""
     from reports.conclusions.catalogue import CONCLUSIONS
     from reports.conclusions.model import check_all
     from reports.conclusions.output import HEAD, TRIALS_HEAD, commands, row, trial_rows

@@ -37,7 +37,7 @@ _TIMEOUT_S = 60
 def doctor(
     host: HostOption = None, emulate: EmulateOption = None, json_: JsonOption = False
 ) -> None:
-    """Show tiers, host mode, engines, tools, CPU and uncontrolled settings."""
+    """Show tiers, host mode, engines, tools, uncontrolled settings."""
     tiers, problems = find_tiers_and_problems(host, emulate or [], unprivileged())
     found = examine(list(tiers.values()))
     found["tier_problems"] = [problem.to_json() for problem in problems]

@@ -64,7 +64,7 @@ def install(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Install pinned engines, with verified checksums, into the private prefix."""
+    """Install pinned engines into the private prefix."""
     from harness import install
 
     failed: list[RunFailed] = []

@@ -28,7 +28,7 @@ def explain(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare devices with engines: ratio, ceiling, prediction, measurement."""
+    """Compare device ratio, ceiling, prediction, measurement."""
     from reports.explain import output
     from reports.explain.comparisons import Evidence, explained
     from reports.explain.score import score

@@ -17,7 +17,7 @@ from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
 from harness.yamlfile import parse_yaml
 
 app = typer.Typer(
-    help="Set hosts up: persistent memory, CXL, host settings, engines (docs/provisioning.md).",
+    help="Set hosts up: persistent memory, CXL, settings, engines.",
     no_args_is_help=True,
 )
 

@@ -41,7 +41,7 @@ from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from harness.yamlfile import Document
 
-app = typer.Typer(help="Suites of microbenchmarks: `harness run micro --suite NAME` runs one.")
+app = typer.Typer(help="List and show suites of microbenchmarks.")
 
 SuiteArgument = Annotated[str, typer.Argument(help="A suite's name, or a file.")]
 _FORMATS = ("table", "perma")
@@ -49,7 +49,7 @@ _FORMATS = ("table", "perma")
 
 @app.command("suites")
 def suites(json_: JsonOption = False) -> None:
-    """The suites that come along; the numbers are of configurations on this host."""
+    """List suites, with their configurations on this host."""
     found = []
     for name, path in known_suites().items():
         suite = load_suite(path, variables_here())
@@ -76,7 +76,7 @@ def suites(json_: JsonOption = False) -> None:
 
 @app.command("show")
 def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
-    """What a suite measures: every configuration, before it is fitted to a tier."""
+    """List a suite's configurations, before scaling to a tier."""
     loaded = load_suite(find_suite(suite), variables_here())
     rows = _rows(loaded)
     if json_:

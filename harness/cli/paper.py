@@ -60,7 +60,7 @@ def paper(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run what this host can of a paper's figures; write published next to measured.
+    """Run a paper's figures; write published next to measured.
 
     The first comparison of every figure is run before the second of any, as far as the budget goes.
     Complete runs are not run again: rerunning the command resumes.

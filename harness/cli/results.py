@@ -50,7 +50,7 @@ def compare(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare two sets of runs: ratios per metric with intervals, and a verdict."""
+    """Compare two sets of runs: ratios, intervals, a verdict."""
     from reports import compare_output
     from reports.compare import compare as compared
     from reports.select import select
@@ -109,7 +109,7 @@ def report(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write one self-contained HTML file, Markdown, CSV and figures.
+    """Write one HTML file, Markdown, CSV and figures.
 
     Runs of microbenchmarks are written as a card in the same folder (harness card).
     """
@@ -237,7 +237,7 @@ def repro(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Repeat a run from its manifest and report whether the results agree."""
+    """Repeat a run from its manifest and compare the results."""
     where = store(results)
     original = where.run(run)
     emulate = list(original.spec.emulate)

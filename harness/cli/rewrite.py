@@ -27,7 +27,7 @@ def rewrite(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Replace flush instructions: clflush by clwb and sfence, clflushopt by clwb."""
+    """Replace flush instructions in a program or library."""
     if (from_ is None) != (to is None):
         raise UsageError("--from and --to", "one of them is given", "give both, or neither")
     if not program.is_file():

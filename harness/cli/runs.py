@@ -35,7 +35,7 @@ app = typer.Typer(help="List, show, remove, export and import runs.")
 
 @app.command("list")
 def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
-    """List every run: finished ones with their status, others as unfinished."""
+    """List every run with its status."""
     where = store(results)
     finished, unfinished = where.runs(), where.unfinished()
     finished.reverse()  # taken from the end, so that only one has its documents in memory
@@ -239,7 +239,7 @@ def export(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write runs as one tidy CSV, one JSON document, an archive, or series for Apache Otava."""
+    """Write runs as CSV, JSON, an archive, or series for Otava."""
     where = store(results)
     chosen = [where.run(name) for name in runs] if runs else where.runs()
     if not chosen:

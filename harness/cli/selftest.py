@@ -26,7 +26,7 @@ def selftest(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Plant effects and faults on this host, and report whether they are found."""
+    """Plant effects and faults; report whether they are found."""
     chosen = groups or list(_GROUPS)
     for name in chosen:
         if name not in _GROUPS:

@@ -32,7 +32,7 @@ from harness.workloads.parameters import Parameters
 
 _LEVELS = "auto"
 _NAME = "what-if"
-_HELP = "Vary a planted delay within a run, and predict the latency with another device."
+_HELP = "Predict the latency with another device from planted delays."
 #: Options of a run that have no meaning here.
 _WITHOUT = ("plant", "observe", "dsn", "label", "listen", "repeats", "name", "load_curve")
 
@@ -217,7 +217,7 @@ def _print_table(found: Sequence[Answer]) -> None:
 app = typer.Typer(
     cls=RunGroup,
     no_args_is_help=True,
-    help="Predict what another device for one part of an engine would give.",
+    help="Predict what another device for a part of an engine gives.",
 )
 for _workload, _parameters in registry.all_parameters().items():
     app.command(_workload, cls=RunCommand, help=_HELP)(

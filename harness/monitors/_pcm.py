@@ -97,9 +97,15 @@ class PcmTraffic:
         argv = self._argv("-i=1")
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, errors="replace", env=_environment(),
-                timeout=_PATIENCE_S, check=False, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+                argv,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=_environment(),
+                timeout=_PATIENCE_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         table = PcmTable()
@@ -115,9 +121,14 @@ class PcmTraffic:
     def start(self) -> None:
         """Start it, and wait for its first line; RuntimeError if there is none."""
         self._process = subprocess.Popen(
-            self._argv(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            errors="replace", env=_environment(), stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            self._argv(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+        )
         self._reader.start()
         if not self._begun.wait(_PATIENCE_S) or not self._samples:
             raise RuntimeError("pcm-memory printed no figures")

@@ -8,7 +8,9 @@ import math
 _NO_CHANCE = math.log(1e9)
 
 
-def off(what: str, count: int, total: int, share: float, edge: int = 0, tries: int = 1) -> str:
+def describe_outlier(
+    what: str, count: int, total: int, share: float, edge: int = 0, tries: int = 1
+) -> str:
     """Describe a count that is too far from its share to be chance; empty if it is not.
 
     Chernoff's bound: the probability of ``count`` of ``total``, or of a more extreme count, is

@@ -14,7 +14,7 @@ from harness.store.result import Check, Metric
 from harness.waits import Breakdown, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
-from harness.workloads.outliers import off
+from harness.workloads.outliers import describe_outlier
 from harness.workloads.parameters import Parameters
 
 P = TypeVar("P", bound=Parameters)
@@ -162,12 +162,14 @@ def check_mix(
         return Check("mix", "unknown", f"{driven.driver} does not report all counts: {missing}")
     total = sum(known.values())
     wrong = [
-        off(f"{name} of all {nouns.operation}s", known.get(name, 0), total, share, under_way)
+        describe_outlier(
+            f"{name} of all {nouns.operation}s", known.get(name, 0), total, share, under_way
+        )
         for name, share in shares.items()
     ]
     first = next(iter(shares))
     if rolled_back and (count := driven.operations[first].rolled_back_count) is not None:
-        wrong.append(off(f"rolled back {first}", count, known[first], rolled_back))
+        wrong.append(describe_outlier(f"rolled back {first}", count, known[first], rolled_back))
     return checked("mix", wrong, f"{total:,} {nouns.operation}s")
 
 

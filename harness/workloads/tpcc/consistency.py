@@ -18,7 +18,7 @@ from harness.engine import RunsSql, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
-from harness.workloads.outliers import off
+from harness.workloads.outliers import describe_outlier
 from harness.workloads.window import checked
 
 _FOLDER = Path(__file__).parent / "conditions"
@@ -104,8 +104,8 @@ def check_remote(warehouses: int, engine: RunsSql) -> Check:
     payments -= _LOADED_HISTORY * warehouses
     share = 1.0 if warehouses > 1 else 0.0
     wrong = [
-        off("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
-        off("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
+        describe_outlier("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
+        describe_outlier("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
     ]
     if not any((lines, payments, remote_lines, remote_payments)):
         return Check("remote", "unknown", f"there are {lines} order lines, {payments} payments")

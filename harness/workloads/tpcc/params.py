@@ -104,7 +104,7 @@ def _connections(params: TpccParams) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TpccParams(Parameters):
-    """TPC-C-derived: order-entry transactions; throughput and durability tests."""
+    """TPC-C-derived: order entry; throughput and durability tests."""
 
     workload = "tpcc"
     smaller = "fewer --warehouses"

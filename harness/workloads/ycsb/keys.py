@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.store.result import Check
-from harness.workloads.outliers import off
+from harness.workloads.outliers import describe_outlier
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.params import YcsbParams
 
@@ -219,7 +219,7 @@ def _far_from(predicted: Expected, by_number: Mapping[int, int], chosen: int) ->
         if chosen * least <= count <= chosen * most:
             continue
         nearest = least if count < chosen * least else most
-        if said := off(f"record {number}", count, chosen, nearest):
+        if said := describe_outlier(f"record {number}", count, chosen, nearest):
             yield said
 
 
@@ -231,5 +231,5 @@ def _too_hot(
         known = number in predicted.hottest or number >= records
         if not known and count > chosen * predicted.others:
             share = predicted.others
-            if said := off(f"record {number}", count, chosen, share, tries=records):
+            if said := describe_outlier(f"record {number}", count, chosen, share, tries=records):
                 yield said

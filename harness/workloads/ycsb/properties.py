@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import registry
 from harness.errors import UsageError, nearest
 from harness.workloads.parameters import Count, Number
 from harness.workloads.ycsb.params import CORE_CLASS, YcsbParams
@@ -60,8 +59,6 @@ _REFUSED: Mapping[str, str] = {
 
 #: Flags of the official client; ours are read as YAML.
 _OFFICIAL_FLAGS = ("readallfields", "writeallfields", "dataintegrity")
-#: Beginnings of the names that bindings' properties have.
-_BINDINGS = ("db.", "jdbc.", *(f"{name}." for name in registry.engine_names()))
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
 _LONGEST_SHOWN = 80
@@ -107,7 +104,7 @@ def given(pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     for name, value in pairs.items():
         if name == "workload" and value.rpartition(".")[2] != CORE_CLASS and "." not in value:
             found[name] = value  # a letter
-        elif _known(name):
+        elif _known(name) or "." in name:  # a binding's
             _take("-p ", name, value.strip(), found, notes)
         else:
             found[name] = value
@@ -119,7 +116,7 @@ def _known(name: str) -> bool:
         name in _DECLARED
         or name == "maxexecutiontime"
         or any(name in names for names in (_ONLY, _REFUSED, _NO_MATTER))
-        or name.startswith((*_NO_MATTER_GROUPS, *_BINDINGS))
+        or name.startswith(_NO_MATTER_GROUPS)
     )
 
 
