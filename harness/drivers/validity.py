@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+from statistics import mean, median
 
 from harness.drivers.result import SERIES_NS, DriverResult, WindowCounters
 from harness.engine import ChecksWriteBack, Engine, Listens, TellsDurability
@@ -19,6 +22,12 @@ _BACKLOG = 0.01
 _UNANSWERED = 0.001
 #: Largest difference between the first and last third of a window in steady state.
 _STEADY = 0.1
+#: It counts beyond this many standard errors of such a difference in a steady window.
+_ERRORS = 2
+#: Whole intervals of the series without which a window is too short for that.
+_FEWEST_INTERVALS = 5
+#: The standard deviation of normal values is this times the median of their steps' sizes.
+_OF_STEPS = 1.05
 #: Largest difference between the counters' interval and the window, as a share of the window.
 _OFF = 0.05
 
@@ -138,10 +147,11 @@ def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
     whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
     done = [sum(point["counts"].values()) for point in driven.series[:whole]]
     third = len(done) // 3
-    if third < 3 or not sum(done[:third]):
+    if len(done) < _FEWEST_INTERVALS or not sum(done[:third]):
         return
     change = sum(done[-third:]) / sum(done[:third]) - 1
-    if abs(change) > _STEADY:
+    scatter = _OF_STEPS * median(abs(b - a) for a, b in pairwise(done)) / mean(done)
+    if abs(change) > max(_STEADY, _ERRORS * scatter * sqrt(2 / third)):
         yield RunWarning(
             code="not-steady-state",
             problem="not in steady state",

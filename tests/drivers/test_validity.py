@@ -9,7 +9,7 @@ import pytest
 
 from harness.drivers import result as module
 from harness.drivers.result import DriverResult, WindowCounters
-from harness.drivers.validity import Nouns, backlog, late_counters
+from harness.drivers.validity import Nouns, backlog, late_counters, load_warnings
 
 S = 10**9
 
@@ -99,3 +99,24 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
     )  # fmt: skip
     nouns = Nouns("operation", "user", "--users")
     assert [finding.code for finding in backlog(queued, nouns)] == codes
+
+
+@pytest.mark.parametrize(
+    ("done", "steady"),
+    [
+        ((2128, 1983, 1869, 1627, 1724, 807, 567, 452), False),
+        ((1625, 337, 313, 326, 320, 346), False),  # the first second is of the ramp-up
+        ((100, 100, 100, 100, 80), False),
+        ((100, 100, 100, 80), True),  # too short
+        ((425, 335, 412, 437, 404, 445, 390, 329), True),
+        ((100, 70, 130, 70, 120), True),  # single seconds differ as much
+        ((1900, 1900, 1900, 1800, 1800, 1800, 1750, 1750, 1750), True),
+    ],
+)
+def test_a_short_window_is_steady_if_its_ends_differ_no_more_than_its_seconds(
+    done: tuple[int, ...], steady: bool
+) -> None:
+    series = [{"monotonic_ns": i * S, "counts": {"read": n}} for i, n in enumerate(done)]
+    driven = DriverResult("loadgen", "1", len(done) * S, series=series)
+    found = load_warnings(driven, Nouns("operation", "user", "--users"), closed=False)
+    assert ("not-steady-state" in {one.code for one in found}) != steady
