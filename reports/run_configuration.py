@@ -222,10 +222,6 @@ def spec_facts(run: StoredRun) -> dict[str, str]:
 def facts_of_spec(spec: Mapping[str, Any], host_mode: str) -> dict[str, str]:
     """As ``spec_facts``, of the spec of a run that is planned for a host in this mode."""
     kept = {name: value for name, value in spec.items() if name not in _SPEC_LEFT_OUT}
-    if spec["placement"]:
-        # Asking for an emulated tier changes nothing for a placement that does not use it.
-        used = set(spec["placement"].values())
-        kept["emulate"] = [tier for tier in spec["emulate"] if tier in used]
     flat = dict(_flatten("", kept))
     return flat | {"placement": placement_name(spec), "host_mode": host_mode}
 

@@ -91,7 +91,7 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
         for part, operation in places:
             delays = f"{part}.{operation}=+{options.levels.replace(',', '/')}"
             plan = plan_of(parameters, replace(options, name=_NAME, plant=[delays]))
-            todo.append((plan, _device(options, into, plan.runs[0], part, operation)))
+            todo.append((plan, _device(options, env, into, plan.runs[0], part, operation)))
         found: list[Answer] = []
         not_fitted: list[StoredRun] = []
         for plan, device in todo:
@@ -164,12 +164,19 @@ def _check(options: WhatIfOptions, every: bool) -> None:
 
 
 def _device(
-    options: WhatIfOptions, into: Store, spec: RunSpec, part: str, operation: str
+    options: WhatIfOptions,
+    env: Environment,
+    into: Store,
+    spec: RunSpec,
+    part: str,
+    operation: str,
 ) -> Device | None:
     if options.latency is not None:
         return question.device_of_latency(options.latency)
     if options.like_tier is not None:
-        return question.device_like_tier(into.runs(), options.like_tier, spec, part, operation)
+        return question.device_like_tier(
+            into.runs(), options.like_tier, spec, part, operation, env.tiers
+        )
     return None
 
 

@@ -37,6 +37,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from harness.later import np
+from harness.units import format_ns
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -200,9 +201,8 @@ class Fit:
             lower, upper, change = reversed_
             return Refusal(
                 "not-monotonic",
-                f"+{lower.planted_ns / 1e3:g} us to +{upper.planted_ns / 1e3:g} us changes the "
-                f"latency by {change.value / 1e3:.1f} us [{change.low / 1e3:.1f}, "
-                f"{change.high / 1e3:.1f}]",
+                f"+{format_ns(lower.planted_ns)} to +{format_ns(upper.planted_ns)} changes the "
+                f"latency by {_interval(change)}",
             )
         bend, slope = self.bend, self.slope
         first, last = self.levels[0], self.levels[-1]
@@ -281,8 +281,8 @@ class Fit:
             return None
         return Refusal(
             "not-through-present",
-            f"without a delay, the latency is {gap.value / 1e3:+.1f} us [{gap.low / 1e3:+.1f}, "
-            f"{gap.high / 1e3:+.1f}] from the line: the delays hide work, such as reading ahead",
+            f"without a delay, the latency differs from the line by {_interval(gap)}: the delays "
+            "hide work, such as reading ahead",
         )
 
     def _residuals(self, slopes: Floats) -> Floats:
@@ -337,10 +337,10 @@ def predict_all(changes: Sequence[Change]) -> Prediction | Refusal:
     latency = estimate(after)
     apart = [float(base[0]) for base in bases]
     if max(apart) - min(apart) > 2 * _UNCERTAIN * float(now[0]):
-        between = " and ".join(f"{ns / 1e3:.1f}" for ns in (min(apart), max(apart)))
+        between = " and ".join(map(format_ns, (min(apart), max(apart))))
         return Refusal(
             "too-uncertain",
-            f"without an added delay, the latency is between {between} us",
+            f"without an added delay, the latency is between {between}",
             latency,
         )
     if (problem := _impossible(latency) or _too_uncertain(latency)) is not None:
@@ -351,11 +351,11 @@ def predict_all(changes: Sequence[Change]) -> Prediction | Refusal:
 
 def _impossible(found: Estimate, floor_ns: float | None = None) -> Refusal | None:
     if found.value <= 0:
-        return Refusal("below-zero", f"the line ends at {found.value / 1e3:.1f} us")
+        return Refusal("below-zero", f"the line ends at {format_ns(found.value)}")
     if floor_ns is not None and found.high < floor_ns:
         return Refusal(
             "below-floor",
-            f"{_interval(found)} predicted, but an operation spends {floor_ns / 1e3:.1f} us "
+            f"{_interval(found)} predicted, but an operation spends {format_ns(floor_ns)} "
             "elsewhere",
         )
     return None
@@ -371,7 +371,7 @@ def _too_uncertain(found: Estimate, far: bool = False) -> Refusal | None:
 
 
 def _interval(found: Estimate) -> str:
-    return f"{found.value / 1e3:.1f} us [{found.low / 1e3:.1f}, {found.high / 1e3:.1f}]"
+    return f"{format_ns(found.value)} [{format_ns(found.low)}, {format_ns(found.high)}]"
 
 
 def _by_round(blocks: Sequence[Block], call_ns: float) -> tuple[Floats, Floats, Floats]:

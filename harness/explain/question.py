@@ -13,6 +13,7 @@ from harness.explain.fit import Estimate, Refusal, estimate, predict_all
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
+from harness.tiers.linux.model import Tier
 from harness.units import NS_PER_S, format_ns, parse_duration_ns
 
 #: Operations that are called less often have too few delayed calls in a block.
@@ -191,12 +192,21 @@ def check_tier(runs: Sequence[StoredRun], tier: str, here: Sequence[str]) -> Non
 
 
 def device_like_tier(
-    runs: Sequence[StoredRun], tier: str, spec: RunSpec, part: str, operation: str
+    runs: Sequence[StoredRun],
+    tier: str,
+    spec: RunSpec,
+    part: str,
+    operation: str,
+    here: Mapping[str, Tier],
 ) -> Device:
-    """The operation as a tier serves it; UsageError where no run has measured it."""
+    """The operation as a tier serves it; UsageError where no run has measured it.
+
+    ``here``: the tiers of this host, by name.
+    """
     if (device := devices(runs, spec, part, operation).get(tier)) is not None:
         return device
-    stand_in = f" --emulate {tier}" if tier in spec.emulate else ""
+    is_real = tier in here and not here[tier].emulated
+    stand_in = "" if is_real else f" --emulate {tier}"
     like = next((run for run in reversed(runs) if _is_same(run, spec)), None)
     if like is not None:
         command = f"harness run {_MICRO} --like {like.run_id} --tier {tier}{stand_in}"

@@ -80,7 +80,7 @@ class Calibration:
             for attribute, name in _CONDITIONS.items()
             if getattr(self.spec, attribute) != getattr(spec, attribute)
         ]
-        return found + (["emulated tiers"] if _emulated(self.spec) != _emulated(spec) else [])
+        return found + (["emulated tiers"] if set(self.spec.emulate) != set(spec.emulate) else [])
 
     def to_json(self) -> dict[str, Any]:
         """As stored (schema calibration)."""
@@ -107,12 +107,6 @@ class Calibration:
             "warnings": tuple(map(RunWarning.from_json, document["warnings"])),
         }
         return cls(**fields)
-
-
-def _emulated(spec: RunSpec) -> set[str]:
-    """The tiers that it uses."""
-    used = spec.placement.tiers() if spec.placement else ()
-    return set(spec.emulate) & set(used)
 
 
 def latest_of(

@@ -39,6 +39,7 @@ class RunSpec:
     ``placement`` is None for an external engine only; ``label`` then names what
     its owner set up. ``params`` are the workload's, as JSON (harness.workloads.parameters);
     ``block`` is the number of the interleaved repeat block.
+    ``emulate``: of the tiers that are emulated, those that the placement uses.
     ``required_host_mode`` is None where any will do; ``Default|AppDirect``: one of them.
     """
 
@@ -68,6 +69,10 @@ class RunSpec:
     listen: str | None = None
     #: Delays planted in its file I/O (harness.iotrace.plant).
     plant: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        used = self.placement.tiers() if self.placement else ()
+        object.__setattr__(self, "emulate", tuple(t for t in self.emulate if t in used))
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
@@ -123,7 +128,7 @@ class RunSpec:
         if self.required_host_mode is None:
             return True
         allowed = set(self.required_host_mode.split("|"))
-        if self.placement and set(self.placement.tiers()) & set(self.emulate):
+        if self.emulate:
             allowed |= {"Default"} if "AppDirect" in allowed else set()
         return mode in allowed
 

@@ -134,16 +134,20 @@ def test_a_spec_survives_json():
         assert RunSpec.from_json(spec.to_json()) == spec
 
 
-def test_emulation_from_the_command_line_joins_the_profiles_own():
-    plan = plan_of(PROFILE, emulate=("pmem",))
-    assert all(spec.emulate == ("pmem",) for spec in plan.runs)
+def test_an_emulated_tier_is_in_the_specs_of_placements_that_use_it():
+    """A run on the disk is the same run whether or not another of the plan is emulated."""
+    plain, emulated = plan_of(PROFILE), plan_of(PROFILE, emulate=("pmem",))
+    for spec, other in zip(emulated.runs, plain.runs, strict=True):
+        used = spec.placement.name == "pmem-both"
+        assert spec.emulate == (("pmem",) if used else ())
+        assert (spec.hash() == other.hash()) != used
 
 
 def test_specs_name_what_is_emulated_and_the_plan_keeps_where():
     text = PROFILE.replace("fixed:\n", "fixed:\n  emulate: [pmem, cxl]\n")
     plan = plan_of(text, emulate=("pmem=/dev/shm/x",))
     assert plan.emulate == ("pmem=/dev/shm/x", "cxl")
-    assert all(spec.emulate == ("pmem", "cxl") for spec in plan.runs)
+    assert {spec.emulate for spec in plan.runs} == {(), ("pmem",)}
     schemas.validate(plan.runs[0].to_json(), "run-spec", "spec")
     assert plan_of(text).hash == plan.hash
 

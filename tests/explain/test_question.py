@@ -113,14 +113,14 @@ def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
 
 def test_a_tier_is_as_fast_as_a_run_has_measured_it(tmp_path):
     def found() -> Device:
-        return question.device_like_tier(Store(tmp_path).runs(), "pmem", SPEC, "wal", "sync")
+        return question.device_like_tier(Store(tmp_path).runs(), "pmem", SPEC, "wal", "sync", {})
 
     there = replace(SPEC, placement=parse_placement("ssd-data-pmem-wal"), plant=())
     stored(tmp_path, replace(there, plant=("wal.sync=+100us",)), [durations(90_000)])
     other = stored(tmp_path, replace(there, engine="mysql"), [durations(80_000)])
     with pytest.raises(UsageError) as refused:
         found()
-    assert "--placement data=ssd,wal=pmem" in refused.value.hint
+    assert "--placement data=ssd,wal=pmem --emulate pmem" in refused.value.hint
     slow = replace(there, placement=parse_placement("ssd-both"))
     here = stored(tmp_path, slow, [durations(70_000)])
     with pytest.raises(UsageError) as refused:

@@ -136,8 +136,8 @@ def test_a_run_killed_before_its_spec_was_written_is_listed_and_can_be_removed(t
 
 
 def test_a_spec_outside_the_contract_leaves_no_directory(tmp_path):
-    with pytest.raises(UsageError, match="emulate"):
-        Store(tmp_path).begin(replace(SPEC, emulate=("pmem=/dev/shm",)))
+    with pytest.raises(UsageError, match="threads"):
+        Store(tmp_path).begin(replace(SPEC, threads=0))
     assert not (tmp_path / "runs").exists()
 
 
