@@ -34,7 +34,7 @@ static inline void *mb_arena_at(const struct mb_arena *arena, uint64_t offset)
 static inline void mb_arena_open(struct mb_arena *arena, const struct mb_policy *policy)
 {
     arena->next = sizeof(struct mb_arena_header);
-    mb_commit(policy, &mb_arena_header(arena)->border, arena->next);
+    mb_put(policy, &mb_arena_header(arena)->border, arena->next); /* the first take moves it on */
 }
 
 static inline void mb_arena_recover(struct mb_arena *arena)

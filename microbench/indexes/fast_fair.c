@@ -11,7 +11,8 @@
  *
  * Nodes are never merged. `recover` removes what an unfinished shift or split has left, and gives
  * each sibling that no parent knows its entry there; all of it by the same steps, so that it may be
- * cut as well.
+ * cut as well. As it meets every node, it knows which memory is in use: no border (arena.h) is
+ * kept, and a node that a cut left without a sibling's link is free again.
  */
 #include "index.h"
 
@@ -41,10 +42,9 @@ struct node {
 /* One entry is the end. */
 enum {
     ENTRIES = (MB_FAST_FAIR_NODE_BYTES - sizeof(struct node)) / sizeof(struct entry),
-    MOST = ENTRIES - 1,
-    LEVELS = 32,
-    ROOT = sizeof(struct mb_arena_header)
+    MOST = ENTRIES - 1
 };
+/* The arena begins with it; nodes are aligned to their size. */
 struct root {
     uint64_t node;
     uint64_t unused[7];
@@ -52,7 +52,7 @@ struct root {
 
 static struct root *root_of(const struct mb_index *index)
 {
-    return mb_arena_at(&index->arena, ROOT);
+    return mb_arena_at(&index->arena, 0);
 }
 
 static struct node *node_at(const struct mb_index *index, uint64_t offset)
@@ -84,6 +84,7 @@ static int place_of(const struct node *node, uint64_t key)
     return at - 1;
 }
 
+/* Redundant: of the stores to a line the last one's flush is enough. */
 MB_ALWAYS_INLINE void after_store(const struct mb_policy *policy, const void *at)
 {
     if (policy->discipline == MB_UNAWARE) {
@@ -108,11 +109,11 @@ MB_ALWAYS_INLINE void shift_in(const struct mb_policy *policy, struct node *node
         mb_put(policy, &entries[i].key, entries[i - 1].key);
         after_store(policy, &entries[i]);
         mb_put(policy, &entries[i].value, entries[i - 1].value);
-        after_store(policy, &entries[i]);
-        if (persists && policy->discipline != MB_UNAWARE &&
-            !on_one_line(&entries[i], &entries[i - 1])) {
+        if (persists && !on_one_line(&entries[i], &entries[i - 1])) {
             mb_flush(policy, &entries[i]);
             mb_fence(policy);
+        } else {
+            after_store(policy, &entries[i]);
         }
     }
     if (place < count) {
@@ -164,10 +165,10 @@ static struct node *new_node(struct mb_index *index, uint64_t first, uint64_t si
                              uint32_t level)
 {
     const struct mb_policy *policy = index->policy;
-    uint64_t offset = mb_arena_take(&index->arena, policy, MB_FAST_FAIR_NODE_BYTES, MB_LINE);
-    struct node *node = node_at(index, offset);
-    if (!offset)
+    struct node *node = node_at(index, index->arena.next);
+    if (index->arena.next + MB_FAST_FAIR_NODE_BYTES > index->arena.size_bytes)
         return NULL;
+    index->arena.next += MB_FAST_FAIR_NODE_BYTES;
     mb_put(policy, &node->first, first);
     mb_put(policy, &node->sibling, sibling);
     mb_put(policy, &node->low, low);
@@ -261,7 +262,7 @@ static bool room_for_splits(const struct mb_index *index)
 {
     const struct node *root = node_at(index, root_of(index)->node);
     uint64_t nodes = root->level + 2;
-    return index->arena.next + (nodes + 1) * MB_FAST_FAIR_NODE_BYTES <= index->arena.size_bytes;
+    return index->arena.next + nodes * MB_FAST_FAIR_NODE_BYTES <= index->arena.size_bytes;
 }
 
 /* ---- recovery ---- */
@@ -297,10 +298,13 @@ static void tidy(struct mb_index *index, struct node *node)
 
 static bool recover(struct mb_index *index)
 {
-    mb_arena_recover(&index->arena);
     struct node *first = node_at(index, root_of(index)->node);
+    index->arena.next = MB_FAST_FAIR_NODE_BYTES;
     for (struct node *down = first;; down = node_at(index, down->first)) {
         for (struct node *node = down;; node = node_at(index, node->sibling)) {
+            uint64_t end = offset_of(index, node) + MB_FAST_FAIR_NODE_BYTES;
+            if (end > index->arena.next)
+                index->arena.next = end;
             tidy(index, node);
             if (!node->sibling)
                 break;
@@ -330,9 +334,7 @@ static bool recover(struct mb_index *index)
 static bool make(struct mb_index *index)
 {
     const struct mb_policy *policy = index->policy;
-    mb_arena_open(&index->arena, policy);
-    if (mb_arena_take(&index->arena, policy, sizeof(struct root), MB_LINE) != ROOT)
-        return false;
+    index->arena.next = MB_FAST_FAIR_NODE_BYTES;
     struct node *node = new_node(index, 0, 0, 0, 0);
     if (!node)
         return false;

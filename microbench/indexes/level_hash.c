@@ -202,31 +202,30 @@ static void set_levels(struct mb_index *index, const struct levels *levels)
     mb_put(policy, &to->buckets, levels->buckets);
     mb_flush(policy, to);
     mb_fence(policy);
-    mb_put(policy, &root->current, other);
-    mb_flush(policy, root); /* durable by the fence of the next item: until then either holds */
+    mb_commit(policy, &root->current, other); /* before the next ones take the place of the old */
 }
 
-/* The items of the level that is to go are inserted; after a cut some of them may be there. */
-static bool drain(struct mb_index *index, bool cut)
+/*
+ * The items of the level that is to go are inserted into the new one, each into a bucket of the
+ * half that it was in: of a bucket's items all come from one old bucket, so that there is always
+ * room. After a cut some of them are there.
+ */
+static void drain(struct mb_index *index, bool cut)
 {
     struct levels levels = *levels_of(index);
-    struct bucket *from = mb_arena_at(&index->arena, levels.draining);
-    for (uint64_t i = 0; i < levels.buckets / 4; i++)
+    const struct bucket *from = mb_arena_at(&index->arena, levels.draining);
+    uint64_t buckets = levels.buckets / 4;
+    for (uint64_t i = 0; i < buckets; i++)
         for (int j = 0; j < SLOTS; j++) {
             const struct slot *item = &from[i].slots[j];
-            if (!item->token)
+            if (!item->token || (cut && find(index, item->key)))
                 continue;
-            struct choices choices = choose_all(index, item->key);
-            if (cut && find_in(&choices, item->key))
-                continue;
-            struct slot *slot = slot_in(index, &choices);
-            if (!slot)
-                return false;
-            fill(index->policy, slot, item->key, item->value);
+            struct choice its = choose(index, levels.top, levels.buckets, mixed(item->key));
+            its.of[0] = its.of[1] = its.of[i >= buckets / 2];
+            fill(index->policy, free_in(&its), item->key, item->value);
         }
     levels.draining = 0;
     set_levels(index, &levels);
-    return true;
 }
 
 static bool grow(struct mb_index *index)
@@ -238,7 +237,8 @@ static bool grow(struct mb_index *index)
     if (!levels.top)
         return false;
     set_levels(index, &levels);
-    return drain(index, false);
+    drain(index, false);
+    return true;
 }
 
 static bool make(struct mb_index *index)
@@ -262,8 +262,10 @@ static void remove_twins(struct mb_index *index, uint64_t level, uint64_t bucket
     for (uint64_t i = 0; i < buckets; i++)
         for (int j = 0; j < SLOTS; j++) {
             struct slot *slot = &first[i].slots[j];
-            if (slot->token && find(index, slot->key) != slot)
-                mb_commit(index->policy, &slot->token, 0);
+            if (slot->token && find(index, slot->key) != slot) {
+                mb_put(index->policy, &slot->token, 0);
+                mb_flush(index->policy, &slot->token); /* fenced with the next change */
+            }
         }
 }
 
@@ -273,7 +275,9 @@ static bool recover(struct mb_index *index)
     const struct levels *levels = levels_of(index);
     remove_twins(index, levels->top, levels->buckets);
     remove_twins(index, levels->bottom, levels->buckets / 2);
-    return !levels->draining || drain(index, true);
+    if (levels->draining)
+        drain(index, true);
+    return true;
 }
 
 static void set_value(const struct mb_policy *policy, struct slot *slot, uint64_t value)

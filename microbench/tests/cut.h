@@ -102,16 +102,55 @@ static void cut_fence(void)
 
 static const struct mb_medium cut_medium = {"cut", cut_write, cut_flush, cut_fence};
 
+/* Of each line, how many words wait. */
+static void cut_count(uint64_t waiting[CUT_LINES])
+{
+    memset(waiting, 0, CUT_LINES * sizeof *waiting);
+    for (size_t i = 0; i < cut.waiting; i++)
+        waiting[cut.pending[i].at / MB_LINE]++;
+}
+
+/* How many memories a cut may leave of ordinary stores; 0: more than `most`. */
+static inline uint64_t cut_images(uint64_t most)
+{
+    static uint64_t waiting[CUT_LINES];
+    uint64_t images = 1;
+    cut_count(waiting);
+    for (size_t line = 0; line < CUT_LINES; line++) {
+        images *= waiting[line] + 1;
+        if (images > most)
+            return 0;
+    }
+    return images;
+}
+
+/* One of them, by its number. */
+static inline void cut_image_of(char *image, uint64_t number)
+{
+    static uint64_t waiting[CUT_LINES], arrived[CUT_LINES];
+    memcpy(image, cut.durable, CUT_BYTES);
+    cut_count(waiting);
+    for (size_t line = 0; line < CUT_LINES; line++) {
+        arrived[line] = number % (waiting[line] + 1);
+        number /= waiting[line] + 1;
+    }
+    for (size_t i = 0; i < cut.waiting; i++) {
+        uint64_t *of_line = &arrived[cut.pending[i].at / MB_LINE];
+        if (*of_line == 0)
+            continue;
+        --*of_line;
+        memcpy(image + cut.pending[i].at, &cut.pending[i].value, MB_WORD);
+    }
+}
+
 /* What the cut leaves, by a draw; draw 0: only what is sure, 1: everything. */
 static void cut_image(char *image, struct tb_random *random, uint64_t draw)
 {
     static uint64_t arrived[CUT_LINES]; /* of each line: how many of its waiting words */
     static uint64_t waiting[CUT_LINES];
     memcpy(image, cut.durable, CUT_BYTES);
-    memset(waiting, 0, sizeof waiting);
     memset(arrived, 0, sizeof arrived);
-    for (size_t i = 0; i < cut.waiting; i++)
-        waiting[cut.pending[i].at / MB_LINE]++;
+    cut_count(waiting);
     for (size_t line = 0; line < CUT_LINES; line++)
         if (waiting[line])
             arrived[line] = (uint64_t)tb_random_between(random, 0, (int64_t)waiting[line]);

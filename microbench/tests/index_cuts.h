@@ -1,11 +1,16 @@
 /*
  * An index under power cuts: included by the test of each index, before the index itself.
  *
- * A history of inserts, updates and removals is cut at every store, flush and fence; of each cut
- * several of the memories that it may leave are recovered. Every change that was acknowledged must
- * be there, and the one under way wholly or not at all. Some recoveries are cut as well.
+ * A history of inserts, updates and removals is cut at every store, flush and fence; the memories
+ * that each cut may leave are recovered: all of them where they are few, otherwise some, drawn.
+ * Every change that was acknowledged must be there, and the one under way wholly or not at all.
+ * One memory of each cut is cut again, in its recovery or in the changes that follow it, several
+ * times where recovery changes something.
  *
  * Where a flush or fence of the index is left out, at one place of its source, that must be found.
+ * `ff` and `sff` have more of them than the index needs: left out are, with `ff`, the fences
+ * after which the index has one of its own; with `sff` only those of a commit (mb_commit), but for
+ * the function whose commit the stores next to it make unnecessary there.
  */
 #ifndef MICROBENCH_TESTS_INDEX_CUTS_H
 #define MICROBENCH_TESTS_INDEX_CUTS_H
@@ -19,22 +24,34 @@
 #include <unistd.h>
 
 /* Where in the source the index is: a change of it knows its flushes and fences by the line. */
-static const char *site_file = "";
-static int site_line;
-#define SITE (site_file = __FILE__, site_line = __LINE__)
-#define mb_put(policy, to, value) (SITE, mb_put(policy, to, value))
-#define mb_flush(policy, at) (SITE, mb_flush(policy, at))
-#define mb_flush_all(policy, at, bytes) (SITE, mb_flush_all(policy, at, bytes))
-#define mb_fence(policy) (SITE, mb_fence(policy))
-#define mb_commit(policy, to, value) (SITE, mb_commit(policy, to, value))
-/* Consistency does not depend on these. */
-#define mb_flush_extra(policy, at) (site_line = 0, mb_flush_extra(policy, at))
-#define mb_fence_extra(policy) (site_line = 0, mb_fence_extra(policy))
-#define mb_commit_extra(policy, to, value) (site_line = 0, mb_commit_extra(policy, to, value))
+struct place {
+    const char *file;
+    int line; /* 0: consistency does not depend on it */
+    const char *function;
+    bool commits;
+};
+static struct place here, last_flush;
+static void before_fence(const struct mb_policy *policy);
+#define AT(commits_) (here = (struct place){__FILE__, __LINE__, __func__, commits_})
+#define AT_EXTRA (here = (struct place){"", 0, "", false})
+#define mb_put(policy, to, value) (AT_EXTRA, mb_put(policy, to, value))
+#define mb_flush(policy, at) (AT(false), mb_flush(policy, at))
+#define mb_flush_all(policy, at, bytes) (AT(false), mb_flush_all(policy, at, bytes))
+#define mb_fence(policy) (before_fence(policy), AT(false), mb_fence(policy))
+#define mb_commit(policy, to, value) (AT(true), mb_commit(policy, to, value))
+#define mb_flush_extra(policy, at) (AT_EXTRA, mb_flush_extra(policy, at))
+#define mb_fence_extra(policy) (AT_EXTRA, mb_fence_extra(policy))
+#define mb_commit_extra(policy, to, value) (AT_EXTRA, mb_commit_extra(policy, to, value))
 
 #include "../indexes/index.h"
 
-enum { KEYS = 96, CHANGES = 150, SITES_MOST = 256, CUT_CHUNK = 1024, MORE = 24, STUCK_S = 30 };
+#ifndef CUT_CHUNK
+#define CUT_CHUNK 1024
+#endif
+enum { KEYS = 96, FIRST_KEYS = KEYS / 3, CHANGES = 150, SITES_MOST = 256, MORE = 24, STUCK_S = 10,
+       ALL_OF = 64 /* memories of a cut */, SECOND_CUTS = 8 };
+/* Where a hash index looks in small levels: keys that agree there fill them early. */
+#define COLLIDING UINT64_C(0x0000000700000007)
 
 static struct {
     const struct mb_index_kind *kind;
@@ -44,64 +61,87 @@ static struct {
     volatile bool under_way;
     volatile size_t key; /* of the change under way */
     volatile uint64_t new_value;
-} history;
+} history, saved;
 
 static struct site {
-    const char *file;
-    int line;
+    struct place at;
     bool fence;
 } sites[SITES_MOST];
 static size_t site_count;
 static const struct site *left_out; /* NULL: nothing is */
-static uint64_t states;
+static const char *sff_repeats; /* the function of such a commit */
+static uint64_t keys[KEYS + MORE];
+static uint64_t states, cuts, sampled; /* sampled: cuts of which not every memory was seen */
 static char left[CUT_BYTES], stale[CUT_BYTES]; /* of another one, that lay there before */
 
-static bool is_left_out(bool fence)
+static bool is_at(const struct site *site, struct place at, bool fence)
 {
-    if (left_out)
-        return left_out->line == site_line && left_out->fence == fence &&
-               strcmp(left_out->file, site_file) == 0;
+    return site->at.line == at.line && site->fence == fence && strcmp(site->at.file, at.file) == 0;
+}
+
+/* One of those that are to be left out in their turn. */
+static void collect(struct place at, bool fence)
+{
+    bool repeats = history.discipline == MB_SFF && strcmp(at.function, sff_repeats) == 0;
+    if (left_out || !at.line || repeats)
+        return;
     for (size_t i = 0; i < site_count; i++)
-        if (sites[i].line == site_line && sites[i].fence == fence &&
-            strcmp(sites[i].file, site_file) == 0)
-            return false;
+        if (is_at(&sites[i], at, fence))
+            return;
     assert(site_count < SITES_MOST);
-    if (site_line)
-        sites[site_count++] = (struct site){site_file, site_line, fence};
-    return false;
+    sites[site_count++] = (struct site){at, fence};
+}
+
+static void before_fence(const struct mb_policy *policy)
+{
+    if (policy->discipline == MB_FF)
+        collect(last_flush, true);
 }
 
 static void watched_flush(const void *at, size_t bytes)
 {
-    if (!is_left_out(false))
+    last_flush = here;
+    collect(here, false);
+    if (!left_out || !is_at(left_out, here, false))
         cut_flush(at, bytes);
 }
 
 static void watched_fence(void)
 {
-    if (!is_left_out(true))
+    if (history.discipline != MB_FF || here.commits)
+        collect(here, true);
+    if (!left_out || !is_at(left_out, here, true))
         cut_fence();
 }
 
 static const struct mb_medium watched = {"watched", cut_write, watched_flush, watched_fence};
 
-/* Neighbours, so that nodes fill, and keys that have nothing in common. */
-static uint64_t key_of(size_t number)
+/* Neighbours, so that nodes fill, or those that collide; and keys that have nothing in common. */
+static void choose_keys(uint64_t (*hash)(uint64_t key))
 {
     struct tb_random random;
-    if (number < KEYS * 2 / 3)
-        return number + 1;
-    tb_random_seed(&random, 9, number);
-    return tb_random_next(&random) % MB_KEY_MOST + 1;
+    uint64_t next = KEYS;
+    tb_random_seed(&random, 9, 0);
+    for (size_t i = 0; i < KEYS + MORE; i++) {
+        if (hash && i < FIRST_KEYS) {
+            while (hash(++next) & COLLIDING)
+                ;
+            keys[i] = next;
+        } else {
+            keys[i] = i < 2 * FIRST_KEYS ? i + 1 : tb_random_next(&random) % MB_KEY_MOST + 1;
+        }
+    }
 }
 
+/* The first one comes and goes, as the only one; then the others of the first keys come. */
 static void change(struct mb_index *index, struct tb_random *random, uint64_t number)
 {
-    uint64_t draw = tb_random_next(random), done = history.values[history.key = draw % KEYS];
-    bool removes = done && draw >> 32 & 1, there;
+    uint64_t draw = tb_random_next(random);
+    history.key = number <= FIRST_KEYS ? (number ? number - 1 : 0) : draw % KEYS;
+    uint64_t key = keys[history.key], done = history.values[history.key];
+    bool removes = done && (number == 1 || draw >> 32 & 1), there;
     history.new_value = removes ? 0 : history.first_value + number;
     history.under_way = true;
-    uint64_t key = key_of(history.key);
     if (removes)
         there = history.kind->remove(index, key);
     else if (done)
@@ -113,20 +153,27 @@ static void change(struct mb_index *index, struct tb_random *random, uint64_t nu
     history.under_way = false;
 }
 
+/* Under the history's discipline; cut. */
+static struct mb_index seen_index(void)
+{
+    static struct mb_policy policy;
+    policy = (struct mb_policy){.discipline = history.discipline, .medium = &watched};
+    return (struct mb_index){.arena = {.base = cut.seen,
+                                       .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
+                             .policy = &policy};
+}
+
 /* Until the cut, or to the end: then its steps. */
 static uint64_t run_history(uint64_t stop_at)
 {
-    static struct mb_policy policy;
+    static struct mb_index index;
     struct tb_random random;
-    policy = (struct mb_policy){.discipline = history.discipline, .medium = &watched};
-    struct mb_index index = {.arena = {.base = cut.seen,
-                                       .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
-                             .policy = &policy};
+    index = seen_index();
     cut_reset(false);
     memcpy(cut.seen, stale, CUT_BYTES);
+    memcpy(cut.durable, stale, CUT_BYTES);
     CHECK(history.kind->open(&index));
-    cut_settle();
-    site_count = left_out ? site_count : 0;
+    cut.step = 0;
     memset(history.values, 0, sizeof history.values);
     history.under_way = false;
     tb_random_seed(&random, history.seed, 0);
@@ -141,7 +188,7 @@ static bool has_all(const struct mb_index *index)
 {
     for (size_t i = 0; i < KEYS; i++) {
         uint64_t value = 0;
-        bool there = history.kind->read(index, key_of(i), &value);
+        bool there = history.kind->read(index, keys[i], &value);
         bool is_new = history.under_way && i == history.key;
         if (there == (value == 0))
             return false;
@@ -164,25 +211,45 @@ static bool is_right(char *image)
     if (!history.kind->recover(&index) || !has_all(&index))
         return false;
     for (size_t i = KEYS; i < KEYS + MORE; i++)
-        if (!history.kind->insert(&index, key_of(i), i))
+        if (!history.kind->insert(&index, keys[i], i))
             return false;
     return has_all(&index);
 }
 
-/* A recovery that is cut in its turn. */
-static bool is_right_after_two(struct tb_random *random)
+/* What was under way has been done, or not. */
+static void settle(const struct mb_index *index)
 {
-    static const struct mb_policy policy = {.discipline = MB_DESIGNED, .medium = &watched};
-    struct mb_index index = {.arena = {.base = cut.seen,
-                                       .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
-                             .policy = &policy};
+    if (history.under_way) {
+        uint64_t value = 0;
+        history.kind->read(index, keys[history.key], &value);
+        history.values[history.key] = value;
+    }
+    history.under_way = false;
+}
+
+/* Cut again, in its recovery or in further changes. `again`: whether recovery changes something. */
+static bool is_right_after_two(struct tb_random *random, bool *again)
+{
+    enum { FURTHER = 60 };
+    static struct mb_index index;
+    static char image[CUT_BYTES];
+    index = seen_index();
+    saved = history;
+    *again = true;
     memcpy(cut.seen, left, CUT_BYTES);
     cut_settle();
-    cut.stop_at = (uint64_t)tb_random_between(random, 1, 40);
-    if (setjmp(cut.stopped) == 0)
+    cut.stop_at = (uint64_t)tb_random_between(random, 1, 4 * FURTHER);
+    if (setjmp(cut.stopped) == 0) {
         CHECK(history.kind->recover(&index));
-    cut_image(left, random, 2);
-    return is_right(left);
+        *again = cut.step > 0;
+        settle(&index);
+        for (uint64_t i = 0; i < FURTHER; i++)
+            change(&index, random, CHANGES + i);
+    }
+    cut_image(image, random, 2);
+    bool right = is_right(image);
+    history = saved;
+    return right;
 }
 
 /* Another index of the same keys was there before: what is not written shows. */
@@ -197,6 +264,26 @@ static void leave_stale(void)
     history.first_value = 1;
 }
 
+static bool is_right_after_cut(struct tb_random *random, uint64_t draws)
+{
+    uint64_t images = cut_images(ALL_OF);
+    cuts++;
+    sampled += !images;
+    for (uint64_t i = 0; i < (images ? images : draws); i++) {
+        if (images)
+            cut_image_of(left, i);
+        else
+            cut_image(left, random, i);
+        if (!is_right(left))
+            return false;
+    }
+    cut_image(left, random, 2);
+    bool right = true, again = true;
+    for (int i = 0; right && again && i < SECOND_CUTS; i++)
+        right = is_right_after_two(random, &again);
+    return right;
+}
+
 /* Cuts at every step; stops at the first memory that is not right. */
 static bool survives(uint64_t seed, enum mb_discipline discipline, uint64_t draws)
 {
@@ -208,13 +295,7 @@ static bool survives(uint64_t seed, enum mb_discipline discipline, uint64_t draw
     uint64_t steps = run_history(0);
     for (uint64_t step = 1; step <= steps + 1; step++) {
         run_history(step);
-        for (uint64_t draw = 0; draw < draws; draw++) {
-            cut_image(left, &random, draw);
-            if (!is_right(left))
-                return false;
-        }
-        cut_image(left, &random, 2);
-        if (!left_out && step % 8 == 0 && !is_right_after_two(&random))
+        if (!is_right_after_cut(&random, draws))
             return false;
     }
     return true;
@@ -230,8 +311,9 @@ static bool is_found(enum mb_discipline discipline)
     if (child == 0) {
         bool found = false;
         freopen("/dev/null", "w", stderr);
+        failed_checks = 0;
         for (uint64_t seed = 1; !found && seed <= SEEDS; seed++)
-            found = !survives(seed, discipline, 6);
+            found = !survives(seed, discipline, 6) || checks_failed();
         _exit(found);
     }
     waitpid(child, &status, 0);
@@ -241,12 +323,10 @@ static bool is_found(enum mb_discipline discipline)
 static void find_what_is_left_out(enum mb_discipline discipline)
 {
     for (size_t i = 0; i < site_count; i++) {
-        if (discipline == MB_FF && sites[i].fence)
-            continue; /* more than the index needs */
         left_out = &sites[i];
         bool found = is_found(discipline);
         if (!found)
-            fprintf(stderr, "%s:%d: %s: not found\n", sites[i].file, sites[i].line,
+            fprintf(stderr, "%s:%d: %s: not found\n", sites[i].at.file, sites[i].at.line,
                     sites[i].fence ? "fence" : "flush");
         CHECK_CASE(found, discipline);
         left_out = NULL;
@@ -254,31 +334,31 @@ static void find_what_is_left_out(enum mb_discipline discipline)
 }
 
 /*
- * The first argument of a test: how many states to see at least. With it, what is left out is found
- * under each discipline, but for `sff`, which persists a line several times.
+ * The first argument of a test: how many states to see at least. `hash`: of a hash index, that
+ * chooses its buckets; else NULL. `repeats`: see sff_repeats.
  */
-static int cut_index(const struct mb_index_kind *kind, int arguments, char **argument)
+static int cut_index(const struct mb_index_kind *kind, uint64_t (*hash)(uint64_t key),
+                     const char *repeats, int arguments, char **argument)
 {
     uint64_t least = arguments > 1 ? strtoull(argument[1], NULL, 10) : 1;
+    size_t places = 0;
     history.kind = kind;
-    for (uint64_t seed = 1; states < least; seed++)
+    sff_repeats = repeats;
+    choose_keys(hash);
+    for (uint64_t seed = 1; seed == 1 || states < least; seed++)
         for (enum mb_discipline discipline = 0; discipline < MB_DISCIPLINES; discipline++) {
             if (!kind->disciplines[discipline])
                 continue;
             site_count = 0;
             CHECK_CASE(survives(seed, discipline, 4), discipline);
-        }
-    uint64_t seen = states;
-    for (enum mb_discipline discipline = 0; discipline < MB_DISCIPLINES; discipline++)
-        if (kind->disciplines[discipline] && discipline != MB_SFF &&
-            (arguments > 1 || discipline == MB_DESIGNED || discipline == MB_OPTIMIZED)) {
-            site_count = 0;
-            history.seed = 1;
-            history.discipline = discipline;
-            run_history(0);
+            if (seed > 1)
+                continue;
+            places += site_count;
             find_what_is_left_out(discipline);
         }
-    printf("%s: %llu states right\n", kind->name, (unsigned long long)seen);
+    printf("%s: %llu states right, of %llu cuts (%llu sampled); left out: %zu\n", kind->name,
+           (unsigned long long)states, (unsigned long long)cuts, (unsigned long long)sampled,
+           places);
     return checks_failed();
 }
 

@@ -2,4 +2,7 @@
 #include "index_cuts.h"
 #include "../indexes/level_hash.c"
 
-int main(int arguments, char **argument) { return cut_index(&mb_level_hash, arguments, argument); }
+int main(int arguments, char **argument)
+{
+    return cut_index(&mb_level_hash, mixed, "", arguments, argument);
+}

@@ -2,4 +2,7 @@
 #include "index_cuts.h"
 #include "../indexes/woart.c"
 
-int main(int arguments, char **argument) { return cut_index(&mb_woart, arguments, argument); }
+int main(int arguments, char **argument)
+{
+    return cut_index(&mb_woart, NULL, "remove_child", arguments, argument);
+}

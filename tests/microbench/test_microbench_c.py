@@ -1,5 +1,6 @@
 """The C tests; and that all of it compiles for arm64."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def test_the_c_tests_pass(tested_build: Path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "No tests were found" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("NATIVE_SANITIZE"), reason="make test-sanitizers")
+@pytest.mark.parametrize("index", ["level_hash", "fast_fair", "woart"])
+def test_an_index_survives_100000_power_cuts(index: str, tested_build: Path):
+    command = [tested_build / f"microbench_test_{index}", "100000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[1]) >= 100_000
 
 
 @pytest.mark.parametrize(
