@@ -139,7 +139,7 @@ class Histogram:
 
 
 def fewest(percent: float) -> int:
-    """Of how many values a percentile is told: 100 for p99, 10,000 for p99.99; one for p50.
+    """The number of values that a percentile takes: 100 for p99, 10,000 for p99.99; one for p50.
 
     Below 1 / (1 - p) values none need lie beyond the percentile p: what stands at its rank is
     then the maximum of one set, another one in each run.

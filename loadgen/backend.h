@@ -2,7 +2,7 @@
  * What a back end is: a handful of functions over an engine's client.
  *
  * A back end is a module of its own, loadgen_<name>.so, opened with dlopen when a spec
- * names it, so that nobody needs every engine's client library. Its source is
+ * names it, so that no user needs every engine's client library. Its source is
  * engines/<engine>/loadgen.c. It knows no workload: it prepares the statements that the
  * spec brings (read by the harness from the engine's sql/ folder) and executes them with
  * the values a workload offers.
@@ -18,7 +18,7 @@
  *
  * A key-value engine takes verbs for statements: `get :key`, `put :key :record`,
  * `modify :key :change`, `merge :key :change`, `scan :key :length`. Its rows are a key and
- * a record; record.h tells what records and changes are made of.
+ * a record; record.h says what records and changes are made of.
  */
 #ifndef LOADGEN_BACKEND_H
 #define LOADGEN_BACKEND_H

@@ -138,7 +138,7 @@ static bool next_start(struct lg_worker *worker, struct lg_user *user)
             user->place = LG_WAITING; /* too late: it is counted as unfinished */
         return user->place != LG_WAITING;
     }
-    if (!lg_may_start(worker, worker->now_ns)) /* asked first: what is drawn is done */
+    if (!lg_may_start(worker, worker->now_ns)) /* checked first: what is drawn is done */
         return false;
     lg_draw(worker, user);
     user->start_ns = look(worker);

@@ -45,7 +45,7 @@ static const struct lg_workload *find_workload(const char *name, struct tb_error
     return NULL;
 }
 
-/* After a load: the engine comes to rest, and tells of itself what it can. */
+/* After a load: the engine comes to rest, and reports its counters. */
 static bool settle(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     json_t *counters = NULL;

@@ -23,12 +23,12 @@ static bool take(const char **at, const char *end, const char **bytes, size_t *l
 
 bool lg_field_next(const char **at, const char *end, struct lg_field *field)
 {
-    const char *behind = *at;
+    const char *next = *at;
 
-    if (!take(&behind, end, &field->name, &field->name_length) ||
-        !take(&behind, end, &field->value, &field->value_length))
+    if (!take(&next, end, &field->name, &field->name_length) ||
+        !take(&next, end, &field->value, &field->value_length))
         return false;
-    *at = behind;
+    *at = next;
     return true;
 }
 

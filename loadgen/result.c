@@ -154,7 +154,7 @@ void lg_result_add_engine(json_t *result, json_t *begin, json_t *end)
 }
 
 /*
- * Of this program alone: what getrusage tells includes what the process that started it had,
+ * Of this program alone: what getrusage reports includes what the process that started it had,
  * as that is kept over exec.
  */
 static uint64_t memory_peak_bytes(void)

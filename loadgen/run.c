@@ -1,5 +1,5 @@
 /*
- * The run as a whole: starts the event loops, tells them the common times, watches over
+ * The run as a whole: starts the event loops, gives them the common times, watches over
  * them, and puts together what they have counted.
  *
  *   connect all → gate → ramp-up → measured window → drain → result
@@ -296,7 +296,7 @@ static json_t *failed_result(struct watch *watch, json_t *notes)
 
 /*
  * Connections stay until stdin ends: a server's processes that go with their connections
- * can be asked until then what the window has cost them.
+ * can be queried until then what the window has cost them.
  */
 static void hold_connections(const struct watch *watch)
 {

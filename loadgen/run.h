@@ -99,11 +99,11 @@ struct lg_opening lg_opening_of(const struct lg_spec *spec, const struct lg_back
 void *lg_worker_main(void *worker);
 void lg_worker_free(struct lg_worker *worker);
 
-/* Runs and returns the result document; its "status" tells how it ended. */
+/* Runs and returns the result document; its "status" says how it ended. */
 json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
                const struct lg_backend *backend);
 
-/* Result document of all event loops (result.c), NULL where they cannot be asked. */
+/* Result document of all event loops (result.c), NULL where they do not answer. */
 struct lg_window {
     uint64_t measured_ns;
     uint64_t process_cpu_ns;

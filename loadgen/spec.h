@@ -1,4 +1,4 @@
-/* What was asked for: the JSON document on stdin, checked, with its defaults. */
+/* The request: the JSON document on stdin, checked, with its defaults. */
 #ifndef LOADGEN_SPEC_H
 #define LOADGEN_SPEC_H
 
@@ -40,7 +40,7 @@ struct lg_statements {
     struct lg_statement *all;
     size_t count;
     struct {
-        size_t first, count; /* 0: never asked */
+        size_t first, count; /* 0: never used */
     } of[LG_MAX_OPERATIONS];
 };
 

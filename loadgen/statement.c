@@ -19,7 +19,7 @@ static bool name_goes_on(char c)
     return name_begins(c) || isdigit((unsigned char)c);
 }
 
-static const char *behind(const char *at, const char *end)
+static const char *after(const char *at, const char *end)
 {
     const char *found = strstr(at, end);
     return found ? found + strlen(end) : at + strlen(at);
@@ -30,11 +30,11 @@ static const char *next_name(const char *at)
 {
     while (*at) {
         if (*at == '\'' || *at == '"' || *at == '`')
-            at = behind(at + 1, (char[]){*at, 0});
+            at = after(at + 1, (char[]){*at, 0});
         else if (strncmp(at, "--", 2) == 0)
-            at = behind(at, "\n");
+            at = after(at, "\n");
         else if (strncmp(at, "/*", 2) == 0)
-            at = behind(at + 2, "*/");
+            at = after(at + 2, "*/");
         else if (strncmp(at, "::", 2) == 0)
             at += 2;
         else if (*at == ':' && name_begins(at[1]))

@@ -73,10 +73,10 @@ static bool take_tickets(struct lg_worker *worker)
 {
     struct lg_run *run = worker->run;
     uint64_t all = run->spec->operations, share = all / run->spec->threads / TICKET_PARTS;
-    uint64_t asked = share < 1 ? 1 : share < MOST_TICKETS ? share : MOST_TICKETS;
-    uint64_t first = atomic_fetch_add_explicit(&run->tickets, asked, memory_order_relaxed);
+    uint64_t requested = share < 1 ? 1 : share < MOST_TICKETS ? share : MOST_TICKETS;
+    uint64_t first = atomic_fetch_add_explicit(&run->tickets, requested, memory_order_relaxed);
     if (first < all)
-        worker->granted = all - first < asked ? all - first : asked;
+        worker->granted = all - first < requested ? all - first : requested;
     return worker->granted > 0;
 }
 
@@ -138,7 +138,7 @@ static void begin(struct lg_worker *worker, struct lg_user *user)
         user->place = LG_AWAY;
         return;
     }
-    /* Keying comes between; else it is asked first, so that what is drawn is done. */
+    /* Keying comes between; else it is checked first, so that what is drawn is done. */
     if (!run->spec->think_time && !lg_may_start(worker, worker->now_ns)) {
         user->place = LG_AWAY;
         return;

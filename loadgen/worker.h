@@ -9,7 +9,7 @@ struct lg_connection {
     unsigned number;
     void *handle;     /* the back end's */
     int descriptor;   /* -1: the engine is embedded */
-    uint32_t watched; /* epoll events that are asked for */
+    uint32_t watched; /* epoll events that are requested */
     struct lg_user *user; /* whom it works for */
     bool ready;           /* answered within submit, not looked at yet */
     struct lg_connection *next; /* in the list of free or of ready ones */

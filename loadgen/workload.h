@@ -24,7 +24,7 @@ enum lg_status {
     LG_EXECUTE,     /* submit `statement` with `values` */
     LG_DONE,        /* committed, or read: counts */
     LG_SKIPPED,     /* likewise, but there was not all to do that belongs to it: counts, and apart */
-    LG_NOT_FOUND,   /* likewise, but no record was where one was asked for: counts, and apart */
+    LG_NOT_FOUND,   /* likewise, but the requested record did not exist: counts, and apart */
     LG_ROLLED_BACK, /* ended as the specification wants it to be: counted apart */
     LG_WRONG,       /* the answer cannot be right: the run fails with `wrong` */
 };
@@ -38,7 +38,7 @@ struct lg_terminal {
     int text;             /* which of that one's statements, 0 where `step` leaves it alone */
     struct lg_value values[LG_MAX_VALUES];
     const struct lg_reader *reader; /* takes the rows; NULL where no one reads them */
-    bool only_drawn;      /* it will never be asked: `begin` draws the operation alone */
+    bool only_drawn;      /* it will never be sent: `begin` draws the operation alone */
     bool thinks;          /* the run wants keying and think times */
     uint64_t keying_ns;   /* set by `begin` where it thinks; zero where there is none */
     uint64_t think_ns;
@@ -88,7 +88,7 @@ struct lg_workload {
     void *(*open)(const struct lg_opening *opening, struct tb_error *error);
     void (*close)(void *self);
     /*
-     * How many statements an operation has: 0 where it is never asked; where they are
+     * How many statements an operation has: 0 where this is never used; where they are
      * many, one text for all of them will do as well. NULL: one each.
      */
     size_t (*texts)(void *self, int operation);
@@ -99,7 +99,7 @@ struct lg_workload {
     /* `result` is NULL at the first step of an operation. */
     enum lg_status (*step)(void *self, struct lg_terminal *terminal,
                             const struct lg_result *result);
-    /* One line that tells what this operation has committed; nothing where it has not. */
+    /* One line that says what this operation has committed; nothing where it has not. */
     void (*journal)(void *self, struct lg_terminal *terminal, const struct lg_result *result,
                     struct tb_text *line);
     /* Its own part of the result, when all terminals have ended. May be NULL. */

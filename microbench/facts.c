@@ -82,10 +82,10 @@ static json_t *filesystem_of(const struct mb_target *target)
     char line[4096], type[64] = "";
     unsigned in_major, in_minor;
     while (file && fgets(line, sizeof line, file)) {
-        const char *behind = strstr(line, " - ");
-        if (behind && sscanf(line, "%*d %*d %u:%u", &in_major, &in_minor) == 2 &&
+        const char *separator = strstr(line, " - ");
+        if (separator && sscanf(line, "%*d %*d %u:%u", &in_major, &in_minor) == 2 &&
             makedev(in_major, in_minor) == found.st_dev)
-            sscanf(behind, " - %63s", type);
+            sscanf(separator, " - %63s", type);
     }
     if (file)
         fclose(file);

@@ -15,10 +15,10 @@ bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *er
     const json_t *given = json_object_get(job->given, "isa");
     const char *text = json_is_null(given) || !given ? "auto" : json_string_value(given);
     for (int i = MB_ISAS - 1; i >= 0; i--) {
-        bool asked = text && strcmp(text, mb_isa_names[i]) == 0;
-        if (asked && !mb_cpu.isa[i])
+        bool requested = text && strcmp(text, mb_isa_names[i]) == 0;
+        if (requested && !mb_cpu.isa[i])
             return tb_fail(error, "isa: this processor has no %s (%s)", text, mb_cpu.model);
-        if (asked || (text && strcmp(text, "auto") == 0 && mb_cpu.isa[i])) {
+        if (requested || (text && strcmp(text, "auto") == 0 && mb_cpu.isa[i])) {
             *isa = (enum mb_isa)i;
             return true;
         }

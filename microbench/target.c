@@ -155,9 +155,9 @@ static char *reserve(uint64_t bytes, uint64_t unit)
     char *base = (char *)round_up((uint64_t)(uintptr_t)all, unit);
     if (base > all)
         munmap(all, (size_t)(base - all));
-    uint64_t closed = (uint64_t)sysconf(_SC_PAGESIZE), behind = (uint64_t)(all + unit - base);
-    if (behind > closed)
-        munmap(base + bytes + closed, behind - closed);
+    uint64_t closed = (uint64_t)sysconf(_SC_PAGESIZE), tail = (uint64_t)(all + unit - base);
+    if (tail > closed)
+        munmap(base + bytes + closed, tail - closed);
     return base;
 }
 

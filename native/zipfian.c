@@ -43,7 +43,7 @@ static double add_up(int64_t first, int64_t last)
 }
 
 /* The sum after `a` up to `b` (Euler-Maclaurin, to the third derivative); exact to 1e-15. */
-static double behind(double a, double b)
+static double tail(double a, double b)
 {
     double at_a = pow(a, -THETA), at_b = pow(b, -THETA);
     double integral = a * at_a * expm1((1 - THETA) * log1p((b - a) / a)) / (1 - THETA);
@@ -63,7 +63,7 @@ double tb_zeta(int64_t first, int64_t last)
         sum = add_up(first, DIRECT_TERMS);
         first = DIRECT_TERMS + 1;
     }
-    return sum + behind((double)(first - 1), (double)last);
+    return sum + tail((double)(first - 1), (double)last);
 }
 
 /* From the items it was opened with, however many there are now: as the official one does. */

@@ -1,7 +1,7 @@
 """How far two drivers agree that offered the same load: each on data of its own making.
 
 One driver calibrates the other. Nothing is won by the one that shows more: what they differ by
-is client, statements and data together, and no tier is judged by it.
+is client, statements and data together, and no tier is compared by it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _TELLING = (
     "engine.",
 )
 
-#: Parameters that follow from another where nobody sets them, too.
+#: Parameters that follow from another unless they are set.
 FOLLOWING: Mapping[str, tuple[str, ...]] = {
     "params.users": ("params.connections", "params.client_threads"),
     "params.threadcount": ("params.client_threads",),
@@ -104,10 +104,10 @@ def value_name(run: StoredRun, dim: Dimension) -> str:
 
 
 def not_enforced(run: StoredRun) -> bool:
-    """Whether a memory limit was asked for and nothing held the run to it."""
-    asked = run.run["spec"]["memory_limit_bytes"]
+    """Whether a memory limit was requested and not enforced."""
+    requested = run.run["spec"]["memory_limit_bytes"]
     method = run.manifest["memory_cap"]["method"] if run.manifest else None
-    return asked is not None and method == "none"
+    return requested is not None and method == "none"
 
 
 def resumed(run: StoredRun) -> list[str]:
@@ -116,7 +116,7 @@ def resumed(run: StoredRun) -> list[str]:
 
 
 def in_words(fact: str, value: str | None) -> str:
-    """A fact with its value, where it tells one panel or arm from another.
+    """A fact with its value, where it distinguishes panels or arms.
 
     Empty for a parameter that is not given, and for the default monitors: the others' values
     tell them from it.

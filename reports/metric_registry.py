@@ -211,7 +211,7 @@ def metric_info(quantity: Quantity, better: Better) -> MetricInfo:
 
 
 def headline_first(quantities: Iterable[Quantity]) -> list[Quantity]:
-    """Headlines in the order of the table above, others behind in the order given."""
+    """Headlines in the order of the table above, then the others in the order given."""
     known = list(_METRICS)
     return sorted(quantities, key=lambda q: known.index(q.name) if q.name in known else len(known))
 
@@ -228,6 +228,6 @@ def essential_parameters(workload: str) -> tuple[str, ...]:
 
 
 def brief_parameters(workload: str) -> tuple[str, ...]:
-    """What tells runs of a workload from one another in a list."""
+    """What distinguishes runs of a workload in a list."""
     known = _WORKLOADS.get(workload, WorkloadInfo(workload))
     return (*known.essential, *known.brief)

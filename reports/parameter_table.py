@@ -17,7 +17,7 @@ from reports.run_configuration import Dimension, emulations, spec_facts
 ShownFact = tuple[str, str]
 
 
-#: In this order before the parameters and behind them; the rest of the spec follows.
+#: In this order before the parameters and after them; the rest of the spec follows.
 _FIRST = ("workload", "driver")
 _LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors", "no_monitors")
 _NAMES: Mapping[str, str] = {
@@ -37,7 +37,7 @@ _ELSEWHERE = ("engine", "emulate")
 def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[ShownFact, ...]:
     """Every fact that was decided before the runs of these sides, which are named.
 
-    A value that all sides share stands by itself; others each behind the name of their side.
+    A value that all sides share stands by itself; others each after the name of their side.
     """
     known = [(name, [_decided(run) for run in runs]) for name, runs in sides]
     names = dict.fromkeys(fact for _, held in known for one in held for fact in one)

@@ -261,7 +261,7 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
     """Query → the plan's sum over the measured time, and why it is off (empty: it is not).
 
     The reasons are the run's own, from the time when the plan was at hand; a run that
-    has none stored is judged by its numbers.
+    has none stored is classified by its numbers.
     """
     values = {q: one.value for q, one in measured(run).items() if one.value}
     reasons = run.artifact("accounting") or {}

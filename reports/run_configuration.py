@@ -215,7 +215,7 @@ def facts(run: StoredRun) -> dict[str, str]:
 
 
 def spec_facts(run: StoredRun) -> dict[str, str]:
-    """The facts that were decided before the run: what tells one series from another."""
+    """The facts that were decided before the run: what distinguishes series."""
     return facts_of_spec(run.head["spec"], run.head["host_mode"])
 
 

@@ -146,7 +146,7 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """``postgres 18.4``, and what else tells it from the other panels."""
+        """``postgres 18.4``, and what else distinguishes it from other panels."""
         return ", ".join([self.engine, *self.context])
 
     @property

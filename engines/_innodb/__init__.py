@@ -1,1 +1,1 @@
-"""What MySQL and MariaDB have in common: both are InnoDB behind the same protocol."""
+"""What MySQL and MariaDB have in common: InnoDB under the same protocol."""

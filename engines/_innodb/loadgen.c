@@ -300,10 +300,10 @@ static void keep_rows(struct connection *connection)
 /* An UPDATE also counts the rows it matched: "Rows matched: 1  Changed: 0  Warnings: 0". */
 static void keep_status(struct connection *connection)
 {
-    const char *told = mysql_info(&connection->server);
+    const char *info = mysql_info(&connection->server);
     unsigned long long matched;
 
-    if (told && sscanf(told, "Rows matched: %llu", &matched) == 1)
+    if (info && sscanf(info, "Rows matched: %llu", &matched) == 1)
         connection->result.affected = (int64_t)matched;
     else
         connection->result.affected = (int64_t)mysql_affected_rows(&connection->server);
@@ -355,7 +355,7 @@ static int call(struct connection *connection, int ready)
 }
 
 /* The phase after one whose call has ended. */
-static enum phase behind(struct connection *connection)
+static enum phase phase_after(struct connection *connection)
 {
     MYSQL *server = &connection->server;
 
@@ -391,7 +391,7 @@ static enum lg_state advance(struct connection *connection, int ready)
         connection->waits = call(connection, ready);
         if (connection->waits)
             return state_of(connection->waits);
-        connection->phase = behind(connection);
+        connection->phase = phase_after(connection);
         if (connection->phase == PHASE_SENT)
             return LG_WANT_READ;
     }

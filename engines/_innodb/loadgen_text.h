@@ -19,6 +19,6 @@ void innodb_write_statement(struct tb_text *sql, const struct lg_statement *stat
 void innodb_say(char *to, size_t size, const char *words);
 
 /* The request, and the server's last error. */
-void innodb_fail(MYSQL *server, const char *asked, struct tb_error *error);
+void innodb_fail(MYSQL *server, const char *action, struct tb_error *error);
 
 #endif

@@ -14,7 +14,7 @@ from harness.warnings import RunWarning
 
 #: A window that logs less has next to nothing to write back.
 _LITTLE_BYTES = 16 * MIB
-#: How far the checkpoint may fall behind or catch up, as a share of the log's growth.
+#: How far the checkpoint may lag or catch up, as a share of the log's growth.
 _TOLERANCE = 0.2
 
 

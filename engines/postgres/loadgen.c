@@ -148,13 +148,13 @@ static void say(char *to, size_t size, const char *words)
     to[length] = '\0';
 }
 
-static void fail_with_server(struct connection *connection, const char *asked, const char *what,
+static void fail_with_server(struct connection *connection, const char *action, const char *what,
                              struct tb_error *error)
 {
     char found[512];
 
     say(found, sizeof found, PQerrorMessage(connection->server));
-    tb_fail(error, "PostgreSQL: %s %s: %s", asked, what, found);
+    tb_fail(error, "PostgreSQL: %s %s: %s", action, what, found);
 }
 
 /* Whether it ended as expected; frees its result. */

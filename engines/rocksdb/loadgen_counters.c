@@ -99,7 +99,7 @@ static void add_text(struct rocksdb_database *database, json_t *into, const char
 
 bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_error *error)
 {
-    static const char asked[] = "RocksDB's flushes and compactions";
+    static const char action[] = "RocksDB's flushes and compactions";
     const struct rocksdb_library *call = &database->call;
     uint64_t errors = property(database, "rocksdb.background-errors");
     char *words = NULL;
@@ -109,8 +109,8 @@ bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_err
     rocksdb_flushoptions_t *flush = call->flushoptions_create();
     call->flush(database->db, flush, &words);
     call->flushoptions_destroy(flush);
-    if (!rocksdb_said(call, words, asked, error))
-        tb_fail(error, "%s: %" PRIu64 " errors, see its LOG file", asked, errors);
+    if (!rocksdb_said(call, words, action, error))
+        tb_fail(error, "%s: %" PRIu64 " errors, see its LOG file", action, errors);
     return false;
 }
 

@@ -40,12 +40,12 @@ bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
     return true;
 }
 
-bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
+bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *action,
                   struct tb_error *error)
 {
     if (!words)
         return false;
-    tb_fail(error, "%s: %s", asked, words);
+    tb_fail(error, "%s: %s", action, words);
     library->free(words);
     return true;
 }

@@ -117,7 +117,7 @@ bool rocksdb_database_open(struct rocksdb_database *database, const json_t *conn
 void rocksdb_database_close(struct rocksdb_database *database);
 
 /* Moves RocksDB's message, if there is one, to `error`; returns whether there was one. */
-bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
+bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *action,
                   struct tb_error *error);
 
 rocksdb_mergeoperator_t *rocksdb_record_merge(const struct rocksdb_library *library);

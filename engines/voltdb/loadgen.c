@@ -12,7 +12,7 @@
  *   Payment when :w_id = :c_w_id else PaymentAcross (:w_id, :d_id, …)
  *
  * Of two procedures the first is called where both values of the condition are equal, or its
- * only one is not 0: so transactions within one partition are told from those over all. The
+ * only one is not 0: so transactions within one partition differ from those over all. The
  * result has the first row of the first table. Parameters are BIGINT, DECIMAL, STRING, or an
  * array of INTEGER.
  *
@@ -77,7 +77,7 @@ struct connection {
     struct call *calls;
     struct tb_text out;
     size_t sent;
-    struct tb_text in; /* the answer, and nothing behind it */
+    struct tb_text in; /* the answer, and nothing after it */
     int64_t handle;
     const struct lg_reader *reader;
     struct lg_result result;
@@ -177,7 +177,7 @@ static enum moved send_rest(struct connection *connection, int flags)
     return MOVED_ALL;
 }
 
-/* One answer and no byte more: the server says nothing that it was not asked. */
+/* One answer and no byte more: the server sends nothing unrequested. */
 static enum moved receive_rest(struct connection *connection, int flags)
 {
     char buffer[READ_BYTES];
@@ -247,7 +247,7 @@ static const char *skip_space(const char *at)
     return at + strspn(at, " \n\t");
 }
 
-/* The name at *at, which is moved behind it. */
+/* The name at *at, which is moved past it. */
 static struct name take_name(const char **at)
 {
     const char *begin = skip_space(*at);

@@ -1,5 +1,5 @@
 /*
- * VoltDB's wire protocol: big-endian messages behind their length, values behind their type.
+ * VoltDB's wire protocol: big-endian messages after their length, values after their type.
  *
  * A writer appends to a tb_text. A reader goes over a message that is there as a whole; what
  * does not fit into it makes the reader fail, and everything read from then on is empty.

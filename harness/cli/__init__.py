@@ -52,7 +52,7 @@ def _command() -> int:
 
 
 def _ended_by(error: BaseException) -> int:
-    """Say what ended the command; the exit code. What is nobody's error is raised again."""
+    """Say what ended the command; the exit code. An error of the program itself is raised again."""
     from harness.errors import HarnessError, RunFailed, interruption
 
     cause = interruption(error)
@@ -82,7 +82,7 @@ def _print_error(problem: str, context: str, hint: str = "", type: str = "Interr
         }
         if {"run", "repro"} & set(sys.argv[1:3]):
             document["runs"] = []  # always there; what had finished is in the store
-        with suppress(OSError):  # told by then
+        with suppress(OSError):  # reported by then
             print(json.dumps(document, indent=1, ensure_ascii=False))
 
 
@@ -91,7 +91,7 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and tells
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and complains
         if code == 0 and error.errno != errno.EPIPE:
             print(f"harness: standard output: {error.strerror}", file=sys.stderr)
         return code or 1

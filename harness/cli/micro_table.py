@@ -23,8 +23,8 @@ def print_figures(run: Mapping[str, Any]) -> None:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for metric in (one for one in run["metrics"] if one["better"] != "none"):
         labels = metric["labels"]
-        if told := _cell(metric):
-            column, text = told
+        if cell := _cell(metric):
+            column, text = cell
             row = rows.setdefault((_title(metric["name"], labels), labels.get("job", "")), {})
             row[column] = f"{row[column]}\n{text}" if column in row else text
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
@@ -47,9 +47,9 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
         return f"{labels['part']}/{labels['operation']}/{labels['role']}"
     name = labels.get("configuration", metric)
     named = name.partition("/")[2].split(",")
-    told = (f"{key}={labels[key]}" for key in _AS_DONE if labels.get(key, "none") != "none")
-    beside = ", ".join(one for one in told if one not in named)
-    return f"{name} ({beside})" if beside else name
+    stated = (f"{key}={labels[key]}" for key in _AS_DONE if labels.get(key, "none") != "none")
+    details = ", ".join(one for one in stated if one not in named)
+    return f"{name} ({details})" if details else name
 
 
 def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -74,17 +74,17 @@ def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
 
 
 def _what(stored: StoredRun) -> str:
-    """``tpcc, warehouses 1, users 4, hammerdb``: what tells it from runs of the workload."""
+    """``tpcc, warehouses 1, users 4, hammerdb``: its difference from other runs."""
     from reports.labels import in_words
     from reports.metric_registry import brief_parameters
     from reports.select import fact_of
 
     spec = stored.spec
     facts = [f"params.{name}" for name in brief_parameters(spec.workload)]
-    told = [in_words(fact, value) for fact in facts if (value := fact_of(stored, fact))]
+    stated = [in_words(fact, value) for fact in facts if (value := fact_of(stored, fact))]
     driver = "" if spec.driver == NATIVE else spec.driver
     durability = "durability" if spec.params.get("test") == "durability" else ""
-    return ", ".join([spec.workload, *filter(None, [*told, durability, driver])])
+    return ", ".join([spec.workload, *filter(None, [*stated, durability, driver])])
 
 
 #: The result of a run in a list: the first of these that it has.
@@ -191,8 +191,8 @@ def _value(metric: Mapping[str, Any]) -> str:
     if "hdr" in metric:
         times = hdr.decode(metric["hdr"])
         shares = [share for share in (50.0, 95.0, 99.0) if times.total >= hdr.fewest(share)]
-        told = zip(shares, times.percentiles(shares), strict=True)
-        return ", ".join(f"p{share:g} {format_ns(time_ns)}" for share, time_ns in told) or "–"
+        pairs = zip(shares, times.percentiles(shares), strict=True)
+        return ", ".join(f"p{share:g} {format_ns(time_ns)}" for share, time_ns in pairs) or "–"
     if metric["unit"] == "ns":
         return format_ns(metric["value"])
     unit = "" if metric["unit"] == "1" else f" {metric['unit']}"

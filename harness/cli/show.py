@@ -57,13 +57,13 @@ def _print_figures(finished: Sequence[StoredRun]) -> None:
 
 def _print_headlines(finished: Sequence[StoredRun]) -> None:
     """Print one row a run, with a column for each result that one of them has."""
-    told = [_headline(stored.run) for stored in finished]
-    columns = list(dict.fromkeys(name for one in told for name in one))
+    headlines = [_headline(stored.run) for stored in finished]
+    columns = list(dict.fromkeys(name for one in headlines for name in one))
     print_table(
         ("run", "status", *columns, "note"),
         [
             (stored.run_id, stored.run["status"], *(one.get(c, "") for c in columns), _note(stored))
-            for stored, one in zip(finished, told, strict=True)
+            for stored, one in zip(finished, headlines, strict=True)
         ],
     )
 

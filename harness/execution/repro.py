@@ -87,7 +87,7 @@ class Verdict:
 
 
 def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float) -> Verdict:
-    """Do the run again and judge it."""
+    """Repeat the run and compare the results."""
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise UsageError(
             f"tolerance {tolerance}", "not a positive number", "write 0.25 for a quarter"
@@ -104,10 +104,10 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
     else:
         (prepared,) = prepare_all([original.spec], env)
         again = runner.run(prepared, env, store, policy)
-    return judge(original, again, tolerance)
+    return agreement_of(original, again, tolerance)
 
 
-def judge(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:
+def agreement_of(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:
     """Compare two runs of one spec."""
     return Verdict(
         original,
@@ -164,7 +164,7 @@ def _ratio(before: dict[str, Any], after: dict[str, Any]) -> float | None:
 
 
 def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
-    """What a run is judged by: the times of its parts, else its rates, else its whole time.
+    """What runs are compared by: the times of its parts, else its rates, else its whole time.
 
     Never several of them: totals hold the parts once more, and rates fall as times rise.
     """
@@ -185,7 +185,7 @@ def _value(metric: dict[str, Any]) -> float:
 
 
 def _rated(run: dict[str, Any]) -> bool:
-    """Whether it is judged by rates, and has no answers."""
+    """Whether it is compared by rates, and has no answers."""
     return _offered_by_a_client(run) or bool(run["spec"]["workload"] == micro.WORKLOAD)
 
 

@@ -179,7 +179,7 @@ def _report(error_fd: int, step: str, error: BaseException, request: dict[str, A
 
 
 def _interpreter(path: str) -> str | None:
-    """The program behind a script's ``#!``: the missing file when a script "is not found"."""
+    """The interpreter after a script's ``#!``: the missing file when a script "is not found"."""
     try:
         with open(path, "rb") as script:
             first = script.readline(256)

@@ -1,7 +1,7 @@
 /*
- * A back end for tests that writes down what it is asked for.
+ * A back end for tests that writes down its requests.
  *
- *   {"backend": "record", "connection": {"directory": "/tmp/asked"}, …}
+ *   {"backend": "record", "connection": {"directory": "/tmp/requests"}, …}
  *
  * Task "load": each bulk load is a file, <table>.<n>.rows. Task "run": each connection is
  * a file, <n>.calls, a line a call: the statement's name and the values of its :names,
@@ -131,9 +131,9 @@ static void answer_number(struct record *record, size_t column, int64_t number)
 static void answer_customer(struct record *record, const struct lg_statement *statement,
                             const struct lg_value *values)
 {
-    const struct lg_value *asked = value_of(statement, values, ":c_id");
+    const struct lg_value *requested = value_of(statement, values, ":c_id");
 
-    answer_number(record, 0, asked->null ? 1 : asked->integer);
+    answer_number(record, 0, requested->null ? 1 : requested->integer);
     answer_number(record, 1, 1);
 }
 

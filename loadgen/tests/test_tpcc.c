@@ -1,4 +1,4 @@
-/* The parts of TPC-C that need no server: numbers, names, text of rows, judged answers. */
+/* The parts of TPC-C that need no server: numbers, names, text of rows, validated answers. */
 #include "check.h"
 #include "support.h"
 #include "../tpcc/answers.h"
@@ -163,15 +163,15 @@ static struct lg_result answer(size_t rows, const char *first, const char *secon
     return result;
 }
 
-struct judged {
+struct validated {
     int transaction;
     size_t rows;
     const char *first, *second;
     enum lg_status status;
 };
 
-/* Values all 0, no customer asked by number. */
-static const struct judged answers[] = {
+/* Values all 0, no customer requested by number. */
+static const struct validated answers[] = {
     {TPCC_NEW_ORDER, 1, "3001", "12.50", LG_DONE},
     {TPCC_NEW_ORDER, 15, "2147483647", "12.50", LG_DONE},
     {TPCC_NEW_ORDER, 1, "3000", "12.50", LG_WRONG}, /* an order of the initial data */

@@ -167,7 +167,7 @@ static void draw_keys(const char *text, int64_t inserts, int64_t *counts)
     tb_random_seed(&random, 11, 0);
     for (int64_t i = 0; i < inserts; i++)
         CHECK(lg_ycsb_inserts_acknowledge(inserted, lg_ycsb_inserts_begin(inserted)));
-    lg_ycsb_inserts_begin(inserted); /* one that nobody may ask for yet */
+    lg_ycsb_inserts_begin(inserted); /* one that may not be read yet */
     memset(counts, 0, 2 * RECORDS * sizeof *counts);
     for (int i = 0; i < DRAWS; i++) {
         int64_t number = lg_ycsb_choose(&keys, &chooser, &random);

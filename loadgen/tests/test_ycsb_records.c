@@ -93,7 +93,7 @@ static void another_seed_gives_other_values(void)
     CHECK(lg_ycsb_key_hash(&values, "user1", 5) != lg_ycsb_key_hash(&others, "user1", 5));
 }
 
-/* Down to the one character that a short field has, who wrote it last can be told. */
+/* Down to the one character that a short field has, who wrote it last can be recognised. */
 static void versions_tell_who_wrote_last(void)
 {
     uint64_t last = 0;

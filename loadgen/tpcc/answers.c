@@ -1,5 +1,5 @@
 /*
- * Answers, judged: an answer that the data cannot give fails the run at once, because a
+ * Answers, validated: an answer that the data cannot give fails the run at once, because a
  * fast wrong answer is worse than none. See answers.h.
  */
 #include "answers.h"
@@ -100,14 +100,14 @@ static enum lg_status check_new_order(struct lg_terminal *terminal,
     return LG_DONE;
 }
 
-/* The customer's number comes back: the one asked for, or the one found by name. */
+/* The customer's number comes back: the requested one, or the one found by name. */
 static bool check_customer(struct lg_terminal *terminal, const struct lg_result *result,
-                           const struct lg_value *asked)
+                           const struct lg_value *requested)
 {
     struct lg_tpcc_terminal *own = terminal->own;
 
     return integer_column(result, 0, 1, TPCC_CUSTOMERS, &own->answer) &&
-           (asked->null || own->answer == asked->integer);
+           (requested->null || own->answer == requested->integer);
 }
 
 static enum lg_status check_payment(struct lg_terminal *terminal, const struct lg_result *result)

@@ -66,7 +66,7 @@ static char *put_data(char *at, struct tb_random *random, const struct lg_popula
 }
 
 /*
- * Chooses `left` of the `of` rows still to come: asked row by row, exactly as many are
+ * Chooses `left` of the `of` rows still to come: called for each row, exactly as many are
  * chosen, each as likely as the other ("10% of the rows, selected at random").
  */
 struct choice {

@@ -1,4 +1,4 @@
-/* Which record is asked for next, and what its key is. */
+/* Which record is requested next, and what its key is. */
 #ifndef LOADGEN_YCSB_KEYS_H
 #define LOADGEN_YCSB_KEYS_H
 
@@ -16,7 +16,7 @@ struct lg_ycsb_keys {
     atomic_uint_fast64_t sequence;
 };
 
-/* A terminal's own: zeta grows with the inserts it has heard of. */
+/* A terminal's own: zeta grows with the inserts it has seen. */
 struct lg_ycsb_chooser {
     struct tb_zipfian latest;
     int64_t last; /* the newest record when it chose last */

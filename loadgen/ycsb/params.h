@@ -33,7 +33,7 @@ enum {
 
 /*
  * What is not given is what the official core (0.17.0) takes then. Ours: data_seed,
- * verify_reads, update (told in the notes), expectednewkeys (room for new keys in the
+ * verify_reads, update (stated in the notes), expectednewkeys (room for new keys in the
  * zipfian key space), count_keys; of task "verify": inserted, inserts_begun.
  */
 struct lg_ycsb_params {

@@ -24,7 +24,7 @@ void lg_ycsb_updated_merge(struct lg_ycsb_updated *to, const struct lg_ycsb_upda
 json_t *lg_ycsb_updated_json(const struct lg_ycsb_updated *updated);
 
 /*
- * The version of the n-th writing of a run. What last wrote a field can be told by the last
+ * The version of the n-th writing of a run. What last wrote a field can be recognised by the last
  * digit to the base 64 alone, all that a field of one character has: 0 is loaded, an odd one
  * inserted, an even one updated.
  */

@@ -125,7 +125,7 @@ static enum lg_status wrong(struct lg_terminal *terminal, const char *words)
     return LG_WRONG;
 }
 
-/* Of rows that were asked for. */
+/* Of requested rows. */
 static enum lg_status check_rows(struct lg_terminal *terminal, const struct lg_result *result)
 {
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);

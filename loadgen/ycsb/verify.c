@@ -3,7 +3,7 @@
  * pages, in as many ranges of keys as keep all threads busy. Whether every record that
  * belongs there was among them is known without remembering any: the number of keys and the
  * sum of their hashes must be those of the keys that were written. Only where they are not,
- * each record is asked for by its key, to say which are missing. Without `scan` that is
+ * each record is read by its key, to say which are missing. Without `scan` that is
  * done in any case. Of each field that an update wrote last it is noted that it was (updated.h),
  * to be held against the updates that were acknowledged.
  */
@@ -58,7 +58,7 @@ struct page {
     int64_t malformed;
     struct lg_ycsb_seen seen; /* the thread's: an undone attempt adds nothing that was not there */
     char first[512];
-    const char *wrong;     /* the engine does not do as it was asked */
+    const char *wrong;     /* the engine does not do what was requested */
 };
 
 static int compare(const char *a, size_t a_length, const struct key *b)

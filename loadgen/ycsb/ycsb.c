@@ -1,5 +1,5 @@
 /*
- * YCSB's core workload: what its statements may use, what is opened and what is told.
+ * YCSB's core workload: what its statements may use, what is opened and what is reported.
  *
  * Everything random is drawn in `begin` (draw.c); of the values only those are made that
  * the operation's statement uses. Read-modify-write is two calls (validate.c), the statements
@@ -57,7 +57,7 @@ static void set_mix(struct lg_ycsb *ycsb, json_t *notes)
             json_object_set_new(mix, lg_ycsb_operation_names[i],
                                 json_real(ycsb->params.proportions[i] / total));
     }
-    /* Rounded or not, the last one that is asked at all takes what is left. */
+    /* Rounded or not, the last one that is requested at all takes what is left. */
     for (int i = YCSB_OPERATIONS - 1; i >= 0; i--) {
         ycsb->mix[i] = 1;
         if (ycsb->params.proportions[i] > 0)

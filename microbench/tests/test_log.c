@@ -105,7 +105,7 @@ static void a_missing_fence_is_found(enum mb_log_kind kind)
         lost += mb_log_recover(image, sizeof image, kind, true, compare, NULL) < ENTRIES;
     }
     CHECK(lost > 0);
-    CHECK(kind == MB_LOG_ZERO ? broken == 0 : broken > 0); /* zero's count tells them apart */
+    CHECK(kind == MB_LOG_ZERO ? broken == 0 : broken > 0); /* zero's count separates them */
 }
 
 static void a_full_log_says_so(void)

@@ -84,7 +84,7 @@ static void every_cut(const enum mb_page_method *methods, size_t count, bool non
     CHECK(old > 0 && new > 0);
 }
 
-/* A flush goes on from what recovery found: the spare slot is nobody's. */
+/* A flush goes on from what recovery found: the spare slot is free. */
 static void a_recovered_store_goes_on(void)
 {
     static const enum mb_page_method cow = MB_PAGE_COW;

@@ -171,12 +171,12 @@ static void test_a_ring_moves_more_than_the_cache_holds(void)
         {100 * MB_MIB, 64, 1 << 24},
         {512 * MB_MIB, 64, 1 << 24}, /* no more, for each takes tens of ns to draw */
     };
-    uint64_t told = mb_cpu.llc_bytes;
+    uint64_t reported = mb_cpu.llc_bytes;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mb_cpu.llc_bytes = cases[i].llc_bytes;
         CHECK_CASE(mb_zipf_draws(cases[i].access_bytes) == cases[i].draws, i);
     }
-    mb_cpu.llc_bytes = told;
+    mb_cpu.llc_bytes = reported;
 }
 
 int main(void)

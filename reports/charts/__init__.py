@@ -73,7 +73,7 @@ def draw_panel(
 ) -> list[Drawing]:
     """The charts of a panel's results, or of what explains them (``why``): ``runs``, too.
 
-    In the order of ``KINDS``, others behind.
+    In the order of ``KINDS``, then the others.
     """
     kinds = [kind for kind in (*KINDS, *_others(panel)) if kind.why == why]
     drawn = []

@@ -2,7 +2,7 @@
 
 It ends with status 0 and "ALL VIRTUAL USERS COMPLETE" also where all of them have failed,
 and a build whose monitor has failed waits for minutes before it does: the first line that
-tells of a failure is taken for one.
+names a failure counts as one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _TRANSIENT = {
 
 @dataclass
 class Words:
-    """What was understood so far; ``failure`` ends it, ``failure_told``: all of it was heard.
+    """What was understood so far; ``failure`` ends it, ``failure_complete``: with all its lines.
 
     ``refused``: transactions that the server asked to retry and HammerDB gave up, by the
     server's error number. ``customers``, ``orders``: districts that a build has filled.
     """
 
     failure: str | None = None
-    failure_told: bool = False
+    failure_complete: bool = False
     phase: Phase = "starting"
     new_orders_per_minute: int | None = None
     transactions_per_minute: int | None = None
@@ -76,8 +76,8 @@ class Words:
             self._read_user(int(found[1]), found[2].strip())
 
     def _read_more(self, text: str) -> None:
-        self.failure_told = self.failure_told or text.startswith("Vuser ")
-        if text and not self.failure_told:
+        self.failure_complete = self.failure_complete or text.startswith("Vuser ")
+        if text and not self.failure_complete:
             self.failure = f"{self.failure} {text}"
 
     def _read_user(self, user: int, said: str) -> None:

@@ -184,7 +184,7 @@ class _Conversation(ClientProgram):
     def expect(self, reached: bool, otherwise: str) -> None:
         """RunFailed where it reported a failure, or has ended without ``reached``."""
         if self.words.failure is not None:
-            while not self.words.failure_told and self.listen():
+            while not self.words.failure_complete and self.listen():
                 pass  # the lines after its first often say more
             raise self.failed(self.words.failure)
         if not reached:

@@ -284,7 +284,7 @@ def _start(
             [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
         )
     client = _Client(index, process, log, clients.credentials)
-    with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
+    with suppress(BrokenPipeError):  # it has ended already: its exit status says why
         process.stdin.write(json.dumps(spec).encode())
         process.stdin.flush()
     if spec.get("task", "run") != "run":

@@ -156,7 +156,7 @@ class _Window:
         return self.request.duration_s is not None and self.end == len(self.ticks) - 1
 
     def _past(self, line: int, seconds: int) -> bool:
-        """Whether the last status line is so much behind that one, or as good as."""
+        """Whether the last status line is at least that much later."""
         return self.ticks[-1].at_ms - self.ticks[line].at_ms >= 1000 * seconds - _EARLY_MS
 
     @property

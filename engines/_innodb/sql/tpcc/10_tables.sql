@@ -1,5 +1,5 @@
 -- The nine tables of clause 1.3. Character set and collation are the database's. Times are
--- datetime: InnoDB's timestamp ends in 2038 and sets itself where nobody asks for it.
+-- datetime: InnoDB's timestamp ends in 2038 and sets itself to the current time.
 
 create table warehouse (
     w_id integer not null,

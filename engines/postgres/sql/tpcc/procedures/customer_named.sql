@@ -1,6 +1,6 @@
 -- The customer in the middle of all those of one last name in a district, in the order of
 -- their first names: of n the one at n/2 rounded up (clauses 2.5.2.2 and 2.6.2.2). NULL
--- where nobody is called so.
+-- if no customer has that name.
 create function tpcc_customer_named(p_w_id integer, p_d_id integer, p_c_last varchar)
 returns integer language plpgsql stable as $$
 declare

@@ -48,7 +48,7 @@ begin
                 p_quantities[number] as quantity
             from generate_series(1, p_ol_cnt) as number
             order by supply, item, number
-        ) asked
+        ) requested
         join item on i_id = item
         where s_w_id = supply and s_i_id = item
         returning number, item, supply, quantity, i_name, s_quantity, i_price,

@@ -1,7 +1,7 @@
 -- Stock-Level (clause 2.8.2.2): the distinct items of a district's last 20 orders that the
 -- home warehouse has fewer of than the threshold. The items are looked up as an array, each
 -- once, by the key of stock: whatever the size of the tables, nothing else is planned. Nor is
--- for the orders' lines, whose bounds are asked for beforehand: joined to district, once its
+-- for the orders' lines, whose bounds are selected beforehand: joined to district, once its
 -- statistics had counted dead rows, all lines of the district were read.
 -- STABLE: everything is read as of one moment.
 create function tpcc_stock_level(

@@ -36,7 +36,7 @@ final class Calls {
 
   private static String number(String operation, Set<String> fields) throws SQLException {
     if (fields == null || fields.size() != 1) {
-      throw new SQLException(operation + " has one statement a field, and is asked for " + fields);
+      throw new SQLException(operation + " has one statement a field, not for " + fields);
     }
     return fields.iterator().next().replaceAll("\\D+", "");
   }

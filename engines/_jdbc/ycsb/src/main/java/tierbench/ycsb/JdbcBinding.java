@@ -26,7 +26,7 @@ import site.ycsb.StringByteIterator;
  *   <li>{@code tierbench.loading}: many inserts a transaction; otherwise each is one.
  * </ul>
  *
- * What the server undoes because of others (a deadlock) is done again, and told.
+ * What the server undoes because of others (a deadlock) is repeated and reported.
  */
 public final class JdbcBinding extends DB {
   private static final String WITH = "jdbc.with.";

@@ -30,7 +30,7 @@ import org.rocksdb.StatsLevel;
  * </ul>
  */
 final class Opened {
-  /** What of them is not 0 as long as RocksDB has something to do behind the writes. */
+  /** Of these, those that are not 0 while RocksDB has background work to do. */
   private static final String[] AT_WORK = {
     "rocksdb.mem-table-flush-pending", "rocksdb.num-running-flushes",
     "rocksdb.compaction-pending", "rocksdb.num-running-compactions",
@@ -122,7 +122,7 @@ final class Opened {
           awaitCompactions();
         }
         checkBackground();
-        last = told();
+        last = report();
         handles.forEach(ColumnFamilyHandle::close);
         database.closeE();
       } catch (RocksDBException e) {
@@ -161,11 +161,11 @@ final class Opened {
   /** RocksDB's own words on its tickers and its levels; of a closed one the last. */
   private String counters() {
     synchronized (Opened.class) {
-      return users == 0 ? last : told();
+      return users == 0 ? last : report();
     }
   }
 
-  private String told() {
+  private String report() {
     try {
       checkBackground();
       return "{\"tickers\": " + quoted(statistics == null ? "" : statistics.toString())
@@ -179,11 +179,11 @@ final class Opened {
     }
   }
 
-  /** What goes wrong behind the writes is told by nobody else, as long as they are taken. */
+  /** Errors of background work, which no call reports while writes are accepted. */
   private void checkBackground() throws RocksDBException {
     long errors = database.getLongProperty("rocksdb.background-errors");
     if (errors > 0) {
-      Console.failed("flush and compact", errors + " errors, told in RocksDB's LOG file");
+      Console.failed("flush and compact", errors + " errors, listed in RocksDB's LOG file");
     }
   }
 

@@ -9,16 +9,16 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 
 /**
- * What passes between the harness and the client beside the client's own words.
+ * What passes between the harness and the client in addition to the client's own words.
  *
  * <p>The harness writes a name on a line of stdin and gets both clocks and the engine's counters
  * of that moment under this name, the latter where the binding has some. A client that has done its work stays until its
- * stdin ends: what a process has used up is told by the kernel only as long as it is there.
+ * stdin ends: what a process has used up is reported by the kernel only while it exists.
  * Everything is said on stderr, in lines that begin with {@code tierbench:}.
  */
 public final class Console {
   private static final String MARK = "tierbench: ";
-  /** So many failures are told; behind them there is nothing new. */
+  /** The number of failures that are printed; later ones add nothing new. */
   private static final int MOST_FAILURES = 20;
 
   private static final long CLOSE_NS = 1_000_000;
@@ -31,7 +31,7 @@ public final class Console {
   private Console() {
   }
 
-  /** Hear stdin from now on, and let the process end only behind it. */
+  /** Read stdin from now on; the process ends only after it. */
   static void listen() {
     Thread reader = new Thread(Console::read, "console");
     reader.setDaemon(true);

@@ -13,7 +13,7 @@ import site.ycsb.workloads.CoreWorkload;
  *
  * <p>The core's own check compares the fields that came, however few. This one wants all of them,
  * each as long as it may be ({@code tierbench.shortest} to {@code fieldlength}), and asks the core's
- * check behind it where that made the values ({@code tierbench.values}).
+ * check after it where that made the values ({@code tierbench.values}).
  */
 public final class WholeRecords extends CoreWorkload {
   private int fields;
