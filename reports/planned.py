@@ -57,7 +57,11 @@ def planned_repeats(specs: Sequence[RunSpec], host_mode: str, looks: int = 1) ->
 def compared_together(
     specs: Sequence[RunSpec], host_mode: str
 ) -> tuple[str, list[list[list[RunSpec]]]]:
-    """The compared dimension, and the runs that are compared with one another, by their arms."""
+    """The compared dimension, and the runs that are compared with one another, by their arms.
+
+    Comparisons leave out runs with planted delays.
+    """
+    specs = [spec for spec in specs if not spec.plant]
     known = [
         facts_of_spec(spec.to_json(), host_mode if spec.runs_in(host_mode) else _other_mode(spec))
         for spec in specs

@@ -20,10 +20,12 @@ from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import print_run_list
 from harness.errors import UsageError
 from harness.execution.environment import Environment, open_environment
-from harness.execution.run_list import plan_steps, run_plan
+from harness.execution.run_list import Step, plan_steps, run_plan
 from harness.experiment.profile import Plan
 from harness.explain import question
-from harness.explain.question import Answer, Device
+from harness.explain.fit import Refusal
+from harness.explain.question import Answer, Device, Operation
+from harness.iotrace.page import OPERATIONS, PARTS
 from harness.iotrace.plant import varied
 from harness.progress import progress_on_stderr
 from harness.store.runs import Store, StoredRun
@@ -31,6 +33,8 @@ from harness.store.spec import RunSpec
 from harness.workloads.parameters import Parameters
 
 _LEVELS = "auto"
+#: Of an engine, whatever its parts are.
+_MOST_OPERATIONS = len(PARTS) * len(OPERATIONS)
 _NAME = "what-if"
 _HELP = "Predict the latency with another device from planted delays."
 #: Options of a run that have no meaning here.
@@ -79,49 +83,56 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
     ):
         if options.like_tier is not None:
             question.check_tier(into.runs(), options.like_tier, list(env.tiers))
-        ask = partial(_finished, options, env, into)
         places = [(str(options.part), str(options.operation))]
+        not_varied: list[Operation] = []
+        steps: list[Step] = []
         if every:
-            stored = ask(plan_of(parameters, replace(options, name=_NAME)))
-            if stored is None:
+            plan = plan_of(parameters, replace(options, name=_NAME))
+            steps += _steps(options, env, into, plan)
+            if options.dry_run and steps[0].done is None:
+                print_run_list(steps, env, into, options.json_, follow=_MOST_OPERATIONS)
                 return
+            stored = steps[0].done if options.dry_run else _run(options, env, into, plan, steps)
+            assert stored is not None
             _exit_if_failed(stored, options.json_)
-            places = question.operations_to_vary(stored)
-        todo: list[tuple[Plan, Device | None]] = []
+            chosen, not_varied = question.operations_to_vary(stored)
+            places = [(one.part, one.operation) for one in chosen]
+        todo: list[tuple[Plan, list[Step], Device | None]] = []
         for part, operation in places:
             delays = f"{part}.{operation}=+{options.levels.replace(',', '/')}"
             plan = plan_of(parameters, replace(options, name=_NAME, plant=[delays]))
-            todo.append((plan, _device(options, env, into, plan.runs[0], part, operation)))
+            device = _device(options, env, into, plan.runs[0], part, operation)
+            todo.append((plan, _steps(options, env, into, plan), device))
+        if options.dry_run:
+            steps += [step for _, own, _ in todo for step in own]
+            print_run_list(steps, env, into, options.json_)
+            return
         found: list[Answer] = []
         not_fitted: list[StoredRun] = []
-        for plan, device in todo:
-            stored = ask(plan)
-            if stored is None or options.dry_run:
-                continue
+        for plan, own, device in todo:
+            stored = _run(options, env, into, plan, own)
             if stored.run["status"] == "failed":
                 not_fitted.append(stored)
             else:
                 found += question.answers(stored, device)
-    if options.dry_run:
-        return
     if not found:
         show.runs(not_fitted, options.json_)
         raise typer.Exit(1)
     if every:
-        _print_ranking(question.ranked(found), not_fitted, options.json_)
+        _print_ranking(question.ranked(found), not_fitted, not_varied, options.json_)
     else:
         _print(found, options.json_)
 
 
-def _finished(
-    options: WhatIfOptions, env: Environment, into: Store, plan: Plan
-) -> StoredRun | None:
-    """The plan's run, stored or made now; None of a dry run."""
+def _steps(options: WhatIfOptions, env: Environment, into: Store, plan: Plan) -> list[Step]:
     with plan.blaming():
-        steps = plan_steps(plan, env, into, options.again)
-    if options.dry_run:
-        print_run_list(steps, env, into, options.json_)
-        return steps[0].done
+        return plan_steps(plan, env, into, options.again)
+
+
+def _run(
+    options: WhatIfOptions, env: Environment, into: Store, plan: Plan, steps: Sequence[Step]
+) -> StoredRun:
+    """The plan's run, stored or made now."""
     (stored,) = run_plan(plan, steps, env, into, options.again)
     return stored
 
@@ -189,14 +200,22 @@ def _print(found: Sequence[Answer], json_: bool) -> None:
     _print_table(found)
 
 
-def _print_ranking(found: Sequence[Answer], not_fitted: Sequence[StoredRun], json_: bool) -> None:
+def _print_ranking(
+    found: Sequence[Answer],
+    not_fitted: Sequence[StoredRun],
+    not_varied: Sequence[Operation],
+    json_: bool,
+) -> None:
     """All answers, what every part would save, and operations without an answer."""
     plants = [varied(one.spec.plant) for one in not_fitted]
     ranking = question.ranking(found, {plant.part for plant in plants if plant})
     if json_:
         failed = [{"run_id": one.run_id, "error": one.run["error"]} for one in not_fitted]
         answers = [answer.to_json() for answer in found]
-        print_json({"answers": answers, **ranking.to_json(), "failed": failed})
+        left_out = [vars(one) for one in not_varied]
+        print_json(
+            {"answers": answers, **ranking.to_json(), "failed": failed, "not_varied": left_out}
+        )
         return
     _print_table(found)
     for one in not_fitted:
@@ -205,8 +224,13 @@ def _print_ranking(found: Sequence[Answer], not_fitted: Sequence[StoredRun], jso
     for part, share in ranking.shares.items():
         interval = f"[{share.low:.1%}, {share.high:.1%}]"
         print(f"{part}: its calls without latency would save {share.value:.1%} {interval}")
-    if refused := [question.title(one.whatif) for one in found if not one.counts]:
-        print(f"not counted, since refused: {', '.join(refused)}")
+    refused = [one for one in found if isinstance(one.at_zero, Refusal)]
+    if counted := [question.title(one.whatif) for one in refused if one.counts]:
+        print(f"refused, but counted with the interval or the floor: {', '.join(counted)}")
+    if without := [question.title(one.whatif) for one in refused if not one.counts]:
+        print(f"not counted, since refused: {', '.join(without)}")
+    if not_varied:
+        print(f"not varied, below {question.LEAST}: {', '.join(o.text for o in not_varied)}")
     print(f"move first: {ranking.first or 'not resolved'}")
 
 

@@ -140,32 +140,68 @@ def ranked(found: Sequence[Answer]) -> list[Answer]:
     return sorted(found, key=lambda answer: (not answer.counts, -cost[id(answer)]))
 
 
-def operations_to_vary(stored: StoredRun) -> list[tuple[str, str]]:
-    """(part, operation) of a run's calls by threads that serve clients, most time first.
+@dataclass(frozen=True)
+class Operation:
+    """Calls of one operation on one part that sessions make or wait for, in a run without delays.
 
-    Of a log that only threads in the background write, theirs: sessions wait for these. Those
-    called rarely, or for a small share of the time in all of these calls, are left out. RunFailed
-    where none is left.
+    ``share``: of the time in all such calls; ``per_s``: calls per second. ``left_out``: why its
+    delay is not varied, ``rare`` or ``small-share``; empty if it is.
     """
-    cells = stored.artifact("io-operations") or []
-    timed_s = _timed_ns(stored.run["metrics"]) / NS_PER_S
-    serving = {cell["part"] for cell in cells if cell["role"] != "background"}
-    spent: dict[tuple[str, str], float] = {}
-    for cell in cells:
-        often = timed_s and cell["calls"] / timed_s >= _LEAST_CALLS_PER_S
-        waited_for = cell["role"] != "background" or cell["part"] in {"wal"} - serving
-        if waited_for and often:
-            place = cell["part"], cell["operation"]
-            spent[place] = spent.get(place, 0.0) + cell["ns"]
-    if not spent:
+
+    part: str
+    operation: str
+    share: float
+    per_s: float
+    left_out: str = ""
+
+    @property
+    def text(self) -> str:
+        """``data.write (0.3 % of the time in calls)``, of one that is left out."""
+        why = f"{self.share:.1%} of the time in calls"
+        if self.left_out == "rare":
+            why = f"{self.per_s:.3g} calls per second"
+        return f"{self.part}.{self.operation} ({why})"
+
+
+#: From what on an operation is varied, in words.
+LEAST = f"{_LEAST_CALLS_PER_S} calls per second and {_LEAST_SHARE:.0%} of the time in calls"
+
+
+def operations_to_vary(stored: StoredRun) -> tuple[list[Operation], list[Operation]]:
+    """A run's operations by threads that serve clients, and those left out; most time first.
+
+    Of a log that only threads in the background write, theirs: sessions wait for these. RunFailed
+    where all are left out.
+    """
+    found = _operations(stored)
+    chosen = [one for one in found if not one.left_out]
+    if not chosen:
         raise RunFailed(
             f"rank the parts of run {stored.run_id}",
             f"no foreground operation was called {_LEAST_CALLS_PER_S} times per second",
             "choose a workload whose users wait for its files",
         )
-    least_ns = _LEAST_SHARE * sum(spent.values())
-    chosen = [place for place, ns in spent.items() if ns >= least_ns]
-    return sorted(chosen, key=lambda place: -spent[place])
+    return chosen, [one for one in found if one.left_out]
+
+
+def _operations(stored: StoredRun) -> list[Operation]:
+    cells = stored.artifact("io-operations") or []
+    timed_s = _timed_ns(stored.run["metrics"]) / NS_PER_S
+    serving = {cell["part"] for cell in cells if cell["role"] != "background"}
+    spent: dict[tuple[str, str], float] = defaultdict(float)
+    calls: dict[tuple[str, str], int] = defaultdict(int)
+    for cell in cells:
+        if cell["role"] != "background" or cell["part"] in {"wal"} - serving:
+            spent[cell["part"], cell["operation"]] += cell["ns"]
+            calls[cell["part"], cell["operation"]] += cell["calls"]
+    per_s = {place: count / timed_s if timed_s else 0.0 for place, count in calls.items()}
+    total = sum(spent.values()) or 1.0
+    found = []
+    for place, ns in sorted(spent.items(), key=lambda item: -item[1]):
+        small = ns < _LEAST_SHARE * total
+        why = "rare" if per_s[place] < _LEAST_CALLS_PER_S else "small-share" if small else ""
+        found.append(Operation(*place, ns / total, per_s[place], why))
+    return found
 
 
 def _timed_ns(metrics: Sequence[Mapping[str, Any]]) -> float:

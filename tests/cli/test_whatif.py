@@ -46,3 +46,10 @@ def test_the_slope_of_log_syncs_is_stored_and_answers_further_questions(loaded):
 def test_what_cannot_be_asked_is_refused(harness, argv):
     done = harness(*argv, "--duration", "20s", "--dry-run")
     assert done.code == 2, done.err
+
+
+def test_a_dry_run_for_all_operations_says_how_many_runs_may_follow(harness):
+    """Which operations are varied is decided by the run without delays."""
+    done = harness(*WHATIF, "--which-part-first", "--duration", "20s", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    assert len(done.json["plan"]) == 1 and done.json["follow_at_most"] == 12

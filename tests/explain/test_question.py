@@ -89,6 +89,13 @@ def test_a_run_without_a_fit_has_no_answers(tmp_path):
         question.answers(stored(tmp_path, SPEC))
 
 
+def places(run):
+    """Those to vary, and why others are not."""
+    chosen, others = question.operations_to_vary(run)
+    left_out = {(one.part, one.operation): one.left_out for one in others}
+    return [(one.part, one.operation) for one in chosen], left_out
+
+
 def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
     cells = [
         {"part": part, "operation": operation, "role": role, "calls": calls, "ns": ns}
@@ -103,10 +110,12 @@ def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
     window = {"name": "window_duration_ns", "unit": "ns", "better": "none", "labels": {},
               "value": 20e9}  # fmt: skip
     run = stored(tmp_path, replace(SPEC, plant=()), [window], io_operations=cells)
-    assert question.operations_to_vary(run) == [("data", "read"), ("wal", "sync")]
+    assert places(run) == ([("data", "read"), ("wal", "sync")],
+                           {("wal", "read"): "rare", ("index", "read"): "small-share"})  # fmt: skip
     queries = stored(tmp_path, replace(SPEC, plant=()), [window | {"name": "queries_duration_ns"}],
                      io_operations=[one | {"role": "background"} for one in cells])  # fmt: skip
-    assert question.operations_to_vary(queries) == [("wal", "sync")]  # sessions wait for it
+    # Sessions wait for the log.
+    assert places(queries) == ([("wal", "sync")], {("wal", "read"): "rare"})
     with pytest.raises(RunFailed):
         question.operations_to_vary(stored(tmp_path, SPEC, [window], io_operations=cells[2:4]))
 

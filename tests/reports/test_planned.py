@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.experiment.placement import parse_placement
@@ -34,3 +36,7 @@ def test_comparisons_and_the_repeats_that_they_need(
     assert (found.over, found.repeats) == ("placement", repeats)
     assert (found.comparisons, found.needed) == (comparisons, needed)
     assert bool(found.text) == bool(comparisons)
+    planted = planned_repeats(
+        [replace(spec, plant=("wal.sync=+auto",)) for spec in specs], "Default"
+    )
+    assert (planted.comparisons, planted.needed, planted.text) == (0, None, "")
