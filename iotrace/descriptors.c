@@ -41,20 +41,28 @@ EXPORTED int close(int fd) {
   return (int)syscall(SYS_close, fd);
 }
 
-EXPORTED int fclose(FILE *stream) {
-  static int (*next)(FILE *);
-  if (next == NULL) {
-    next = (int (*)(FILE *))dlsym(RTLD_NEXT, "fclose");
+// C's stdio closes, or opens another file, below these.
+#define STREAM(type, name, parameters, ...)                \
+  EXPORTED type name parameters;                           \
+  EXPORTED type name parameters {                          \
+    static type(*next) parameters;                         \
+    if (next == NULL) {                                    \
+      next = (type(*) parameters)dlsym(RTLD_NEXT, #name);  \
+    }                                                      \
+    forget(fileno(stream));                                \
+    return next(__VA_ARGS__);                              \
   }
-  forget(fileno(stream));
-  return next(stream);
-}
+
+STREAM(int, fclose, (FILE *stream), stream)
+STREAM(FILE *, freopen, (const char *path, const char *mode, FILE *stream), path, mode, stream)
+STREAM(FILE *, freopen64, (const char *path, const char *mode, FILE *stream), path, mode, stream)
 
 EXPORTED int dup2(int from, int to) {
-  if (from != to) {
-    forget(to);
+  if (from == to) { // dup3 refuses it
+    return syscall(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
   }
-  return (int)syscall(SYS_dup2, from, to);
+  forget(to);
+  return (int)syscall(SYS_dup3, from, to, 0);
 }
 
 EXPORTED int dup3(int from, int to, int flags) {
@@ -69,10 +77,11 @@ EXPORTED int close_range(unsigned first, unsigned last, int flags) {
 
 // O_DIRECT may be set after open.
 static int control(int fd, int command, long argument) {
-  if (command == F_SETFL) {
-    forget(fd);
+  long result = syscall(SYS_fcntl, fd, command, argument);
+  if (command == F_SETFL && result == 0) {
+    set_flags(fd, argument);
   }
-  return (int)syscall(SYS_fcntl, fd, command, argument);
+  return (int)result;
 }
 
 #define CONTROL(name)                                  \

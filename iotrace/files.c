@@ -95,7 +95,8 @@ struct file file_of(int descriptor) {
 }
 
 void forget(int descriptor) {
-  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS && known[descriptor] != 0) {
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS &&
+      (known[descriptor] != 0 || position[descriptor] != 0)) { // moved before its first use
     known[descriptor] = 0;
     position[descriptor] = 0;
     ended[descriptor] = 0;
@@ -106,6 +107,14 @@ void forget(int descriptor) {
 void forget_range(unsigned first, unsigned last) {
   for (unsigned i = first; i <= last && i < MOST_DESCRIPTORS; i++) {
     forget((int)i);
+  }
+}
+
+void set_flags(int descriptor, long flags) {
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS && known[descriptor] != 0) {
+    known[descriptor] &= (uint8_t)~(DIRECT_BIT | APPEND_BIT);
+    known[descriptor] |= flags & O_DIRECT ? DIRECT_BIT : 0;
+    known[descriptor] |= flags & O_APPEND ? APPEND_BIT : 0;
   }
 }
 

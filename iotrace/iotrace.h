@@ -18,7 +18,6 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 #define AT_POSITION ((off_t)-1) // the offset of a call that has none
-#define HINT ((off_t)-2)        // of a sync that makes nothing durable
 
 static inline void add(uint64_t *counter, uint64_t value) {
   // One thread writes a slot: no locked instruction is needed, only untorn values.
@@ -60,6 +59,7 @@ struct file {
 struct file file_of(int descriptor);
 void forget(int descriptor);
 void forget_range(unsigned first, unsigned last);
+void set_flags(int descriptor, long flags); // as fcntl's F_SETFL
 void moved(int descriptor, off_t position);
 // Whether an access of `size` bytes begins where the previous one ended.
 bool follows(int descriptor, off_t offset, uint64_t size);

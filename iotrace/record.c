@@ -79,7 +79,7 @@ struct call begin_call(int descriptor, enum operation operation, off_t offset) {
   if (call.file.part != OTHER) {
     if (operation == WRITE) {
       look_at_end(descriptor, offset);
-    } else if (operation == SYNC && offset != HINT) { // what is written meanwhile may be left to the next one
+    } else if (operation == SYNC) { // what is written meanwhile may be left to the next one
       call.unsynced = take_unsynced(descriptor);
     }
     call.start_ns = now_ns();

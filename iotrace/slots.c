@@ -18,6 +18,7 @@ static void release(void *unused) {
   if (self.head != NULL) {
     struct head *head = self.head;
     self.head = NULL;
+    __atomic_store_n(&head->pid, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&head->owner, 0, __ATOMIC_RELEASE);
   }
 }
@@ -39,6 +40,14 @@ static bool take(struct head *head, uint32_t present, uint32_t tid) {
                                      __ATOMIC_RELAXED);
 }
 
+// Without a pid, another thread is taking the slot, and is not dead.
+static bool is_dead(struct head *head, uint32_t owner) {
+  uint32_t pid = __atomic_load_n(&head->pid, __ATOMIC_RELAXED);
+  return pid != 0 && syscall(SYS_tgkill, pid, owner, 0) < 0 && errno == ESRCH &&
+         __atomic_compare_exchange_n(&head->pid, &pid, 0, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED);
+}
+
 // A free slot, or that of this very thread before it called exec, or one whose thread has died.
 static struct head *find_slot(uint32_t tid) {
   struct head *heads = heads_of_page();
@@ -50,8 +59,7 @@ static struct head *find_slot(uint32_t tid) {
   }
   for (size_t i = 0; i < PAGE_SLOTS; i++) {
     uint32_t owner = __atomic_load_n(&heads[i].owner, __ATOMIC_RELAXED);
-    bool dead = syscall(SYS_tgkill, heads[i].pid, owner, 0) < 0 && errno == ESRCH;
-    if (dead && take(&heads[i], owner, tid)) {
+    if (owner != 0 && is_dead(&heads[i], owner) && take(&heads[i], owner, tid)) {
       return &heads[i];
     }
   }
@@ -65,7 +73,7 @@ static void claim(void) {
     return;
   }
   size_t number = (size_t)(head - heads_of_page());
-  head->pid = (uint32_t)syscall(SYS_getpid);
+  __atomic_store_n(&head->pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
   for (uint32_t used = page->used;
        used <= number && !__atomic_compare_exchange_n(&page->used, &used, (uint32_t)number + 1,
                                                       false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);) {

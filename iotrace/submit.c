@@ -48,8 +48,7 @@ static struct request uring_request(uint8_t opcode) {
     case IORING_OP_WRITE:
     case IORING_OP_WRITE_FIXED: return (struct request){WRITE, true, false};
     case IORING_OP_WRITEV: return (struct request){WRITE, true, true};
-    case IORING_OP_FSYNC:
-    case IORING_OP_SYNC_FILE_RANGE: return (struct request){SYNC, true, false};
+    case IORING_OP_FSYNC: return (struct request){SYNC, true, false};
     default: return (struct request){SYNC, false, false};
   }
 }

@@ -10,6 +10,7 @@ from harness.iotrace.page import SIZE_CLASSES, Cell, Delay
 
 DATA_READ = Cell("data", "read", "foreground")
 DATA_WRITE = Cell("data", "write", "foreground")
+WAL_WRITE = Cell("wal", "write", "foreground")
 WAL_SYNC = Cell("wal", "sync", "foreground")
 #: ``submit(n)``: writes with Linux AIO, one at a time, through the library's names.
 AIO = """
@@ -76,7 +77,18 @@ def test_a_copy_is_a_read_of_one_part_and_a_write_of_another(trace, run):
         + "os.copy_file_range(fd, to, 3000); os.sendfile(to, fd, 3000, 2000)"
     )
     assert counted(trace, DATA_READ, "calls", "bytes") == (2, 5000)
-    assert counted(trace, Cell("wal", "write", "foreground"), "calls", "bytes") == (2, 5000)
+    assert counted(trace, WAL_WRITE, "calls", "bytes") == (2, 5000)
+
+
+def test_what_a_planted_delay_of_the_read_takes_is_no_time_of_the_write(trace, run):
+    trace.page.plant([DATA_READ], Delay(500_000_000))
+    run(
+        OPEN.format("data/table") + "os.write(fd, bytes(10))\n"
+        "to = os.open('wal/log', os.O_RDWR | os.O_CREAT); os.copy_file_range(fd, to, 10, 0)"
+    )
+    (delay_ns,) = counted(trace, DATA_READ, "delay_ns")
+    (ns,) = counted(trace, WAL_WRITE, "ns")
+    assert 0 < ns < delay_ns
 
 
 def test_a_file_belongs_to_its_part_by_whatever_name_it_was_opened(trace, run):
@@ -124,6 +136,60 @@ def test_a_sync_counts_what_was_written_since_the_last(trace, run):
     )
     assert counted(trace, WAL_SYNC, "calls", "datasync", "dirtied_bytes") == (3, 2, 2100)
     assert trace.page.read().sizes[WAL_SYNC].tolist()[:4] == [0, 1, 1, 0]
+
+
+def test_a_hint_to_write_back_is_no_sync(trace, run):
+    run(
+        OPEN.format("wal/log") + "import ctypes; libc = ctypes.CDLL(None)\n"
+        "os.write(fd, bytes(700)); assert libc.sync_file_range(fd, 0, 700, 2) == 0; os.fsync(fd)"
+    )
+    assert counted(trace, WAL_SYNC, "calls", "dirtied_bytes") == (1, 700)
+
+
+def test_a_descriptor_keeps_its_position_when_its_flags_change(trace, run):
+    run(
+        OPEN.format("wal/log") + "import fcntl\n"
+        "os.write(fd, bytes(700)); fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)\n"
+        "os.write(fd, bytes(800)); fcntl.fcntl(fd, fcntl.F_SETFL, 0); os.lseek(fd, 0, 0)\n"
+        "os.write(fd, bytes(100)); os.fsync(fd)"
+    )
+    assert counted(trace, WAL_WRITE, "calls", "extending", "sequential") == (3, 2, 1)
+    assert counted(trace, WAL_SYNC, "dirtied_bytes") == (1600,)
+
+
+@pytest.mark.parametrize("reopened", ["os.close(fd)", "os.dup2(os.open('data/b', 2), fd)"])
+def test_another_file_does_not_inherit_a_position(trace, run, reopened):
+    """One that was set before the descriptor's first use."""
+    run(
+        "for name in ('a', 'b'):\n"
+        "    with open(f'data/{name}', 'wb', 0) as file: file.truncate(9000)\n"
+        f"fd = os.open('data/a', os.O_RDWR); os.lseek(fd, 8500, 0); {reopened}\n"
+        "fd = os.open('data/b', os.O_RDWR) if 'close' in "
+        f"{reopened!r} else fd\n"
+        "for _ in range(2): os.write(fd, bytes(1000))"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "extending") == (2, 0)
+
+
+def test_a_duplicate_of_itself_stays_as_it_is(trace, run):
+    run(
+        OPEN.format("wal/log") + "os.write(fd, bytes(700)); assert os.dup2(fd, fd) == fd\n"
+        "os.fsync(fd); os.close(fd)\n"
+        "try: os.dup2(fd, fd)\nexcept OSError as error: assert error.errno == 9"
+    )
+    assert counted(trace, WAL_SYNC, "dirtied_bytes") == (700,)
+
+
+def test_a_stream_that_opens_another_file_changes_its_part(trace, run):
+    run(
+        "import ctypes; libc = ctypes.CDLL(None); libc.fopen.restype = ctypes.c_void_p\n"
+        "libc.freopen.restype = ctypes.c_void_p\n"
+        "stream = ctypes.c_void_p(libc.fopen(b'data/table', b'w'))\n"
+        "os.write(libc.fileno(stream), bytes(7))\n"
+        "assert libc.freopen(b'wal/log', b'w', stream); os.write(libc.fileno(stream), bytes(8))"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "bytes") == (1, 7)
+    assert counted(trace, WAL_WRITE, "calls", "bytes") == (1, 8)
 
 
 def test_asynchronous_calls_count_others_under_way(trace, run):

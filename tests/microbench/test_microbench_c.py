@@ -8,6 +8,7 @@ import pytest
 from microbench_build import SOURCE
 
 NATIVE = SOURCE.parent / "native"
+IOTRACE = SOURCE.parent / "iotrace"
 INCLUDES = [f"-I{SOURCE}", f"-I{NATIVE}", f"-I{NATIVE / 'tests'}"]
 # jansson's and zlib's headers are the same everywhere; the cross compiler has its own libc.
 SHARED = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]
@@ -34,7 +35,7 @@ def test_an_index_survives_100000_power_cuts(index: str, tested_build: Path):
 
 @pytest.mark.parametrize(
     "source",
-    sorted([*SOURCE.glob("**/*.c"), *NATIVE.glob("**/*.c")]),
+    sorted([*SOURCE.glob("**/*.c"), *NATIVE.glob("**/*.c"), *IOTRACE.glob("*.c")]),
     ids=lambda path: str(path.relative_to(SOURCE.parent)),
 )
 def test_each_file_compiles_for_arm64(source: Path, tmp_path: Path):
