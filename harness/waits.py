@@ -4,7 +4,9 @@ An engine observes its foreground sessions (``WaitObserver``); :class:`SampledWa
 observations into cumulative times, and :func:`explain` into the parts of a measured latency.
 
 A part is called ``processor`` only as far as Linux counted processor time, or waiting for a
-processor, of the sessions' threads. What nothing accounts for is ``other``.
+processor, of the sessions' threads. What nothing accounts for is ``other``. A session whose wait is
+over still shows it while it is in the run queue: ``processor`` has all of that time, and the parts
+add up to more than the latency then.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, get_args
 
 from harness.counters import labelled, split
-from harness.host.threads import Thread, scheduled_ns
+from harness.host.threads import Scheduled, Thread, scheduled
 from harness.store.result import Metric
 from harness.units import format_ns
 from harness.warnings import RunWarning
@@ -81,8 +83,9 @@ class WaitTotals:
     """Times of sessions, cumulative or of an interval, summed over sessions.
 
     ``waits``: by resource. ``running_ns``: active without a wait. ``idle_ns``: between two
-    operations that follow at once. ``cpu_ns``: on a processor and waiting for one, as Linux
-    counted it. ``samples``: observations of active sessions. ``background``: by task, no sessions'.
+    operations that follow at once. ``cpu_ns``, ``queued_ns``: on a processor, and in the run queue,
+    as Linux counted it. ``samples``: observations of active sessions. ``background``: by task, no
+    sessions'.
     ``elapsed_ns``, ``elapsed_squares``: the moments' times and their squares, added up.
     """
 
@@ -90,6 +93,7 @@ class WaitTotals:
     running_ns: float = 0.0
     idle_ns: float = 0.0
     cpu_ns: float = 0.0
+    queued_ns: float = 0.0
     samples: float = 0.0
     background: Mapping[str, float] = field(default_factory=dict)
     elapsed_ns: float = 0.0
@@ -108,6 +112,7 @@ class WaitTotals:
             "wait_running_ns": self.running_ns,
             "wait_idle_ns": self.idle_ns,
             "wait_cpu_ns": self.cpu_ns,
+            "wait_queued_ns": self.queued_ns,
             "wait_samples_count": self.samples,
             _ELAPSED: self.elapsed_ns,
             _SQUARES: self.elapsed_squares,
@@ -131,6 +136,7 @@ def take(counters: Mapping[str, float]) -> tuple[WaitTotals | None, dict[str, fl
             counters.get("wait_running_ns", 0.0),
             counters.get("wait_idle_ns", 0.0),
             counters.get("wait_cpu_ns", 0.0),
+            counters.get("wait_queued_ns", 0.0),
             counters["wait_samples_count"],
             elapsed_ns=counters.get(_ELAPSED, 0.0),
             elapsed_squares=counters.get(_SQUARES, 0.0),
@@ -157,7 +163,7 @@ class SampledWaits:
         self._running_ns = self._idle_ns = 0.0
         self._samples = 0
         self._elapsed_ns = self._elapsed_squares = 0.0
-        self._cpu = _ProcessorTime()
+        self._scheduled = _Scheduled()
 
     def sample(self) -> None:
         """Observe the sessions now; a failed observation leaves a gap."""
@@ -175,7 +181,7 @@ class SampledWaits:
                 self._elapsed_squares += elapsed_ns**2
             for one in observations:
                 self._add(one, elapsed_ns)
-            self._cpu.see(one.thread for one in observations if one.thread is not None)
+            self._scheduled.see(one.thread for one in observations if one.thread is not None)
 
     def totals(self) -> WaitTotals:
         """The times so far, with the processor time until now."""
@@ -184,12 +190,13 @@ class SampledWaits:
             for event, ns in self._events.items():
                 resource = self._observer.resource(event)
                 waits[resource] = waits.get(resource, 0.0) + ns
-            cpu_ns = self._cpu.read()
+            spent = self._scheduled.read()
             return WaitTotals(
                 waits,
                 self._running_ns,
                 self._idle_ns,
-                cpu_ns,
+                spent.ran_ns,
+                spent.queued_ns,
                 self._samples,
                 dict(self._background),
                 self._elapsed_ns,
@@ -224,34 +231,38 @@ class SampledWaits:
             self._events[one.event] += elapsed_ns
 
 
-class _ProcessorTime:
+class _Scheduled:
     """Sum over threads that come and go. Those of the first look count from then on."""
 
     def __init__(self) -> None:
-        self._threads: dict[Thread, int] | None = None
-        self._ended_ns = 0
-        self._before_ns = 0
+        self._threads: dict[Thread, Scheduled] | None = None
+        self._ended = self._before = Scheduled()
 
     def see(self, threads: Iterator[Thread]) -> None:
         """Take these threads in."""
         if self._threads is None:
-            self._threads = {thread: scheduled_ns(thread) or 0 for thread in threads}
-            self._before_ns = sum(self._threads.values())
+            self._threads = {thread: scheduled(thread) or Scheduled() for thread in threads}
+            self._before = _sum(self._threads.values())
             return
         for thread in threads:
             if thread not in self._threads:
-                self._threads[thread] = scheduled_ns(thread) or 0
+                self._threads[thread] = scheduled(thread) or Scheduled()
 
-    def read(self) -> float:
-        """Processor time and time in the run queue, in ns."""
+    def read(self) -> Scheduled:
+        """Their time since then."""
         known = self._threads or {}
         for thread in list(known):
-            now_ns = scheduled_ns(thread)
-            if now_ns is None:  # it has ended: what it computed since the last reading is lost
-                self._ended_ns += known.pop(thread)
+            now = scheduled(thread)
+            if now is None:  # it has ended: what it computed since the last reading is lost
+                self._ended = _sum([self._ended, known.pop(thread)])
             else:
-                known[thread] = now_ns
-        return float(self._ended_ns + sum(known.values()) - self._before_ns)
+                known[thread] = now
+        total = _sum([self._ended, *known.values()])
+        return Scheduled(*(now - before for now, before in zip(total, self._before, strict=True)))
+
+
+def _sum(times: Iterable[Scheduled]) -> Scheduled:
+    return Scheduled(*(sum(each) for each in zip(Scheduled(), *times, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -301,9 +312,7 @@ def explain(
     waits = dict(totals.waits)
     if closed and totals.idle_ns:
         waits["client"] = waits.get("client", 0.0) + totals.idle_ns
-    room_ns = max(0.0, latency_ns - sum(waits.values()))
-    processor_ns = min(room_ns, totals.running_ns, totals.cpu_ns)
-    return _breakdown(waits, processor_ns, latency_ns, totals.moments, count)
+    return _breakdown(totals, waits, totals.cpu_ns, latency_ns, count)
 
 
 def explain_alone(
@@ -311,21 +320,19 @@ def explain_alone(
 ) -> Breakdown | None:
     """The parts of one statement's latency, executed by one or several sessions.
 
-    The time of parallel sessions is scaled to that of the statement. ``cpu_ns``: of all
-    processes, where it is known: short-lived workers are missing among the threads observed.
+    The time of parallel sessions is scaled to that of the statement. ``cpu_ns``: on processors, of
+    all processes, where it is known: short-lived workers are missing among the threads observed.
     """
     active_ns = totals.running_ns + sum(totals.waits.values())
     if latency_ns <= 0:
         return None
-    on_cpu_ns = max(totals.cpu_ns, cpu_ns or 0.0)
     if totals.samples < LEAST_SAMPLES or not active_ns:
         # Processor time alone says little: that of parallel sessions overlaps.
         return _too_few(totals.samples, latency_ns)
-    scale = min(1.0, latency_ns / active_ns)
-    waits = {name: ns * scale for name, ns in totals.waits.items()}
-    processor_ns = min(totals.running_ns * scale, on_cpu_ns * scale)
-    found = _breakdown(waits, processor_ns, latency_ns, totals.moments)
-    return replace(found, sessions=1 / scale)
+    sessions = max(1.0, active_ns / latency_ns)
+    counted_ns = max(totals.cpu_ns, cpu_ns or 0.0)
+    found = _breakdown(totals, totals.waits, counted_ns, latency_ns * sessions, sessions)
+    return replace(found, sessions=sessions)
 
 
 def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:
@@ -335,12 +342,16 @@ def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:
 
 
 def _breakdown(
+    totals: WaitTotals,
     waits: Mapping[str, float],
-    processor_ns: float,
+    cpu_ns: float,
     latency_ns: float,
-    moments: float,
-    count: float = 1,
+    count: float,
 ) -> Breakdown:
+    """Of ``count`` operations together. Waits and running are as observed; what Linux counted in
+    the run queue is the processor's, also where the session still showed a wait that was over.
+    """
+    processor_ns = max(totals.queued_ns, min(totals.running_ns, cpu_ns + totals.queued_ns))
     own_other_ns = waits.get("other", 0.0)
     sum_ns = sum(waits.values()) + processor_ns
     rest_ns = max(0.0, latency_ns - sum_ns)
@@ -354,8 +365,11 @@ def _breakdown(
     if abs(1 - share) > TOLERANCE:
         mean = format_ns(round(latency_ns / count))
         why = f"waits and processor time add up to {share:.0%} of the mean of {mean}"
+        queued = max(0.0, totals.queued_ns - totals.running_ns) / latency_ns
+        if queued > TOLERANCE:
+            why += f"; for {queued:.0%}, sessions showed a wait and waited for a processor"
     each = {name: ns / count for name, ns in parts.items()}
-    return Breakdown(each, latency_ns / count, share, why, moments)
+    return Breakdown(each, latency_ns / count, share, why, totals.moments)
 
 
 def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:
@@ -369,5 +383,5 @@ def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:
         "waits-unaccounted",
         "the times by resource do not add up to the latency",
         "; ".join(shown) + more,
-        "measure longer or with larger data; docs/waits.md lists what each engine does not report",
+        "docs/waits.md says what each reason means, and what each engine does not report",
     )

@@ -279,14 +279,17 @@ def _pressure(pressure: MonitorSeries) -> Strip:
 
 
 def _waits(waits: MonitorSeries) -> Strip:
-    """Sessions by what they wait for. Running ones compute as far as Linux counted it."""
+    """Sessions by what they wait for. Running ones compute as far as Linux counted it; what was in
+    the run queue may show a wait, too, and the sum is more than the sessions then.
+    """
 
     def computing(a: Sample, b: Sample, length: float) -> tuple[float, None] | None:
         running = rate(["wait_running_ns"])(a, b, length)
-        counted = rate(["wait_cpu_ns"])(a, b, length)
-        if running is None or counted is None:
+        cpu = rate(["wait_cpu_ns"])(a, b, length)
+        queued = rate(["wait_queued_ns"], 1.0, 0.0)(a, b, length)
+        if running is None or cpu is None or queued is None:
             return None
-        return min(running[0], counted[0]), None
+        return max(queued[0], min(running[0], cpu[0] + queued[0])), None
 
     def other(a: Sample, b: Sample, length: float) -> tuple[float, None] | None:
         running = rate(["wait_running_ns"])(a, b, length)
@@ -296,7 +299,7 @@ def _waits(waits: MonitorSeries) -> Strip:
         )
         if running is None or own is None or on is None:
             return None
-        return running[0] - on[0] + own[0], None
+        return max(0.0, running[0] - on[0]) + own[0], None
 
     means = {
         **{name: rate([f"wait_ns[resource={name}]"], 1.0, 0.0) for name in RESOURCES},

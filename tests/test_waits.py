@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,14 @@ def totals(*answers: Sequence[Observation] | Exception) -> WaitTotals:
     return waits.totals()
 
 
+def seen(
+    lock: float, running: float = 0, idle: float = 0, cpu: float = 0, queued: float = 0
+) -> WaitTotals:
+    """Of seconds, and enough observations."""
+    times = (one * S for one in (running, idle, cpu, queued))
+    return WaitTotals({"lock": lock * S}, *times, samples=100)
+
+
 def test_a_task_in_the_background_is_no_session() -> None:
     found = totals([], [SYNC, Observation("background", "checkpoint")])
     assert found.background == {"checkpoint": S}
@@ -101,11 +110,23 @@ def test_processor_time_is_that_of_the_threads_that_were_seen():
     deadline = time.thread_time_ns() + S // 20
     while time.thread_time_ns() < deadline:
         pass
-    assert S // 20 <= waits.totals().cpu_ns < 100 * S
+    found = waits.totals()
+    assert S // 20 <= found.cpu_ns < 100 * S
+    assert 0 <= found.queued_ns < 100 * S
+
+
+def test_time_in_the_run_queue_is_apart(monkeypatch):
+    own = Thread(os.getpid(), os.getpid())
+    texts = iter(["10 5 1", "30 105 2"])
+    monkeypatch.setattr(Thread, "read", lambda *_: next(texts))
+    waits = SampledWaits(Sessions([Observation("running", thread=own)]))
+    waits.sample()
+    found = waits.totals()
+    assert (found.cpu_ns, found.queued_ns) == (20, 100)
 
 
 def test_parts_of_a_mean_latency_add_up_to_it():
-    found = explain(WaitTotals({"lock": 3.0 * S}, 6.0 * S, 1.0 * S, 5.0 * S, 100), 10.0 * S, 10)
+    found = explain(seen(3, running=6, idle=1, cpu=4, queued=1), 10.0 * S, 10)
     assert found is not None
     assert found.parts_ns == {
         "lock": 0.3 * S,
@@ -118,9 +139,9 @@ def test_parts_of_a_mean_latency_add_up_to_it():
 
 
 def test_a_session_between_operations_is_in_none_of_an_open_loop():
-    found = explain(WaitTotals({}, 8.0 * S, 4.0 * S, 8.0 * S, 100), 10.0 * S, 10, closed=False)
+    found = explain(seen(0, running=8, idle=4, cpu=8), 10.0 * S, 10, closed=False)
     assert found is not None
-    assert "client" not in found.parts_ns
+    assert found.parts_ns == {"lock": 0, "processor": 0.8 * S, "other": 0.2 * S}
     (warning,) = unaccounted({"": found})
     assert warning.code == "waits-unaccounted"
 
@@ -132,24 +153,44 @@ def test_without_an_operation_there_is_nothing_to_divide(latency_ns, count):
 
 def test_parallel_sessions_of_a_statement_are_scaled_to_its_time():
     """Three sessions in two seconds: each reads for half of it."""
-    totals = WaitTotals({"data read": 3.0 * S}, 3.0 * S, 0, 3.0 * S, 60)
-    found = explain_alone(totals, 2.0 * S)
+    found = explain_alone(seen(3, running=3, cpu=3), 2.0 * S)
     assert found is not None
-    assert found.parts_ns == {"data read": S, "processor": S, "other": 0}
+    assert found.parts_ns == {"lock": S, "processor": S, "other": 0}
     assert found.sessions == 3
 
 
 def test_time_in_which_no_processor_worked_is_not_the_processors():
     """Page faults of mapped files, for example: active, no wait event, no processor time."""
-    found = explain_alone(WaitTotals({}, 2.0 * S, 0, 0.5 * S, 60), 2.0 * S, 0.5 * S)
+    found = explain_alone(seen(0, running=2, cpu=0.5), 2.0 * S, 0.5 * S)
     assert found is not None
-    assert found.parts_ns == {"processor": 0.5 * S, "other": 1.5 * S}
+    assert found.parts_ns == {"lock": 0, "processor": 0.5 * S, "other": 1.5 * S}
     assert found.accounted_share == 0.25
 
 
 @pytest.mark.parametrize("divide", [explain, explain_alone])
+def test_a_session_in_the_run_queue_may_show_a_wait_that_is_over(divide):
+    """As PostgreSQL's do: they were seen to wait for 9 s, and were able to run for 5 s of these."""
+    found = divide(seen(9, running=1, cpu=1, queued=6), 10.0 * S)
+    assert found is not None
+    assert found.parts_ns == {"lock": 9 * S, "processor": 6 * S, "other": 0}
+    assert found.accounted_share == 1.5
+    (warning,) = unaccounted({"": found})
+    assert warning.code == "waits-unaccounted"
+    assert "50%" in warning.context
+
+
+@pytest.mark.parametrize("divide", [explain, explain_alone])
+def test_computing_within_a_wait_is_part_of_the_wait(divide):
+    """Copying from the page cache, for example."""
+    found = divide(seen(6, running=4, cpu=8, queued=2), 10.0 * S)
+    assert found is not None
+    assert found.parts_ns == {"lock": 6 * S, "processor": 4 * S, "other": 0}
+    assert not found.why
+
+
+@pytest.mark.parametrize("divide", [explain, explain_alone])
 def test_what_was_seen_too_rarely_is_not_divided(divide):
-    few = WaitTotals({"lock": 1.0 * S}, 0, 0, 1.0 * S, LEAST_SAMPLES - 1)
+    few = replace(seen(1, cpu=1), samples=LEAST_SAMPLES - 1)
     found = divide(few, 1.0 * S)
     assert found is not None
     assert (found.parts_ns, found.accounted_share) == ({"other": S}, 0)

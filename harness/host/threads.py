@@ -55,6 +55,13 @@ class Thread(NamedTuple):
             os.close(file)
 
 
+class Scheduled(NamedTuple):
+    """A thread's time on a processor, and in the run queue: able to run, waiting for one."""
+
+    ran_ns: int = 0
+    queued_ns: int = 0
+
+
 class Blocked(NamedTuple):
     """The system call in which a thread waits: ``page fault`` outside of one.
 
@@ -65,13 +72,13 @@ class Blocked(NamedTuple):
     path: str = ""
 
 
-def scheduled_ns(thread: Thread) -> int | None:
-    """Its time on a processor and waiting for one (``schedstat``); None where it has ended."""
+def scheduled(thread: Thread) -> Scheduled | None:
+    """Since the thread began (``schedstat``); None where it has ended."""
     try:
-        ran, waited, *_ = thread.read("schedstat").split()
+        ran, queued, *_ = thread.read("schedstat").split()
     except (OSError, ValueError):
         return None
-    return int(ran) + int(waited)
+    return Scheduled(int(ran), int(queued))
 
 
 def blocked(thread: Thread) -> Blocked | None:

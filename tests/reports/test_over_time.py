@@ -181,15 +181,16 @@ def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(
 
 
 def test_sessions_compute_only_as_far_as_linux_counted_it(tmp_path: Path) -> None:
-    def at(sync: float, running: float, cpu: float) -> dict[str, float]:
+    def at(sync: float, running: float, cpu: float, queued: float) -> dict[str, float]:
         return {"wait_ns[resource=log sync]": sync * S, "wait_running_ns": running * S,
-                "wait_cpu_ns": cpu * S, "wait_samples_count": 1.0}  # fmt: skip
+                "wait_cpu_ns": cpu * S, "wait_queued_ns": queued * S,
+                "wait_samples_count": 1.0}  # fmt: skip
 
-    waits = samples([at(0, 0, 0), at(0.5, 1.0, 0.75)])
+    waits = samples([at(0, 0, 0, 0), at(0.5, 1.0, 0.5, 0.25), at(1.5, 1.25, 0.75, 1.0)])
     found = strips(Stored(artifacts={"monitor-waits": waits}).write(tmp_path))["Sessions"]
     assert found.stacked
-    assert {line.name: line.intervals[0].value for line in found.lines} == {
-        "log sync": 0.5, "processor": 0.75, "other": 0.25,
+    assert {line.name: [one.value for one in line.intervals] for line in found.lines} == {
+        "log sync": [0.5, 1.0], "processor": [0.75, 0.75], "other": [0.25, 0.0],
     }  # fmt: skip
 
 
