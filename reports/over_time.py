@@ -254,10 +254,11 @@ def _cut(strip: Strip, first: float, end: float) -> Strip:
     """Between the two times, averaged where there is too much, without lines that say nothing.
 
     These are 0 throughout; of times and sizes they have less than a hundredth of the sum.
-    Percentiles are shown as they are.
+    Percentiles are shown as they are. Intervals are left out that are less than half inside: what
+    happened outside, such as untimed checks, would decide them.
     """
     inside = {
-        line.name: [i for i in line.intervals if i.end_ns > first and i.begin_ns < end]
+        line.name: [i for i in line.intervals if _mostly_between(i, first, end)]
         for line in strip.lines
     }
     if strip.percentiles:
@@ -271,6 +272,11 @@ def _cut(strip: Strip, first: float, end: float) -> Strip:
         if sums[name] > 0 and sums[name] >= least
     )
     return replace(strip, lines=tuple(lines))
+
+
+def _mostly_between(one: Interval, first: float, end: float) -> bool:
+    inside = min(one.end_ns, end) - max(one.begin_ns, first)
+    return 2 * inside >= one.end_ns - one.begin_ns
 
 
 def _averaged(intervals: Sequence[Interval]) -> Iterator[Interval]:

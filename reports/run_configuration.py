@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.store.runs import StoredRun
+from harness.store.spec import DEFAULT_MONITORS
 from harness.units import format_bytes
 
 Facts = Mapping[str, str]
@@ -222,6 +223,7 @@ def spec_facts(run: StoredRun) -> dict[str, str]:
 def facts_of_spec(spec: Mapping[str, Any], host_mode: str) -> dict[str, str]:
     """As ``spec_facts``, of the spec of a run that is planned for a host in this mode."""
     kept = {name: value for name, value in spec.items() if name not in _SPEC_LEFT_OUT}
+    kept["monitors"] = [name for name in spec["monitors"] if name not in DEFAULT_MONITORS]
     flat = dict(_flatten("", kept))
     return flat | {"placement": placement_name(spec), "host_mode": host_mode}
 

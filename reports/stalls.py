@@ -130,7 +130,12 @@ def per_operation(run: StoredRun) -> Cycles | None:
     if covered < _COVERED * whole:
         return None
     scale = whole / covered / done
-    found = {split(counter)[0]: value * scale for counter, value in counts.items()}
+    # A hybrid processor's kinds of cores count apart, and not the same events.
+    found = {
+        split(counter)[0]: value * scale
+        for counter, value in counts.items()
+        if "pmu" not in split(counter)[1]
+    }
     if not all(found.get(counter) is not None for counter in _COUNTERS):
         return None
     of = {split(counter)[1].get("of", "") for counter in counts}

@@ -8,6 +8,7 @@ import pytest
 
 from harness import registry
 from harness.errors import UsageError
+from harness.store.spec import DEFAULT_MONITORS
 
 
 def test_the_folders_are_the_list() -> None:
@@ -27,6 +28,10 @@ def test_an_unknown_workload_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no such workload") as caught:
         registry.workload("tpcz9")
     assert "tpch" in caught.value.hint
+
+
+def test_the_store_knows_the_default_monitors() -> None:
+    assert {name for name, one in registry.monitors().items() if one.default} == DEFAULT_MONITORS
 
 
 def test_a_broken_engine_is_named_and_the_others_stay(

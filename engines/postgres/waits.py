@@ -74,7 +74,7 @@ SELECT pid, state, wait_event_type, wait_event, backend_type
 FROM pg_stat_get_activity(NULL)
 WHERE backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backend_pid()
   AND (state <> 'idle' OR state_change > clock_timestamp() - interval '{_TURNAROUND_S} s')
-  OR backend_type = 'checkpointer' AND wait_event <> 'CheckpointerMain'
+  OR backend_type = 'checkpointer' AND wait_event IS DISTINCT FROM 'CheckpointerMain'
 """
 
 

@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 
+#: Of the interval, the last sample is at least this long after the previous one.
+_LEAST_SHARE = 0.1
+
+
 class SampledMonitor(ABC):
-    """Calls ``sample`` every ``interval_s`` on a thread, from ``start`` to ``stop``.
+    """Calls ``sample`` every ``interval_s`` on a thread, at ``start``, and a last time at ``stop``.
 
     A kind adds ``name``, ``cost``, ``preflight`` and ``totals`` (harness.monitors.Monitor). An
     error of ``sample`` is stored as the sample: the gap is visible and the run continues. A sample
@@ -64,6 +68,13 @@ class SampledMonitor(ABC):
             now = time.monotonic()
             due = max(due + self._interval_s, now)  # a missed sample is not made up for
             self._stopped.wait(due - now)
+        self._append_last()
+
+    def _append_last(self) -> None:
+        """Take a last sample, but where rates since the previous one would be those of a moment."""
+        passed_ns = time.monotonic_ns() - self._samples[-1]["monotonic_ns"] if self._samples else 0
+        if passed_ns > _LEAST_SHARE * self._interval_s * 1e9:
+            self._samples.append(self._stamped())
 
     def _stamped(self) -> dict[str, Any]:
         begin = time.monotonic_ns()

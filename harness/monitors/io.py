@@ -58,19 +58,21 @@ class IoMonitor(SampledMonitor):
         return found
 
     def sample(self) -> Mapping[str, float]:
-        """``calls_count[part=…,operation=…,role=…], …``, cumulative."""
+        """``calls_count[part=…,operation=…,role=…], …``, cumulative; durations have the planted
+        delays, as the histograms do.
+        """
         assert self._trace is not None
         reading = self._trace.page.read(details=False)
         found: dict[str, float] = {}
         for cell in cells():
             if reading.value(cell, "calls"):
-                for name, field in (
+                for name, *fields in (
                     ("calls_count", "calls"),
                     ("bytes", "bytes"),
-                    ("duration_ns", "ns"),
+                    ("duration_ns", "ns", "delay_ns"),
                 ):
                     found[labelled(name, **self._trace.labels(cell))] = float(
-                        reading.value(cell, field)
+                        sum(reading.value(cell, field) for field in fields)
                     )
         return found
 

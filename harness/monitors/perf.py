@@ -146,7 +146,7 @@ class PerfMonitor:
     def series(self) -> Mapping[str, Any]:
         """``samples: [{monotonic_ns, perf_cycles[of=host], …}]``: counts since the previous one.
 
-        ``of=run``: of the run's control group. ``running_share``: of each event, the least share
+        ``of=run``: of the run's control group. ``pmu``: on hybrid processors. ``running_share``: of each event, the least share
         of an interval in which it was counted; below 1 its counts are scaled by perf.
         """
         earliest, latest = self._bounds()
@@ -158,7 +158,7 @@ class PerfMonitor:
             stamp = float(row["interval"])
             sample = samples.setdefault(stamp, {"monotonic_ns": latest + round(stamp * _NS_PER_S)})
             if value is not None:
-                sample[labelled(f"perf_{_name(event)}", of=of)] = value
+                sample[_counter(event, of)] = value
                 share = float(row["pcnt-running"]) / 100
                 running[event] = min(running.get(event, 1.0), share)
         return {
@@ -223,9 +223,13 @@ def number(row: Mapping[str, Any]) -> float | None:
     return value * _MS_NS if row.get("unit") == "msec" else value
 
 
-def _name(event: str) -> str:
-    """``stalls_l3_miss`` of ``cycle_activity.stalls_l3_miss``."""
-    return event.rpartition(".")[2].replace("-", "_")
+def _counter(event: str, of: str) -> str:
+    """``perf_stalls_l3_miss[of=…]`` of ``cycle_activity.stalls_l3_miss``; of ``cpu_core/cycles/``,
+    as on hybrid processors, ``perf_cycles[of=…,pmu=cpu_core]``.
+    """
+    pmu, _, name = event.rstrip("/").rpartition("/")
+    labels = {"of": of, "pmu": pmu} if pmu else {"of": of}
+    return labelled(f"perf_{name.rpartition('.')[2].replace('-', '_')}", **labels)
 
 
 def _tried(program: str, events: Sequence[str]) -> tuple[str, str]:

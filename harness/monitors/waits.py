@@ -87,6 +87,7 @@ class WaitMonitor(SampledMonitor):
             elif age >= _FIRST_S:
                 self._observe()
             self._stopped.wait(pause_s(age))
+        self._append_last()
 
     def _observe(self) -> None:
         assert self._waits is not None

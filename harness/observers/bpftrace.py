@@ -15,12 +15,16 @@ from typing import Any
 
 from harness.observers import Figure, Observer, find_program
 
+#: What a call moved is what it returns: at the end of a file less than was requested.
 _SCRIPT = """
 BEGIN { printf("tracing\\n"); }
-kprobe:vfs_read, kprobe:vfs_write {
-  $name = str(((struct file *)arg0)->f_path.dentry->d_name.name);
-  @calls[comm, $name, func] = count();
-  @bytes[comm, $name, func] = sum(arg2);
+kprobe:vfs_read, kprobe:vfs_write { @file[tid] = arg0; @function[tid] = func; }
+kretprobe:vfs_read, kretprobe:vfs_write /@file[tid]/ {
+  $name = str(((struct file *)@file[tid])->f_path.dentry->d_name.name);
+  @calls[comm, $name, @function[tid]] = count();
+  if ((int64)retval > 0) { @bytes[comm, $name, @function[tid]] = sum(retval); }
+  delete(@file[tid]);
+  delete(@function[tid]);
 }
 kprobe:vfs_fsync_range {
   $name = str(((struct file *)arg0)->f_path.dentry->d_name.name);

@@ -31,7 +31,7 @@ _CONDITIONS = {
     "label": "set-up of the server",
     "engine_options": "engine options",
     "plant": "planted delays",
-    "monitors": "monitors",
+    "added_monitors": "monitors",
     "no_monitors": "monitors left out",
 }
 _SCHEMA: int = schemas.schema("calibration")["properties"]["schema"]["const"]

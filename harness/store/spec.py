@@ -18,6 +18,23 @@ JsonObject: TypeAlias = Mapping[str, Json]
 #: The version of run.json, its spec and its manifest. Runs of another version are not read.
 RUN_SCHEMA: int = schemas.schema("run-spec")["properties"]["schema"]["const"]
 
+#: Monitors that every run has where they work: to request one warns where it does not, and changes
+#: nothing else. Reports know them from here.
+DEFAULT_MONITORS = frozenset(
+    {
+        "block",
+        "cxl",
+        "dimm-media",
+        "io",
+        "memory-traffic",
+        "perf",
+        "pressure",
+        "process",
+        "vm",
+        "waits",
+    }
+)
+
 #: The driver of workloads that the harness itself offers, through one connection a stream.
 NATIVE = "native"
 
@@ -114,6 +131,11 @@ class RunSpec:
         fields["plant"] = tuple(fields.get("plant", ()))
         fields["observe"] = tuple(fields.get("observe", ()))
         return cls(**fields)
+
+    @property
+    def added_monitors(self) -> tuple[str, ...]:
+        """Those that runs do not have by default."""
+        return tuple(name for name in self.monitors if name not in DEFAULT_MONITORS)
 
     @property
     def planted_mark(self) -> str:

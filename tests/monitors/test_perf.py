@@ -110,6 +110,20 @@ def test_stalls_by_cache_are_counted_where_perf_knows_them(
     assert monitor._events == (*EVENTS, *counted)
 
 
+def test_the_cores_of_a_hybrid_processor_are_counted_apart(kernel: Kernel) -> None:
+    monitor = PerfMonitor(MonitorContext(), kernel)
+    for event, value in (("cpu_core/cycles/", "7"), ("cpu_atom/cycles/", "2"), ("page-faults", "1")):
+        row = {"interval": 1.0, "counter-value": value, "event": event, "pcnt-running": 100.0}
+        monitor._printed.append((2_000_000_000, json.dumps(row)))
+    (sample,) = monitor.series()["samples"]
+    del sample["monotonic_ns"]
+    assert sample == {
+        "perf_cycles[of=host,pmu=cpu_core]": 7,
+        "perf_cycles[of=host,pmu=cpu_atom]": 2,
+        "perf_page_faults[of=host]": 1,
+    }
+
+
 def test_both_forms_of_an_event_have_one_name(kernel: Kernel) -> None:
     names = []
     for choice in (SKYLAKE, NEWER):

@@ -100,6 +100,12 @@ def test_the_others_leave_out_what_was_not_counted() -> None:
     ]
 
 
+def test_bpftrace_s_own_maps_are_no_figures() -> None:
+    """Of calls under way when it ended."""
+    line = json.dumps({"type": "map", "data": {"@file": {"17": 1}, "@function": {"17": "vfs_read"}}})
+    assert bpftrace.parse(f"{BPFTRACE}\n{line}") == bpftrace.parse(BPFTRACE)
+
+
 def test_a_full_map_of_bpftrace_is_an_error() -> None:
     """It leaves out further files without a message."""
     files = {f"x,{i},vfs_read": 1 for i in range(bpftrace.MOST_KEYS)}

@@ -51,6 +51,14 @@ def row(comparison: Comparison, metric: str, group: int = 0, **labels: str) -> R
     )
 
 
+def test_a_default_monitor_that_was_requested_is_no_difference(tmp_path: Path) -> None:
+    ssd, pmem = sides(tmp_path / "a", b={"spec_changes": {"monitors": ["io", "perf"]}})
+    assert compare(ssd, pmem).over == ("placement",)
+    ssd, pmem = sides(tmp_path / "b", b={"spec_changes": {"monitors": ["io", "own"]}})
+    with pytest.raises(UsageError, match="monitors"):
+        compare(ssd, pmem)
+
+
 def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
     ssd, pmem = sides(tmp_path)
     comparison = compare(ssd, pmem)

@@ -231,6 +231,17 @@ def test_series_of_nothing_but_zeros_are_not_shown(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
+    """It ends after 3.5 s: an interval is shown as far as more than half of it is inside."""
+    found = process([0, 1, 2, 3])
+    last = found["samples"][-1]
+    for after_s, shown in ((0.9, 4), (1.1, 3)):
+        checked = {**last, "monotonic_ns": last["monotonic_ns"] + round(after_s * S)}
+        series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
+        run = Stored(artifacts={"monitor-process": series}).write(tmp_path / str(shown))
+        assert len(strips(run)["Processors"].lines[0].intervals) == shown
+
+
 @pytest.mark.parametrize(
     "stored",
     [

@@ -1,0 +1,28 @@
+"""Monitors that sample at an interval."""
+
+from __future__ import annotations
+
+import time
+
+from patience import eventually
+
+from harness.monitors import MonitorContext
+from harness.monitors.process import ProcessMonitor
+
+
+def test_the_last_sample_is_that_of_the_end() -> None:
+    monitor = ProcessMonitor(MonitorContext(), interval_s=5)
+    monitor.start()
+    assert eventually(lambda: bool(monitor.series()["samples"]))
+    time.sleep(0.7)
+    stops_ns = time.monotonic_ns()
+    monitor.stop()
+    assert monitor.series()["samples"][-1]["monotonic_ns"] >= stops_ns
+
+
+def test_there_is_no_sample_of_a_moment() -> None:
+    monitor = ProcessMonitor(MonitorContext(), interval_s=3600)
+    monitor.start()
+    assert eventually(lambda: bool(monitor.series()["samples"]))
+    monitor.stop()
+    assert len(monitor.series()["samples"]) == 1
