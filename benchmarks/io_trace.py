@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 CALLS = {
     **dict.fromkeys(("read", "pread64", "readv", "preadv", "preadv2"), "read"),
     **dict.fromkeys(("write", "pwrite64", "writev", "pwritev", "pwritev2"), "write"),
-    **dict.fromkeys(("fsync", "fdatasync", "sync_file_range"), "sync"),
+    **dict.fromkeys(("fsync", "fdatasync"), "sync"),
 }
 #: A thread, the time, and a call with its file, or the end of the thread's interrupted one.
 LINE = re.compile(r"(\d+) +([\d.]+) (?:(\w+)\(\d+<([^>]*)>|<\.\.\. \w+ resumed>)(.*)")

@@ -91,6 +91,7 @@ class SessionObserver:
     ) -> None:
         self._connect, self._flavour, self._processes = connect, flavour, processes
         self._connection: LazyConnection | None = None
+        self._pid: int | None = None
         self._clock = clock
         self._checkpoint: int | None = None
         self._checkpoint_due_s = 0.0
@@ -101,6 +102,8 @@ class SessionObserver:
     def observe(self) -> Sequence[Observation]:
         if self._connection is None:
             self._connection = self._connect()
+            # Finding a server's processes takes milliseconds; they end with the connection.
+            self._pid = next((process.pid for process in self._processes()), None)
         try:
             sessions = self._connection.run(_SESSIONS[self._flavour]).rows
             locked = {row[0] for row in self._connection.run(_LOCKED).rows}
@@ -108,10 +111,9 @@ class SessionObserver:
         except (pymysql.Error, OSError):
             self.close()
             raise
-        pids = [process.pid for process in self._processes()]
         found = [Observation("background", "checkpoint")] if advanced else []
         for number, tid, command, state, seconds in sessions:
-            thread = Thread(pids[0], int(tid)) if pids and tid else None
+            thread = Thread(self._pid, int(tid)) if self._pid and tid else None
             if command == "Sleep":
                 if seconds is not None and seconds < _TURNAROUND_S:
                     found.append(Observation("idle", thread=thread))

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
-from harness.supervise.process import ProcessId
+from harness.supervise.process import ProcessId, read_proc
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -84,7 +83,7 @@ def _stat(process: ProcessId) -> dict[str, float] | None:
 def _fields(process: ProcessId) -> list[str] | None:
     """Of /proc/PID/stat from the state (the third) on; None where the process has ended."""
     try:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = read_proc(f"/proc/{process.pid}/stat").rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return None
     return fields if int(fields[19]) == process.start_ticks else None
@@ -92,7 +91,7 @@ def _fields(process: ProcessId) -> list[str] | None:
 
 def _io(pid: int) -> dict[str, float]:
     try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+        lines = read_proc(f"/proc/{pid}/io").splitlines()
     except (FileNotFoundError, ProcessLookupError):  # it ended a moment ago: nothing to add
         return dict.fromkeys(_IO_FIELDS, 0.0)
     except OSError:  # another user's process, and we are not root

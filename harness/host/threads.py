@@ -7,6 +7,8 @@ import platform
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from harness.supervise.process import read_proc
+
 #: Numbers of system calls by machine; the first argument of all but the last line is a file.
 _CALLS: Mapping[str, Mapping[int, str]] = {
     "x86_64": {
@@ -44,15 +46,8 @@ class Thread(NamedTuple):
     tid: int
 
     def read(self, name: str) -> str:
-        """A file of its folder in /proc, as it is now; OSError where the thread has ended.
-
-        By system calls: threads are read dozens of times a second, while an engine is measured.
-        """
-        file = os.open(f"/proc/{self.pid}/task/{self.tid}/{name}", os.O_RDONLY)
-        try:
-            return os.read(file, 4096).decode(errors="replace")
-        finally:
-            os.close(file)
+        """A file of its folder in /proc, as it is now; OSError where the thread has ended."""
+        return read_proc(f"/proc/{self.pid}/task/{self.tid}/{name}")
 
 
 class Scheduled(NamedTuple):

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-
 #: Of the interval, the last sample is at least this long after the previous one.
 _LEAST_SHARE = 0.1
 

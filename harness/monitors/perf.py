@@ -146,8 +146,9 @@ class PerfMonitor:
     def series(self) -> Mapping[str, Any]:
         """``samples: [{monotonic_ns, perf_cycles[of=host], …}]``: counts since the previous one.
 
-        ``of=run``: of the run's control group. ``pmu``: on hybrid processors. ``running_share``: of each event, the least share
-        of an interval in which it was counted; below 1 its counts are scaled by perf.
+        ``of=run``: of the run's control group. ``pmu``: on hybrid processors. ``running_share``:
+        of each event, the least share of an interval in which it was counted; below 1 its counts
+        are scaled by perf.
         """
         earliest, latest = self._bounds()
         of = "run" if self._group else "host"

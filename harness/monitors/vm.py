@@ -87,9 +87,12 @@ class VmMonitor(SampledMonitor):
 
     def totals(self) -> Mapping[str, float]:
         """Events since boot: ``vm_pgmajfault_count``; ``vm_node_numa_miss_count[node=1]``."""
-        totals = self._sums("/proc/vmstat", _COUNTERS)
+        return {**_sums(self._vmstat("/proc/vmstat"), _COUNTERS), **self._node_totals()}
+
+    def _node_totals(self) -> dict[str, float]:
+        totals: dict[str, float] = {}
         for node in self._nodes:
-            sums = self._sums(f"{_NODES}/{node}/vmstat", _NODE_COUNTERS)
+            sums = _sums(self._vmstat(f"{_NODES}/{node}/vmstat"), _NODE_COUNTERS)
             number = node.removeprefix("node")
             totals |= {labelled(name, node=number): value for name, value in sums.items()}
         return totals
@@ -110,16 +113,7 @@ class VmMonitor(SampledMonitor):
             for name in _LEVELS
             if name in found
         }
-        return {**self.totals(), **self._sums("/proc/vmstat", _SAMPLED), **levels}
-
-    def _sums(self, path: str, counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
-        """Each counter of which the kernel has a field."""
-        found = self._vmstat(path)
-        return {
-            name: float(sum(found.get(field, 0) for field in fields))
-            for name, fields in counters.items()
-            if any(field in found for field in fields)
-        }
+        return {**_sums(found, _COUNTERS | _SAMPLED), **self._node_totals(), **levels}
 
     def _vmstat(self, path: str) -> dict[str, int]:
         pairs = (line.split() for line in (self._kernel.read(path) or "").splitlines())
@@ -138,6 +132,15 @@ class VmMonitor(SampledMonitor):
                 "shared_bytes": {str(k): v for k, v in sorted(found.shared.items())},
             }
         )
+
+
+def _sums(found: Mapping[str, int], counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """Each counter of which the kernel has a field."""
+    return {
+        name: float(sum(found.get(field, 0) for field in fields))
+        for name, fields in counters.items()
+        if any(field in found for field in fields)
+    }
 
 
 MONITOR = VmMonitor

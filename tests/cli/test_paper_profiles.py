@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
 from harness.experiment.profile import known_profiles, load_profile, published_of

@@ -13,7 +13,6 @@ from harness import registry
 from harness.errors import UsageError
 from harness.execution.monitoring import RunMonitors, check_monitors
 from harness.monitors import MonitorContext
-from harness.monitors.process import ProcessMonitor
 from harness.warnings import RunWarning
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from patience import eventually
 
-from harness.host.threads import Blocked, Thread, blocked, scheduled_ns, threads_of
+from harness.host.threads import Blocked, Scheduled, Thread, blocked, scheduled, threads_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="other threads' calls are root's to read")
 
@@ -49,14 +49,14 @@ def test_a_lock_a_sleep_and_computing_differ() -> None:
         assert eventually(lambda: blocked(computes) is None)
         sleeps = started(lambda: time.sleep(1e6))
         assert eventually(lambda: blocked(sleeps) == Blocked("sleep until"))
-        before = scheduled_ns(computes) or 0
-        assert eventually(lambda: (scheduled_ns(computes) or 0) > before)
+        before = scheduled(computes) or Scheduled()
+        assert eventually(lambda: (scheduled(computes) or before) > before)
     ends.set()
 
 
 def test_a_thread_that_has_ended_is_no_wait() -> None:
     thread = started(lambda: None)
-    assert eventually(lambda: scheduled_ns(thread) is None)
+    assert eventually(lambda: scheduled(thread) is None)
     with pytest.raises(ProcessLookupError):
         blocked(thread)
     assert thread not in threads_of(os.getpid())

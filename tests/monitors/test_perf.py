@@ -112,7 +112,8 @@ def test_stalls_by_cache_are_counted_where_perf_knows_them(
 
 def test_the_cores_of_a_hybrid_processor_are_counted_apart(kernel: Kernel) -> None:
     monitor = PerfMonitor(MonitorContext(), kernel)
-    for event, value in (("cpu_core/cycles/", "7"), ("cpu_atom/cycles/", "2"), ("page-faults", "1")):
+    counts = {"cpu_core/cycles/": "7", "cpu_atom/cycles/": "2", "page-faults": "1"}
+    for event, value in counts.items():
         row = {"interval": 1.0, "counter-value": value, "event": event, "pcnt-running": 100.0}
         monitor._printed.append((2_000_000_000, json.dumps(row)))
     (sample,) = monitor.series()["samples"]

@@ -102,7 +102,8 @@ def test_the_others_leave_out_what_was_not_counted() -> None:
 
 def test_bpftrace_s_own_maps_are_no_figures() -> None:
     """Of calls under way when it ended."""
-    line = json.dumps({"type": "map", "data": {"@file": {"17": 1}, "@function": {"17": "vfs_read"}}})
+    maps = {"@file": {"17": 1}, "@function": {"17": "vfs_read"}}
+    line = json.dumps({"type": "map", "data": maps})
     assert bpftrace.parse(f"{BPFTRACE}\n{line}") == bpftrace.parse(BPFTRACE)
 
 
