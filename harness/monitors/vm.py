@@ -113,7 +113,7 @@ class VmMonitor(SampledMonitor):
             for name in _LEVELS
             if name in found
         }
-        return {**_sums(found, _COUNTERS | _SAMPLED), **self._node_totals(), **levels}
+        return {**_sums(found, {**_COUNTERS, **_SAMPLED}), **self._node_totals(), **levels}
 
     def _vmstat(self, path: str) -> dict[str, int]:
         pairs = (line.split() for line in (self._kernel.read(path) or "").splitlines())
