@@ -117,6 +117,8 @@ def _write(
             for one in page.figures
         ],
     )
+    if more := sum(len(one.to_predict) for one in page.figures):
+        print(f"predicted speed-ups: the page has {counted(more, 'command')} for what they lack")
     print(f"page: {files['html'].absolute()}")
 
 

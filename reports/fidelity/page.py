@@ -14,8 +14,9 @@ from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, check_all
-from reports.explain.comparisons import Evidence, explained
+from reports.explain.comparisons import Evidence, Explained, explained
 from reports.explain.known import Value
+from reports.explain.output import commands
 from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
@@ -55,13 +56,17 @@ class FigureRuns:
 
 @dataclass(frozen=True)
 class FigureView:
-    """A figure as the page shows it: a table of published numbers, and one of comparisons."""
+    """A figure as the page shows it: a table of published numbers, and one of comparisons.
+
+    ``to_predict``: commands that measure what its predictions lack.
+    """
 
     of: FigureRuns
     head: Cells
     rows: tuple[tuple[Cell, ...], ...]
     compared: tuple[Cells, ...] = ()
     notes: tuple[str, ...] = ()
+    to_predict: tuple[str, ...] = ()
 
     @property
     def done(self) -> int:
@@ -108,6 +113,7 @@ class FigureView:
                 for row in self.rows
             ],
             "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
+            "to_predict": list(self.to_predict),
         }
 
 
@@ -233,9 +239,11 @@ def _view(
             return FigureView(one, _renamed(micro.head), found, notes=notes)
     made = _panels([run for run in one.runs if not is_micro(run)])
     rows = tuple(row.cells for row in published_rows(made, sweeps(made), own))
-    predicted = _predictions(made, evidence)
+    known = explained(made, evidence)
+    predicted = _predictions(known)
     groups = tuple(_cells(panel, group, own, predicted) for panel in made for group in panel.groups)
-    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
+    compared = (*groups, *_singles(made))
+    return FigureView(one, _PUBLISHED, rows, compared, notes, tuple(commands(known)))
 
 
 def _renamed(head: Cells) -> Cells:
@@ -247,9 +255,8 @@ def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     return panels(usable, compared_dimension(usable), None) if usable else []
 
 
-def _predictions(made: Sequence[Panel], evidence: Evidence) -> dict[Cells, str]:
-    """The causal model's speed-ups by engine, workload and arms; none without what-ifs."""
-    rows = explained(made, evidence) if evidence.what_ifs else []
+def _predictions(rows: Sequence[Explained]) -> dict[Cells, str]:
+    """The causal model's speed-ups by engine, workload and arms."""
     return {
         (row.where, row.a, row.b): _interval(row.predicted)
         for row in rows
