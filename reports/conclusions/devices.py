@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import Any
 
 from harness.units import format_bytes
@@ -35,6 +35,8 @@ from reports.micro.questions import INSTRUCTIONS, beyond_caches, largest, sequen
 
 Labels = Mapping[str, str | tuple[str, ...]]
 _SIZE = "access_size_bytes"
+#: What an index is made of, besides its flushes.
+_INDEX = ("index", "workload", "discipline", "fence")
 
 
 def _modules(evidence: Evidence) -> list[Device]:
@@ -147,10 +149,10 @@ def _trial(what: str, a: Point, b: Point, bound: float, device: Device) -> Trial
 
 @dataclass(frozen=True)
 class Unflushed:
-    """Operations with flushes over the same without: chains and logs of PVLDB 15(11), Figure 12."""
+    """Operations with flushes over the same without, as in PVLDB 15(11), Figure 12."""
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each device, chain or log, and thread count."""
+        """One for each device, chain, log or index, and thread count."""
         for device in _modules(evidence):
             points = _points(device, OPERATIONS, {"mode": ("", "independent")})
             chains = [p for p in points if p["chain"]]
@@ -171,15 +173,24 @@ class Unflushed:
                 if (p["flush"], q["flush"]) == ("clwb", "none")
                 and all(p[name] == q[name] for name in ("writer", "threads", "entry_bytes"))
             ]
+            indexes = [p for p in points if p["index"]]
+            held += [
+                (p, q)
+                for p in indexes
+                for q in indexes
+                if p["flush"] != "none" == q["flush"]
+                and all(p[name] == q[name] for name in (*_INDEX, "threads", "range_bytes"))
+            ]
             for flushed, bare in held:
-                name = f"{flushed['measurement'].replace('_', ' ')} {flushed['writer']}".strip()
+                kind = flushed["writer"] or " ".join(filter(None, map(flushed.__getitem__, _INDEX)))
+                name = f"{flushed['measurement'].replace('_', ' ')} {kind}".strip()
                 threads = counted(int(flushed.number("threads")), "thread")
                 what = f"{device.marked_name}, {name}, {threads}: flushed over not flushed"
                 yield _trial(what, flushed, bare, bound, device)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Both forms."""
-        yield "index updates or logs with flushes and without, on a tier other than DRAM"
+        yield "indexes, their chains or logs with flushes and without, on a tier other than DRAM"
 
 
 @dataclass(frozen=True)
@@ -306,14 +317,45 @@ class DimmSize:
         return ways(device), _host(device).get("cpu", {}).get("model"), device.state
 
 
+@dataclass(frozen=True)
+class IndexGain:
+    """An index's gain from one host's DIMMs to another's, against that of its accesses.
+
+    A trial has the smallest gain of random reads and writes with as many threads as its bound,
+    where all of them gain.
+    """
+
+    accesses: Labels
+
+    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
+        """One for each pair of tiers and each configuration of an index."""
+        known = [one for one in evidence.devices if ways(one)]
+        for newer, older in permutations(known, 2):
+            if newer.host == older.host:
+                continue
+            gains: dict[str, list[float]] = {}
+            for a, b in _alike(newer, older, self.accesses):
+                gains.setdefault(a["threads"], []).append(a.median / b.median)
+            for a, b in _alike(newer, older, {}, OPERATIONS):
+                least = min(gains.get(a["threads"], ()), default=0.0)
+                if a["index"] and least > 1:
+                    flush = a["flush"] or "its own flushes"
+                    what = f"{a['index']}, {a['workload']}, {flush}: {newer.name} over {older.name}"
+                    yield _trial(f"{what}, accesses {least:.3g}×", a, b, least, newer)
+
+    def missing(self, evidence: Evidence) -> Iterator[str]:
+        """Both suites on both hosts."""
+        yield "an index, and random reads and writes by as many threads, on DIMMs of two hosts"
+
+
 def _host(device: Device) -> Mapping[str, Any]:
     """As in the manifest; empty where no run has one."""
     return next((run.manifest["host"] for run in device.runs if run.manifest), {})
 
 
-def _alike(a: Device, b: Device, labels: Labels) -> list[Pair]:
+def _alike(a: Device, b: Device, labels: Labels, metric: str = RATE) -> list[Pair]:
     try:
-        return pairs(_points(a, RATE, labels), _points(b, RATE, labels))
+        return pairs(_points(a, metric, labels), _points(b, metric, labels))
     except UnderivedError:
         return []
 

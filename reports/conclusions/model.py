@@ -111,7 +111,7 @@ class Conclusion:
     """A paper's conclusion. ``ratio``: what its trials are ratios of, and ``expected`` where.
 
     ``of``: ``most``: it holds where it does for more than half of its trials; ``some``: where it
-    does for any. ``command``: what measures it; ``untested``: why nothing here does.
+    does for any. ``command``: what measures it.
     """
 
     paper: str
@@ -119,11 +119,10 @@ class Conclusion:
     statement: str
     ratio: str
     expected: Side
-    test: Test | None
+    test: Test
     command: str
     bound: float = 1.1
     of: Literal["most", "some"] = "most"
-    untested: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,6 @@ class Checked:
         """A code for why it is not testable; empty where it was tested."""
         if self.outcome != UNTESTABLE:
             return ""
-        if self.conclusion.test is None:
-            return "no-check"
         if not self.tested:
             return "not-measured"
         if any(one.outcome != "open" for one in self.tested):
@@ -239,8 +236,6 @@ class Checked:
 
 def check(conclusion: Conclusion, evidence: Evidence) -> Checked:
     """Test one conclusion on these runs."""
-    if conclusion.test is None:
-        return Checked(conclusion, (), (Missing(conclusion.untested, conclusion.command),))
     trials = list(conclusion.test.trials(evidence, conclusion.bound))
     own = {
         str(i): one.claim

@@ -25,7 +25,6 @@ _REASONS = {
     "emulated": "an emulated tier, which shows nothing about the device",
     "not-measured": "not measured",
     "undecided": "its trials disagree",
-    "no-check": "nothing here measures it",
 }
 
 

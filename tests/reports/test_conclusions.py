@@ -114,7 +114,7 @@ def test_every_conclusion_without_runs_says_what_it_needs() -> None:
     for one in CONCLUSIONS:
         found = check(one, Evidence.of([]))
         assert found.outcome == "not testable here"
-        assert found.why == ("no-check" if one.test is None else "not-measured")
+        assert found.why == "not-measured"
         assert found.missing and all(entry.what for entry in found.missing)
         assert found.to_json()["missing"][0]["command"] == one.command
 
@@ -239,6 +239,43 @@ def test_index_updates_without_flushes(tmp_path: Path) -> None:
     found = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["ratio"] == pytest.approx(2.0)
+
+
+def test_an_index_without_flushes(tmp_path: Path) -> None:
+    same: dict[str, Any] = {"index": "fast_fair", "workload": "a", "discipline": "designed",
+                            "fence": "sfence", "threads": 32}  # fmt: skip
+    metrics = [
+        operations("index_update", value, flush=flush, **same)
+        for flush, value in (("clwb", 3e6), ("none", 2e6))
+    ]
+    metrics.append(operations("index_update", 9e6, flush="none", **same | {"threads": 64}))
+    found = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
+    (trial,) = found.to_json()["trials"]
+    assert trial["ratio"] == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(("gain", "outcome"), [(1.1, "holds here"), (1.9, "does not hold here")])
+def test_an_index_gains_less_than_its_accesses_by_newer_dimms(
+    tmp_path: Path, gain: float, outcome: str
+) -> None:
+    def host(name: str, reads: float, writes: float, per_s: float) -> StoredRun:
+        tier = numa_tier("pmem") | {"facts": tier_facts("fsdax", interleave_ways=6)}
+        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256, "threads": 1}
+        index = {"index": "fast_fair", "workload": "a", "flush": "clwb", "threads": 1}
+        metrics = [
+            rate("random_reads", reads, **KINDS["load"], **labels),
+            rate("random_writes", writes, **KINDS["clwb"], **labels),
+            rate("random_writes", writes * 1.2, **KINDS["clwb"], **labels | {"threads": 8}),
+            operations("manual", per_s, **index),
+        ]
+        return micro_run(tmp_path, metrics, host=name, manifest_changes={"tiers": [tier]})
+
+    runs = [host("a", 2, 1, 1e6), host("b", 4, 1.5, 1e6 * gain)]
+    found = checked("perma-bench", "6 (5)", runs)
+    assert found.outcome == outcome
+    (trial,) = found.to_json()["trials"]
+    assert (trial["ratio"], trial["bound"]) == pytest.approx((gain, 1.5))
+    assert checked("perma-bench", "6 (5)", runs[:1]).why == "not-measured"
 
 
 def test_states_of_the_host(tmp_path: Path) -> None:
