@@ -322,9 +322,12 @@ class _Case:
                 without.append(place)
         return self._no_what_if(without, query) if without else tuple(found)
 
-    def _no_what_if(self, without: Sequence[tuple[str, str]], query: str) -> Missing:
+    def _what_if(self, part: str, operation: str) -> str:
         stand_ins = sorted(set(self.first.spec.emulate) & set(self.tiers_a.values()))
-        commands = (command_for(self.first, *place, stand_ins) for place in without)
+        return command_for(self.first, part, operation, stand_ins)
+
+    def _no_what_if(self, without: Sequence[tuple[str, str]], query: str) -> Missing:
+        commands = (self._what_if(*place) for place in without)
         others = (self.slopes.not_used(*place, query) for place in without)
         return Missing(
             "no what-if",
@@ -357,8 +360,9 @@ class _Case:
         if isinstance(found, Refusal):
             return _refused(found), None
         base = Base(found.now, latency_ns)
-        if base.unlike:
-            return Missing("what-if unlike A", detail=str(base)), base
+        if base.unlike and not isinstance(sensitivity, Missing):
+            again = [f"{self._what_if(one.part, one.operation)} --again" for one in sensitivity]
+            return Missing("what-if unlike A", tuple(again), str(base)), base
         one, ceiling = found.speed_up, self._ceiling(query)
         if not isinstance(ceiling, Missing) and one.low > ceiling.value:
             return Missing("above the ceiling"), None

@@ -210,6 +210,7 @@ def test_a_what_if_unlike_a_s_runs_predicts_nothing(tmp_path: Path) -> None:
         assert isinstance(row.predicted, Value) == alike
         if isinstance(row.predicted, Missing):
             assert (row.predicted.why, row.predicted.detail) == ("what-if unlike A", str(row.base))
+            assert row.predicted.commands[0].endswith(" --again")
             assert score([row]).models[-1].errors == ()
 
 
