@@ -21,6 +21,7 @@ from harness.cli.common import (
     print_table,
     store,
 )
+from harness.cli.run_list import hours
 from harness.execution.environment import open_environment
 from harness.experiment.run_time import Estimator
 from harness.paper.catalogue import Paper, find_paper
@@ -28,10 +29,16 @@ from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figur
 from harness.paper.run import run_cells
 from harness.progress import progress_on_stderr
 from harness.store.runs import StoredRun
-from harness.units import counted, format_ns, parse_duration_ns
+from harness.units import counted, parse_duration_ns
 
 if TYPE_CHECKING:
     from reports.fidelity.page import FigureRuns, FigureView
+
+
+#: State of a comparison that is run.
+_TO_RUN = "to run"
+#: Of a figure, the reasons for not running comparisons that the table names.
+_MOST_REASONS = 2
 
 
 def paper(
@@ -135,34 +142,39 @@ def _reasons(one: FigureView) -> str:
 def _print_plan(
     found: Paper, figures: Sequence[Figure], chosen: Chosen, times: Estimator, json_: bool
 ) -> None:
-    """The cells in the order in which they would be run, then those that would not be."""
-    rows = [_row(figures, cell, times, "to run") for cell in chosen.cells]
+    """The cells of each figure in numbers; as JSON first those to run, in their order."""
+    rows = [_row(figures, cell, times, _TO_RUN) for cell in chosen.cells]
     picked = {(cell.entry, cell.turn) for cell in chosen.cells}
     for cell in (cell for figure in figures for cell in figure.cells):
         if (cell.entry, cell.turn) not in picked:
             rows.append(_row(figures, cell, times, _state(cell, chosen.left_out)))
     if json_:
-        print_json(
-            {"paper": found.name, "plan": rows, "estimated_duration_ns": chosen.estimated_ns}
-        )
+        estimated_ns = None if chosen.unknown else chosen.estimated_ns
+        print_json({"paper": found.name, "plan": rows, "estimated_duration_ns": estimated_ns})
         return
-    unknown = f", {chosen.unknown} without an estimate" if chosen.unknown else ""
+    own = [[row for row in rows if row["figure"] == one.entry.figure] for one in figures]
+    unknown = f", {chosen.unknown} of them without an estimate" if chosen.unknown else ""
     print_table(
-        ("figure", "runs", "on", "about", "state"),
-        [
-            (row["figure"], row["what"], ", ".join(row["to_do"]), _about(row), row["state"])
-            for row in rows
-        ],
+        ("figure", "comparisons", "to run", "about", "others"),
+        [_figure_row(one, cells) for one, cells in zip(figures, own, strict=True)],
         title=f"{found.title}: {len(chosen.cells)} comparisons to run, "
-        f"about {format_ns(chosen.estimated_ns)}{unknown}; no run is started",
+        f"about {hours(chosen.estimated_ns)}{unknown}; no run is started (--json lists each)",
     )
-    for figure in figures:
-        if figure.why:
-            print(f"{figure.entry.figure}: {figure.why}")
 
 
-def _about(row: Mapping[str, Any]) -> str:
-    return format_ns(row["estimated_ns"]) if row["estimated_ns"] else "–"
+def _figure_row(figure: Figure, cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    times = [row["estimated_ns"] for row in cells if row["state"] == _TO_RUN]
+    known = [one for one in times if one is not None]
+    about = [hours(sum(known))] if known else []
+    if len(known) < len(times):
+        about.append(f"{len(times) - len(known)} not known")
+    why = Counter(row["state"] for row in cells if row["state"] != _TO_RUN).most_common()
+    others = [f"{count}: {state}" for state, count in why[:_MOST_REASONS]]
+    if len(why) > _MOST_REASONS:
+        others.append(f"{counted(len(why) - _MOST_REASONS, 'other reason')}")
+    counts = (str(len(cells)), str(len(times))) if cells else ("–", "–")
+    text = figure.why or "; ".join(others)
+    return figure.entry.figure, *counts, " + ".join(about) or "–", text
 
 
 def _state(cell: Cell, left_out: Mapping[tuple[int, int], str]) -> str:

@@ -68,7 +68,7 @@ class Part:
         if self.suite is not None:
             if self.suite.expected:
                 return self.suite.expected.total_ns
-            return self.suite.planned.measuring_ns or 0 if self.suite.planned else None
+            return self.suite.planned.measuring_ns if self.suite.planned else None
         took = self.step.run_time(times) if self.step else None
         return took.duration_ns if took else None
 
@@ -96,10 +96,10 @@ class Cell:
         return self.plan is not None and sum(not part.why for part in self.parts) < 2
 
     def estimate_ns(self, times: Estimator) -> int | None:
-        """Of the parts to do; None where one of them is not known."""
+        """Of the parts to do; None where one of them is not known, or there are none."""
         found = [part.estimate_ns(times) for part in self.to_do]
         known = [one for one in found if one is not None]
-        return sum(known) if len(known) == len(found) else None
+        return sum(known) if known and len(known) == len(found) else None
 
 
 @dataclass(frozen=True)

@@ -64,5 +64,6 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     assert again.code == 0, again.err
     plan = again.json["plan"]
     assert [row["to_do"] for row in plan] == [[], [], []]
+    assert [row["estimated_ns"] for row in plan] == [None, None, None]
     complete = [run_id for row in plan for run_id in row["complete"]]
     assert sorted(complete) == sorted(query["runs"] + loads["runs"])

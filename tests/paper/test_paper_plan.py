@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,7 @@ def test_what_has_no_estimate_is_counted_apart() -> None:
     cell = Cell(0, 0, "queries", (Part("ssd-both", step=Step(spec, None, None)),))
     found = choose([cell], 1, Estimator([]))
     assert (found.unknown, found.estimated_ns, len(found.cells)) == (1, 0, 1)
+    assert replace(cell, parts=()).estimate_ns(Estimator([])) is None
 
 
 def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:
