@@ -32,7 +32,7 @@ from reports.micro.questions import (
 )
 from reports.micro.saturation import knees
 
-Outcome = Literal["confirmed", "refuted", "not testable here"]
+Outcome = Literal["confirmed", "refuted", "not testable here", "not measured"]
 #: What each practice is tried on, in the order of FAST'20.
 _MEASUREMENTS: Mapping[int, tuple[str, ...]] = {
     1: ("access_size", "access_size_sequential"),
@@ -77,6 +77,8 @@ class Practice:
     @property
     def outcome(self) -> Outcome:
         """Confirmed where any trial is (there it pays to follow it), else refuted where one is."""
+        if not self.trials and self.missing == "not-measured":
+            return "not measured"
         seen = [trial.outcome for trial in self.trials]
         found: tuple[Outcome, ...] = ("confirmed", "refuted")
         return next((one for one in found if one in seen), "not testable here")

@@ -179,6 +179,12 @@ def test_what_was_not_measured_is_named(tmp_path: Path) -> None:
     assert findings(device) == []
 
 
+def test_practices_that_no_suite_has_tried_are_not_measured(tmp_path: Path) -> None:
+    fio = rate("random_read", 0.5, 2, operation="read", queue_depth=8, access_size_bytes=4096)
+    (device,) = devices([micro_run(tmp_path, [fio], suite="block-io")])
+    assert {one.outcome for one in practices(device)} == {"not measured"}
+
+
 def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
     run = card_run(tmp_path / "a")
     metrics = [
