@@ -1,0 +1,145 @@
+"""The self-test's trials of planted effects, with runs that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from report_runs import Case, metric, write
+
+from harness.selftest import NotMetError, effects
+from harness.selftest.effects import EFFECTS, REPEATS, Effects, Trial, trial
+from harness.store.runs import StoredRun
+
+BASE_NS = 50e6
+
+
+class FakeLab:
+    """Its updates take the planted delay, times ``wrong`` in planted arms, with little noise.
+
+    ``delayed``: how often an update was; ``failed``: blocks.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        wrong: float = 1.0,
+        delayed: int = 1,
+        failed: int = 0,
+    ) -> None:
+        self._root, self._wrong, self._failed = root, wrong, failed
+        self._draw = np.random.default_rng(3)
+        cells = [{"part": "wal", "operation": "write", "delayed": 20 * delayed}]
+        monkeypatch.setattr(StoredRun, "artifact", lambda *_: cells)
+
+    def run(
+        self, _: str, fixed: Mapping[str, Any], arms: Sequence[Mapping[str, Any]], repeats: int
+    ) -> list[StoredRun]:
+        return [self._made(arm["plant"], block, fixed) for block in range(repeats) for arm in arms]
+
+    def _made(self, plant: Sequence[str], block: int, fixed: Mapping[str, Any]) -> StoredRun:
+        time_ns = 1000 * float(plant[0].removeprefix("wal.write=+").removesuffix("us"))
+        if time_ns > BASE_NS:
+            time_ns *= self._wrong
+        window_ns = 20 * time_ns * float(np.exp(self._draw.normal(0, 0.005)))
+        spec = {"workload": "ycsb", "params": fixed["params"], "plant": tuple(plant)}
+        values = [
+            metric("operations_per_second", 20e9 / window_ns, "higher"),
+            metric("window_duration_ns", window_ns),
+        ]
+        status = "failed" if block < self._failed else "complete"
+        return write(
+            self._root,
+            Case("rocksdb", block=block, status=status, metrics=values, spec_changes=spec),
+        )
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize(("wrong", "covered"), [(1.0, True), (1.1, False)])
+def test_a_trial_covers_what_was_planted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: float, wrong: float, covered: bool
+) -> None:
+    lab: Any = FakeLab(tmp_path, monkeypatch, wrong)
+    found = trial(lab, effect)
+    assert found.truth == pytest.approx(1 / (1 + effect), rel=0.01)
+    assert (found.covered, found.found) == (covered, True)
+    assert found.estimate.n_a == REPEATS
+
+
+@pytest.mark.parametrize("fault", [{"delayed": 2}, {"failed": 3}])
+def test_a_trial_without_its_delays_or_its_pairs_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: dict[str, int]
+) -> None:
+    lab: Any = FakeLab(tmp_path, monkeypatch, **fault)
+    with pytest.raises(NotMetError):
+        trial(lab, 0.3)
+
+
+def ended(
+    monkeypatch: pytest.MonkeyPatch, outcomes: Sequence[bool], trials: int
+) -> tuple[Effects, list[bool]]:
+    """Trials that cover their effect and find it, or do neither; and those that are left."""
+    left = list(outcomes)
+
+    def made(*_: object) -> Trial:
+        good = left.pop(0)
+        estimate = SimpleNamespace(low=0.7 if good else 0.95, high=1.1, confidence=0.96)
+        row: Any = SimpleNamespace(estimate=estimate, verdict="slower" if good else "no difference")
+        return Trial(0.8, row)
+
+    monkeypatch.setattr(effects, "trial", made)
+    lab: Any = None
+    return Effects(lab, trials), left
+
+
+@pytest.mark.parametrize(
+    ("trials", "misses", "more", "passes"),
+    [
+        (1, 0, 0, True),
+        (1, 1, 0, True),
+        (1, 1, 1, False),
+        (20, 2, 0, True),
+        (20, 3, 0, True),
+        (20, 4, 2, False),
+        (20, 20, 20, False),
+    ],
+)
+def test_each_effect_is_covered_as_often_as_intervals_say(
+    monkeypatch: pytest.MonkeyPatch, trials: int, misses: int, more: int, passes: bool
+) -> None:
+    """Where a tenth of the trials missed it, as many more are made; ``more``: that miss it."""
+    outcomes = [False] * misses + [True] * (trials - misses)
+    outcomes += [False] * more + [True] * (trials - more)
+    all_, left = ended(monkeypatch, outcomes, trials)
+    if passes:
+        assert all_.covers(0.3)
+    else:
+        with pytest.raises(NotMetError):
+            all_.covers(0.3)
+    assert len(left) == (trials if misses <= trials / 10 else 0)
+
+
+@pytest.mark.parametrize(
+    ("trials", "outcomes", "passes"),
+    [
+        (1, [True], True),
+        (1, [False, True], True),
+        (1, [False, False], False),
+        (3, [True, True, False], False),
+    ],
+)
+def test_the_largest_effect_is_found_in_every_trial_or_in_the_second_of_one(
+    monkeypatch: pytest.MonkeyPatch, trials: int, outcomes: list[bool], passes: bool
+) -> None:
+    all_, left = ended(monkeypatch, outcomes, trials)
+    if passes:
+        assert all_.finds()
+    else:
+        with pytest.raises(NotMetError):
+            all_.finds()
+    assert not left
