@@ -111,7 +111,7 @@ _SYSTEM = (
     "drivers/test_hammerdb_real", "iotrace/test_intervals", "iotrace/test_library",
     "micro/test_fio", "playbooks/test_experiment_role", "playbooks/test_every_place",
     "playbooks/test_roles", "reports/test_card_browser", "reports/test_report_browser",
-    "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
+    "rewrite/test_programs", "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
     "workloads/ycsb/test_ycsb_checks", "workloads/ycsb/test_ycsb_window",
     "workloads/tpch/test_refresh",
     "workloads/tpch/test_source_database", "workloads/tpch/test_tpch_data",

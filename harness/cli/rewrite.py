@@ -10,8 +10,8 @@ import typer
 
 from harness.cli.common import JsonOption, print_json, print_table
 from harness.errors import UsageError
-from harness.rewrite import RULES, read_rule
 from harness.rewrite import rewrite as rewrite_program
+from harness.rewrite.rules import RULES, read_rule
 
 _FENCES = {"added": "{0} added", "follows": "one follows", "none": ""}
 
@@ -50,4 +50,4 @@ def rewrite(
             for one in done.sites
         ],
     )  # fmt: skip
-    print(f"{output}: {len(done.sites)} flushes replaced")
+    print(f"{output}: {len(done.sites)} flushes replaced ({done.way})")

@@ -1,0 +1,130 @@
+"""Replace a program's flush instructions, without its source (BENTŌ, section 4).
+
+Flushes of the same length are changed in place. Otherwise the program is disassembled into text
+that assembles again, the rules are applied to that text, and gcc links the result; what does not
+assemble is left to E9Patch, where the user has it. The flushes are ``objdump``'s: what was
+disassembled is compared with them beforehand, and the instructions of the result are counted
+afterwards. A program whose counts are not what the rules give is not written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import RunFailed, UsageError
+from harness.rewrite import assembled, e9patch, in_place
+from harness.rewrite.reading import Instruction, flushes_and_fences
+from harness.rewrite.rules import FENCES, FLUSHES, RULES, Rule
+from harness.rewrite.tools import refused, run
+
+Way = Literal["in place", "assembled", "e9patch"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One flush that was replaced. ``address``: in the old program, hexadecimal."""
+
+    function: str
+    address: str
+    old: str
+    new: str
+    fence: Literal["added", "follows", "none"]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What was done and how, with the counts of flushes and fences in both programs."""
+
+    way: Way
+    sites: tuple[Site, ...]
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+
+def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewritten:
+    """Write ``output``; UsageError where the program cannot be rewritten (nothing is written)."""
+    _check_kind(program)
+    by_old = {rule.old: rule for rule in rules}
+    found = flushes_and_fences(program)
+    before = Counter(one.name for one in found)
+    flushes = [(one, by_old[one.name]) for one in found if one.name in by_old]
+    if not flushes:
+        raise refused(
+            program,
+            f"no {' or '.join(sorted(by_old))} in it",
+            "`objdump -d` shows its instructions",
+        )
+    with tempfile.TemporaryDirectory(dir=output.absolute().parent, prefix=".rewrite-") as folder:
+        new = Path(folder) / "program"
+        way, added = _change(program, new, flushes, rules)
+        after = _expected(before, flushes, added)
+        if way != "e9patch":
+            _check_counts(program, new, after)
+        new.chmod(program.stat().st_mode & 0o777)
+        new.replace(output)
+    return Rewritten(way, tuple(_sites(flushes, added)), dict(before), dict(after))
+
+
+def _check_kind(program: Path) -> None:
+    header = run(["readelf", "-W", "-h", str(program)], program)
+    if "X86-64" not in header:
+        raise refused(program, "not a program of x86-64", "flushes are instructions of x86-64")
+    if "REL (" in header:
+        raise refused(program, "an object file, which is not linked yet", "rewrite the program")
+
+
+def _change(
+    program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]], rules: Sequence[Rule]
+) -> tuple[Way, list[bool]]:
+    """Write ``new``: how, and of each flush whether a fence was added."""
+    if all(in_place.fits(rule) for _, rule in flushes):
+        shutil.copyfile(program, new)
+        in_place.change(new, flushes)
+        return "in place", [False] * len(flushes)
+    try:
+        return "assembled", assembled.change(program, new, flushes, rules)
+    except UsageError as error:
+        if e9patch.is_there():
+            return "e9patch", e9patch.change(program, new, flushes)
+        hint = f"{error.hint}, or set {e9patch.VARIABLE} to E9Patch, which does not assemble"
+        raise UsageError(error.problem, error.context, hint) from error
+
+
+def _check_counts(program: Path, new: Path, expected: Counter[str]) -> None:
+    after = Counter(one.name for one in flushes_and_fences(new))
+    if after != expected:
+        raise RunFailed(
+            f"rewrite {program}",
+            f"the result has {_text(after)}; expected {_text(expected)}",
+            "it was not written",
+        )
+
+
+def _sites(flushes: Sequence[tuple[Instruction, Rule]], added: Sequence[bool]) -> Iterable[Site]:
+    for (flush, rule), fence in zip(flushes, added, strict=True):
+        needs: Literal["added", "follows", "none"] = "none"
+        if rule.fence:
+            needs = "added" if fence else "follows"
+        yield Site(flush.function, flush.address, rule.old, rule.new, needs)
+
+
+def _expected(
+    before: Mapping[str, int], flushes: Sequence[tuple[Instruction, Rule]], added: Sequence[bool]
+) -> Counter[str]:
+    counts = Counter(before)
+    for (_, rule), fence in zip(flushes, added, strict=True):
+        counts[rule.old] -= 1
+        counts[rule.new] += 1
+        if fence:
+            counts[rule.fence] += 1
+    return +counts
+
+
+def _text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[name]} {name}" for name in (*FLUSHES, *FENCES) if counts.get(name))
