@@ -1,9 +1,9 @@
 """fio on a tier: what block devices and file systems answer to reads and writes.
 
 The file is written once, whole and with data that do not compress; each configuration then
-overwrites or reads it, in an order that is drawn for each repeat, so that no
-configuration is always measured after the same other one. What goes through the page cache finds
-all of the file there (:mod:`harness.micro.page_cache`).
+overwrites or reads it, or appends to files of its own, in an order that is drawn for each repeat,
+so that no configuration is always measured after the same other one. What goes through the page
+cache finds all of the file there (:mod:`harness.micro.page_cache`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
     """UsageError where fio is missing, a parameter is wrong, or the tier has no room for it."""
     plan = plan_of(params)
     version()
-    external_tools.require_room(tier, plan.size_bytes, "fio", "size")
+    external_tools.require_room(tier, plan.room_bytes, "fio", "size")
     for job in plan.jobs:
         if job.direct == "yes" and not external_tools.goes_past_cache(tier, job.access_bytes):
             raise UsageError(
@@ -90,7 +90,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
             text = job_file(job, plan, past_cache, work.seed + repeat)
             files.setdefault(job.configuration, text)
-            warmed = cached and not _direct(job, past_cache)
+            warmed = cached and not job.appends and not _direct(job, past_cache)
             name = f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"
             document = work.step(name, partial(_measured, work, job, text, name, warmed))
             found[job].append(IoSample(**document))
@@ -123,7 +123,6 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
     part = plan.size_bytes // job.threads // job.access_bytes * job.access_bytes
     kind = {"sequential": job.operation, "random": f"rand{job.operation}"}[job.pattern]
     options: dict[str, Any] = {
-        "filename": _FILE,
         "size": part,
         "rw": kind,
         "bs": job.access_bytes,
@@ -131,18 +130,20 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
         "iodepth": job.queue_depth,
         "direct": int(_direct(job, past_cache)),
         "numjobs": job.threads,
-        "time_based": 1,
         "runtime": f"{plan.duration_ns // 1_000_000}ms",
         "randseed": seed,
-        "overwrite": 1,
         "refill_buffers": 1,
         "lat_percentiles": 1,
         "clat_percentiles": 0,
         "thread": 1,
         "group_reporting": 1,
     }
-    if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
-        options["offset_increment"] = part
+    if job.appends:
+        options |= {"filename_format": "log.$jobnum", "fallocate": "none", "unlink": 1}
+    else:
+        options |= {"filename": _FILE, "time_based": 1, "overwrite": 1}
+        if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
+            options["offset_increment"] = part
     if job.pattern == "random":
         options["size"] = plan.size_bytes
         options["norandommap"] = 1

@@ -11,7 +11,9 @@
         random_read: {operation: read, pattern: random, access: 4KiB, queue_depth: [1, 2, 4]}
         wal: {operation: write, pattern: sequential, access: 4KiB, sync: fdatasync}
 
-A list stands for each of its values in turn. ``direct: auto`` goes past the page cache where
+A list stands for each of its values in turn. ``appends: true``: each thread makes a file of
+its own longer, as a log does that reuses none, until the time is over or all files together have
+``size``. ``direct: auto`` goes past the page cache where
 the file system can (a DAX file system has none); ``sync: none`` waits for the write call
 alone. Queue depths above 1 go through libaio, past the page cache or not at all: through the
 page cache Linux does them one after the other.
@@ -27,7 +29,7 @@ from typing import Any, Literal, Self
 from harness.errors import UsageError
 from harness.micro.overrides import chosen
 from harness.units import MIB, format_bytes, parse_size
-from harness.workloads.parameters import Choice, Count, Duration, Parameters, Time, parameter
+from harness.workloads.parameters import Choice, Count, Duration, Flag, Parameters, Time, parameter
 from harness.yamlfile import Document, Where
 
 Operation = Literal["read", "write"]
@@ -140,6 +142,7 @@ class IoKeys(Parameters):
         Choice(("none", "fsync", "fdatasync", "dsync")), "none", help="after each write"
     )
     direct: Direct = parameter(_Direct(), "auto", help="past the page cache")
+    appends: bool = parameter(Flag(), False, help="to a new file of each thread")
 
     def resolve(self) -> Self:
         """Refuse what is incomplete, and what cannot be measured, or not as stated."""
@@ -163,6 +166,12 @@ class IoKeys(Parameters):
             "sync",
             "a read is not synced",
             "leave sync out",
+        )
+        yield (
+            self.appends and (self.operation, self.pattern) != ("write", "sequential"),
+            "appends",
+            "only sequential writes make a file longer",
+            "leave appends out, or write sequentially",
         )
         yield (
             deep and (not unsynced or self.direct == "no"),
@@ -204,6 +213,7 @@ class IoJob(IoKeys):
             "queue_depth": str(self.queue_depth),
             "threads": str(self.threads),
             "sync": self.sync,
+            **({"appends": "yes"} if self.appends else {}),
         }
 
     @property
@@ -227,6 +237,11 @@ class IoPlan:
     size_bytes: int
     duration_ns: int
     jobs: tuple[IoJob, ...]
+
+    @property
+    def room_bytes(self) -> int:
+        """Of the file, and of those that a configuration makes."""
+        return self.size_bytes * (2 if any(job.appends for job in self.jobs) else 1)
 
 
 def plan_of(params: Mapping[str, Any]) -> IoPlan:

@@ -326,14 +326,18 @@ def _spot(point: Point) -> float:
 
 # Block and file I/O -------------------------------------------------------------
 
+_CALLS = ("wal", "growing_wal", "ioping", "read", "write", "write_sync")
+
 
 def _calls(device: Device) -> Iterator[Finding]:
-    for point in device.select(MEAN, measurement=("wal", "ioping", "read", "write", "write_sync")):
+    for point in device.select(MEAN, measurement=_CALLS):
         call = point["operation"] + (f"+{point['sync']}" if point["sync"] != "none" else "")
         past = ", past the page cache" if point["direct"] == "yes" else ""
+        threads = int(point["threads"] or 1)
+        each = f", {counted(threads, 'thread')}" if threads > 1 else ""
         yield Finding(
             f"{point['measurement'].replace('_', ' ')}: {point['pattern']} {call}, "
-            f"{point['access_size_bytes']} B{past}",
+            f"{point['access_size_bytes']} B{past}{each}",
             "call",
             (point,),
         )

@@ -143,7 +143,7 @@ def test_suites_of_other_programs_are_shown_like_ours(loaded: Any, fio_suite: An
         one for one in loaded("micro", "suites", "--json").json["suites"]
         if one["name"] == "block-io"
     )  # fmt: skip
-    assert (block["program"], block["configurations"]) == ("fio", 28)
+    assert (block["program"], block["configurations"]) == ("fio", 34)
 
 
 @pytest.mark.parametrize("suite", ["ioping", "block-io"])

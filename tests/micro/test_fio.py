@@ -123,6 +123,42 @@ def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
         assert per_second * mean_ns <= 1e9 * (1.02 + 2 / done)
 
 
+def test_a_log_that_appends_grows_and_is_gone_afterwards(work: Workplace) -> None:
+    """Each thread's own, and never to more than its share of the size."""
+    wal = {
+        "operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync",
+        "direct": False, "appends": True, "threads": 2,
+    }  # fmt: skip
+    sizes: dict[str, set[int]] = {}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.001):
+            for path in work.files.glob("log.*"):
+                with contextlib.suppress(FileNotFoundError):
+                    sizes.setdefault(path.name, set()).add(path.stat().st_size)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        measured = _fio(work, wal=wal)
+    finally:
+        ended.set()
+        watcher.join()
+    (mean,) = _by_configuration(measured, "operation_mean_duration_ns").values()
+    assert (mean.labels["appends"], mean.labels["threads"]) == ("yes", "2")
+    assert "appends=yes" in mean.labels["configuration"]
+    assert sorted(sizes) == ["log.0", "log.1"]
+    assert all(len(seen) > 1 and max(seen) <= 4 * MIB for seen in sizes.values())
+    assert [path.name for path in work.files.iterdir()] == ["data"]
+
+
+def test_a_log_that_appends_has_room_beforehand() -> None:
+    wal = {"operation": "write", "pattern": "sequential", "access": 4096, "appends": True}
+    assert plan_of(TINY | {"measurements": {"w": wal}}).room_bytes == 16 * MIB
+    assert plan_of(TINY | {"measurements": {"w": wal | {"appends": False}}}).room_bytes == 8 * MIB
+
+
 def test_percentiles_are_those_of_fio(work: Workplace) -> None:
     read = {"operation": "read", "pattern": "random", "access": "4KiB"}
     fio._fill(work, plan_of(TINY | {"measurements": {"r": read}}), past_cache=False)

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from micro_runs import DRAM, GB, KINDS, OPTANE, card_run, duration, micro_run, operations, rate
@@ -17,7 +18,7 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
-from reports.micro.points import devices
+from reports.micro.points import MEAN, devices
 from reports.micro.practices import practices, verdicts
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import view_of, write_cards
@@ -359,6 +360,28 @@ def test_several_suites_of_one_device_make_one_card(tmp_path: Path) -> None:
     runs = [card_run(tmp_path), micro_run(tmp_path, [fio], suite="block-io")]
     (device,) = devices(runs)
     assert {"Queue depth, random read, 4 KiB"} < {one.question for one in findings(device)}
+
+
+def test_logs_of_one_writer_and_of_several_are_told_apart(tmp_path: Path) -> None:
+    def log(measurement: str, threads: int, **more: Any) -> dict[str, Any]:
+        labels = {
+            "operation": "write", "pattern": "sequential", "access_size_bytes": 4096,
+            "sync": "fdatasync", "direct": "no", "threads": threads, **more,
+        }  # fmt: skip
+        found = rate(measurement, 1.0, 3, **labels)
+        return found | {"name": MEAN, "unit": "ns", "better": "lower", "samples": [9.0, 9.1, 9.2]}
+
+    found = [
+        log(name, threads, **more)
+        for name, more in (("wal", {}), ("growing_wal", {"appends": "yes"}))
+        for threads in (1, 4)
+    ]
+    (device,) = devices([micro_run(tmp_path, found, suite="block-io")])
+    assert [one.question for one in findings(device) if one.kind == "call"] == [
+        f"{name}: sequential write+fdatasync, 4096 B{threads}"
+        for name in ("wal", "growing wal")
+        for threads in ("", ", 4 threads")
+    ]
 
 
 def test_a_failed_run_is_left_out_with_its_reason(tmp_path: Path) -> None:
