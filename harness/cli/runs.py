@@ -67,7 +67,7 @@ def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
     separator = '{\n "runs": ['
     while finished:
         sys.stdout.write(separator)
-        json.dump(finished.pop().run, sys.stdout, indent=1, ensure_ascii=False)
+        sys.stdout.write(finished.pop().text.rstrip())
         separator = ",\n"
     empty = separator if separator != ",\n" else ""
     sys.stdout.write(f'{empty}],\n "unfinished": {json.dumps(unfinished)}\n}}\n')

@@ -110,14 +110,22 @@ class StoredRun:
     @cached_property
     def run(self) -> dict[str, Any]:
         """run.json, valid."""
-        return self._read("run")
+        return self._document("run", self._bytes("run"))
+
+    @property
+    def text(self) -> str:
+        """run.json as it is stored, valid; not parsed where the index vouches for it."""
+        content = self._bytes("run")
+        if self.entry is None or digest(content) not in self.entry.digests:
+            self._document("run", content)
+        return content.decode()
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """manifest.json, valid; empty where the run failed before it was known."""
         if not (self.directory / "manifest.json").exists():
             return {}
-        return self._read("manifest")
+        return self._document("manifest", self._bytes("manifest"))
 
     @cached_property
     def head(self) -> Mapping[str, Any]:
@@ -142,19 +150,25 @@ class StoredRun:
             return None
         return document
 
-    def _read(self, name: str) -> dict[str, Any]:
-        path = self.directory / f"{name}.json"
+    def _bytes(self, name: str) -> bytes:
         try:
-            content = path.read_bytes()
+            return (self.directory / f"{name}.json").read_bytes()
+        except OSError as error:
+            raise self._unreadable(name, error) from error
+
+    def _document(self, name: str, content: bytes) -> dict[str, Any]:
+        """The document, valid."""
+        try:
             document: dict[str, Any] = _parsed(content)
-        except (OSError, ValueError, RecursionError) as error:
-            raise UsageError(
-                f"run {self.run_id}", f"{path.name} cannot be read: {error}"
-            ) from error
+        except (ValueError, RecursionError) as error:
+            raise self._unreadable(name, error) from error
         self._digests[name] = digest(content)
         if self.entry is None or self._digests[name] not in self.entry.digests:
-            schemas.validate(document, name, source=str(path))
+            schemas.validate(document, name, source=str(self.directory / f"{name}.json"))
         return document
+
+    def _unreadable(self, name: str, error: Exception) -> UsageError:
+        return UsageError(f"run {self.run_id}", f"{name}.json cannot be read: {error}")
 
     @cached_property
     def _digests(self) -> dict[str, str]:

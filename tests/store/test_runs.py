@@ -11,6 +11,7 @@ import pytest
 from example_run import SPEC, result
 
 from harness.errors import RunFailed, UsageError
+from harness.store import runs as runs_module
 from harness.store import schemas
 from harness.store.index import StoreIndex
 from harness.store.runs import Store, write_json_atomically
@@ -251,12 +252,22 @@ def test_a_document_changed_after_indexing_is_validated_again(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("warning: run-unreadable: ")
 
 
-def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path):
+@pytest.mark.parametrize("content", ['{"schema": 2}', "[", "[" * 100_000])
+@pytest.mark.parametrize("name", ["run", "text"])
+def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path, name, content):
     stored(Store(tmp_path))
     (run,) = Store(tmp_path).runs()
-    (run.directory / "run.json").write_text('{"schema": 2}')
+    (run.directory / "run.json").write_text(content)
     with pytest.raises(UsageError):
-        run.run  # noqa: B018
+        getattr(run, name)
+
+
+def test_the_text_of_a_run_in_the_index_is_not_parsed(tmp_path, monkeypatch):
+    (made,) = stored(Store(tmp_path))
+    written = (made.directory / "run.json").read_text()
+    monkeypatch.setattr(runs_module, "_parsed", None)
+    (run,) = Store(tmp_path).runs()
+    assert run.text == written
 
 
 def test_other_schemas_rebuild_the_index(tmp_path, validated, monkeypatch):
