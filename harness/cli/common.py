@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -42,8 +43,14 @@ _MAX_RICH_ROWS = 500
 
 
 def store(results: Path | None) -> Store:
-    """Return the store of --results."""
-    return Store(paths.results_root(results))
+    """Return the store of --results; UsageError if it is in or at a file."""
+    root = paths.results_root(results)
+    with suppress(PermissionError):  # found when it is used
+        there = next(folder for folder in (root, *root.parents) if folder.exists())
+        if not there.is_dir():
+            problem = f"results in {root}"
+            raise UsageError(problem, f"{there} is no directory", "name one: --results DIR")
+    return Store(root)
 
 
 def print_json(document: Any) -> None:

@@ -145,6 +145,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
         client_addresses=addresses,
     )
     _check_cache(prepared)
+    _check_memory_limit(prepared, env)
     engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
     if listen is not None and not isinstance(engine, Listens):
         raise UsageError(
@@ -305,25 +306,37 @@ def _check_cache(prepared: ResolvedRun) -> None:
             "the harness can neither restart it nor evict its files",
             "use --cache warm",
         )
-    limit = prepared.spec.memory_limit_bytes
-    if limit is not None and limit < _LEAST_MEMORY:
-        raise UsageError(
-            f"memory limit {format_bytes(limit)}",
-            f"less than any engine needs to start ({format_bytes(_LEAST_MEMORY)})",
-            f"set {format_bytes(_LEAST_MEMORY)} or more; for a profile that computes it from its "
-            "size, use a larger --size",
-        )
     if prepared.external and _changes_data(prepared):
         raise UsageError(
             "refresh functions on an external server",
             "they change its data, and the harness cannot restore an external server",
             "add --no-refresh, or let the harness run the engine",
         )
-    if prepared.external and limit is not None:
+
+
+def _check_memory_limit(prepared: ResolvedRun, env: Environment) -> None:
+    limit = prepared.spec.memory_limit_bytes
+    if limit is None:
+        return
+    if prepared.external:
         raise UsageError(
             "a memory limit for an external server",
             "the harness does not run it and cannot cap it",
             "leave --memory-limit out",
+        )
+    least, most = format_bytes(_LEAST_MEMORY), format_bytes(env.memory_bytes)
+    of_profile = "for a profile that computes it from its size, use a"
+    if limit < _LEAST_MEMORY:
+        raise UsageError(
+            f"memory limit {format_bytes(limit)}",
+            f"less than any engine needs to start ({least})",
+            f"set {least} or more; {of_profile} larger --size",
+        )
+    if limit > env.memory_bytes:
+        raise UsageError(
+            f"memory limit {format_bytes(limit)}",
+            f"the harness may use {most} of this host's memory, so that it limits nothing",
+            f"set less than {most}, or leave it out; {of_profile} smaller --size",
         )
 
 

@@ -42,6 +42,7 @@ def changed(**options: str) -> list[str]:
         ({"option": "prefx=/x"}, "prefx"),
         ({"host": "/nonexistent/host.yml"}, "no such file"),
         ({"memory_limit": "1MiB"}, "less than any engine needs"),
+        ({"memory_limit": "900TiB"}, "900 TiB"),
         ({"param": "scale=0.02"}, "scale is given twice"),
         ({"users": "4"}, "--users is an option of tpcc"),
         ({"param": "home=all"}, "home is a parameter of tpcc"),
@@ -144,6 +145,8 @@ def test_a_server_that_nobody_answers_at_is_told(harness):
 def test_results_that_cannot_be_written_are_told(harness):
     blocked = harness.root / "file"
     blocked.write_text("")
-    done = harness(*RUN, "--results", str(blocked / "below"))
-    assert done.code == 2
-    assert "--results" in done.err
+    for place, more in ((blocked / "below", ()), (blocked, ("--dry-run",)), (blocked, ())):
+        done = harness(*RUN, "--results", str(place), *more)
+        assert done.code == 2
+        assert "--results" in done.err
+        assert "waiting" not in done.err
