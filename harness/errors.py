@@ -67,9 +67,21 @@ def interruption(error: BaseException) -> BaseException | None:
     return None
 
 
+#: Other words for names of ours.
+_SYNONYMS = {
+    "log": "wal",
+    "redo": "wal",
+    "tmp": "temp",
+    "fsync": "sync",
+    "fdatasync": "sync",
+    "flush": "sync",
+}
+
+
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    meant = _SYNONYMS.get(name)
+    close = [meant] if meant in known else difflib.get_close_matches(name, known, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -62,7 +62,9 @@ def parse_duration_ns(text: str) -> int:
     factor = _DURATION_FACTORS.get(match.group(2).lower()) if match else None
     if match is None or factor is None:
         raise UsageError(
-            f"duration {text!r}", "not a duration", "write a number with a unit, such as 30s or 3m"
+            f"duration {text!r}",
+            "not a duration",
+            "write a number with a unit, such as 200us, 30s or 3m",
         )
     value = float(match.group(1)) * factor
     if value >= 1 << 63:

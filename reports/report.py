@@ -342,6 +342,12 @@ def view_of(
     # what else they differ in.
     over_drivers = compared == DRIVER
     found = panels(runs, compared, baseline, force or over_drivers)
+    if over is not None and all(len(panel.arms) < 2 for panel in found):
+        raise UsageError(
+            f"--over {over}",
+            "the runs differ in nothing of that name",
+            "select runs with several of its values, or leave it out",
+        )
     comparable = [] if over_drivers else found
     driven = found if over_drivers else driven_by_several(runs)
     answers = tuple((p.title_with_workload, group) for p in comparable for group in p.groups)

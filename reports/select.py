@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
@@ -36,27 +36,43 @@ _FIELDS: dict[str, _Field] = {
 _SHORT = {"cache": "params.cache", "scale": "params.scale"}
 
 
-def select(store: Store, text: str) -> list[StoredRun]:
+def select(store: Store, text: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
     """The finished runs that ``text`` means, oldest first.
 
     ``text``: a run (id, unique beginning or end, path), an experiment (``name`` or
     ``name@hash``), or ``key=value,…`` over the fields above, ``params.<name>`` and
-    ``settings.<name>``. Runs with planted delays only by their id or ``plant=…``. UsageError where
-    nothing matches, with what there is.
+    ``settings.<name>``. Runs with planted delays only by their id or ``plant=…``. ``among``: the
+    runs that fields select from (all). UsageError where nothing matches, with what there is.
     """
     if store.has(text) or (Path(text) / "run.json").exists():
         return [store.run(text)]
     runs = store.runs()
     if "=" in text:
-        return _by_fields(runs, text)
+        return _by_fields(list(runs if among is None else among), text)
+    return _of_experiment(runs, text) or [store.run(text)]
+
+
+def experiment(store: Store, text: str) -> list[StoredRun]:
+    """The finished runs of an experiment, ``name`` or ``name@hash``; UsageError without any."""
+    runs = store.runs()
+    if found := _of_experiment(runs, text):
+        return found
+    known = sorted({str(run.head["experiment"]["name"]) for run in unplanted(runs)})
+    raise UsageError(
+        f"experiment {text!r}",
+        f"it has no finished run in {store.root}{nearest(text, known)}",
+        f"there is {', '.join(known)}" if known else "no run is finished",
+    )
+
+
+def _of_experiment(runs: Iterable[StoredRun], text: str) -> list[StoredRun]:
     name, _, version = text.partition("@")
-    of_experiment = [
+    return [
         run
         for run in unplanted(runs)
         if run.head["experiment"]["name"] == name
         and run.head["experiment"]["hash"].startswith(version)
     ]
-    return of_experiment or [store.run(text)]
 
 
 def unplanted(runs: Iterable[StoredRun]) -> list[StoredRun]:

@@ -8,6 +8,7 @@ import pytest
 
 from harness import registry
 from harness.errors import UsageError
+from harness.install.pins import pinned
 from harness.store.spec import DEFAULT_MONITORS
 
 
@@ -22,6 +23,11 @@ def test_an_unknown_engine_names_the_nearest(name: str, near: str) -> None:
     with pytest.raises(UsageError, match=f"did you mean '{near}'") as caught:
         registry.engine(name)
     assert "duckdb, " in caught.value.hint
+
+
+def test_an_engine_that_cannot_be_installed_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'mysql'"):
+        pinned("mysqll")
 
 
 def test_an_unknown_workload_names_the_known_ones() -> None:

@@ -136,9 +136,11 @@ def metric_value(run: Mapping[str, Any], name: str, **labels: str) -> float | No
     return None
 
 
-def chosen_runs(where: Store, selectors: Sequence[str]) -> list[StoredRun]:
-    """The runs that any of the selectors names, each once, by run id."""
+def chosen_runs(
+    where: Store, selectors: Sequence[str], among: Sequence[StoredRun] | None = None
+) -> list[StoredRun]:
+    """The runs that any of the selectors names (by fields: ``among`` these), by run id."""
     from reports.select import select
 
-    found = {run.run_id: run for text in selectors for run in select(where, text)}
+    found = {run.run_id: run for text in selectors for run in select(where, text, among)}
     return [found[run_id] for run_id in sorted(found)]

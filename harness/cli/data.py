@@ -25,7 +25,7 @@ from harness.store.datasets import Dataset, remove_datasets
 from harness.supervise.user_files import regular_bytes
 from harness.units import format_bytes
 
-app = typer.Typer(help="List, remove and verify datasets.")
+app = typer.Typer(help="List, remove and verify datasets.", no_args_is_help=True)
 
 
 def _all(host: Path | None) -> list[tuple[str, Dataset]]:

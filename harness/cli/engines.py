@@ -12,7 +12,7 @@ from harness.cli.common import JsonOption, QuietOption, available, print_json, p
 from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
 
-app = typer.Typer(help="List engines; install pinned versions.")
+app = typer.Typer(help="List engines; install pinned versions.", no_args_is_help=True)
 
 
 def engine_rows() -> list[dict[str, Any]]:

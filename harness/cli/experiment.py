@@ -23,7 +23,9 @@ from harness.experiment.sequential import Goal
 from harness.units import parse_duration_ns, parse_share
 from harness.yamlfile import scalar
 
-app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.")
+app = typer.Typer(
+    help="Run a profile: a YAML file of axes that expands to runs.", no_args_is_help=True
+)
 
 
 @app.command("run")

@@ -38,7 +38,8 @@ def explain(
 
     where = store(results)
     every = where.runs()
-    chosen = chosen_runs(where, runs) if runs else unplanted(every)
+    of_engines = [stored for stored in every if not is_micro(stored)]
+    chosen = chosen_runs(where, runs, of_engines) if runs else unplanted(of_engines)
     chosen = [stored for stored in chosen if not is_micro(stored)]
     rows = (
         explained(panels(chosen, "placement", baseline, anyway), Evidence.of(every))

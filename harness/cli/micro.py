@@ -41,7 +41,7 @@ from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from harness.yamlfile import Document
 
-app = typer.Typer(help="List and show suites of microbenchmarks.")
+app = typer.Typer(help="List and show suites of microbenchmarks.", no_args_is_help=True)
 
 SuiteArgument = Annotated[str, typer.Argument(help="A suite's name, or a file.")]
 _FORMATS = ("table", "perma")

@@ -204,9 +204,9 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     commands gave its name has the runs of all of them. ``name@hash`` selects the runs of one
     version.
     """
-    from reports.select import select
+    from reports.select import experiment
 
-    runs = select(where, name)
+    runs = experiment(where, name)
     if "@" in name:
         return runs
     latest = max(runs, key=lambda stored: int(stored.head["started_unix_ns"]))

@@ -30,7 +30,7 @@ from harness.store.spec import NATIVE
 from harness.units import format_bytes, format_ns, parse_size
 from harness.warnings import RunWarning
 
-app = typer.Typer(help="List, show, remove, export and import runs.")
+app = typer.Typer(help="List, show, remove, export and import runs.", no_args_is_help=True)
 
 
 @app.command("list")

@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.store.runs import Store, StoredRun
 from reports.compare import Comparison, Row, compare
 from reports.compare_output import to_json
-from reports.select import select
+from reports.select import experiment, select
 from reports.series import panels
 from reports.tables import PanelTables
 
@@ -380,3 +380,7 @@ def test_selecting_runs(tmp_path: Path) -> None:
         select(store, "engine=postgre")
     with pytest.raises(UsageError, match="no such run"):
         select(store, "nothing")
+    assert {r.run_id for r in experiment(store, "demo")} == {r.run_id for r in runs}
+    with pytest.raises(UsageError, match=r"did you mean 'demo'"):
+        experiment(store, "demmo")
+    assert select(store, "engine=postgres", [split]) == [split]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from report_runs import PLACES, Case, csv_rows, lognormal, metric, printed, report, write
 
+from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
@@ -105,6 +106,11 @@ def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Pat
     for panel in view_of(made, "x", over="users").panels:
         assert "warehouses 10" in panel.panel.title and "users" not in panel.panel.title
         assert dict(panel.what)["users"] == "8: 8; 16: 16"
+
+
+def test_a_dimension_in_which_no_runs_differ_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="differ in nothing"):
+        view_of(runs(tmp_path, 1, 1.5), "x", over="users")
 
 
 def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(
