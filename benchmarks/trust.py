@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Whether calibration and the sequential rule of docs/trust.md keep what they promise.
+"""Whether calibration, the sequential rule and the canary of docs/trust.md keep what they promise.
+
+Each takes less than ten minutes on an idle host and prints rows for BENCHMARKS.md.
 
 ``trust.py rules``: by simulation (seeded), how often a family of two comparisons without a
 difference has one, when repeats end by results and by time.
 ``trust.py planted``: DuckDB on TPC-H at a small scale: the difference that ``harness calibrate``
 predicts for seven repeats, and how often one of that size is shown that is planted as a delay of
-each read. About half an hour.
-``trust.py alike``: the profile ``demo`` where both tiers are directories of one disk, 20 times:
-how often a difference is shown that is not there. About half an hour.
+each read.
+``trust.py alike [OPTION …]``: the profile ``demo`` where both tiers are directories of one disk, 20
+times: how often a difference is shown that is not there. ``OPTION``: of ``experiment run`` [DuckDB
+alone, six repeats].
+``trust.py canary``: how often it warns of experiments in which nothing changes, and of those in
+which a busy loop starts.
 """
 
 from __future__ import annotations
@@ -17,20 +22,34 @@ import math
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.execution.canary import canary as measured
+from harness.execution.environment import open_environment
+from harness.execution.run_list import plan_steps
+from harness.experiment.profile import find_profile, load_profile
+from harness.experiment.selection import only
 from harness.experiment.sequential import LOOKS, numbers_of_blocks
+from harness.progress import progress_on_stderr
+from harness.store.canaries import CanaryStore
 from harness.store.runs import Store
+from reports.canary import moved_figures
 from reports.compare import compare
 from reports.statistics import Estimate, compare_paired, decide
 
 _REPEATS, _TRIALS = 7, 20
 _PARAMETERS = {"scale": 0.1, "queries": [1, 3, 6, 12], "cache": "cold-per-query", "plans": False}
 #: Long enough to stand out of the noise of a few runs.
-_PILOT_US, _PILOTS = 2000, 10
+_PILOT_US, _PILOTS = 2000, 4
+_ALIKE = ("--engine", "duckdb", "--repeats", "6", "-pplans=false")
+#: Experiments in which nothing changes, and those with a busy loop.
+_QUIET, _BUSY = 12, 8
+#: Of which a canary takes its share: enough for one of a few seconds.
+_STEPS = 140
 
 
 def rules(families: int = 2000) -> None:
@@ -40,11 +59,14 @@ def rules(families: int = 2000) -> None:
         "log-normal": lambda draw, n: np.exp(draw.normal(0, 1, n)) / 5,
         "outliers": lambda draw, n: draw.normal(0, 0.1, n) * np.where(draw.random(n) < 0.1, 20, 1),
     }
+    print("| noise | `--resolve` | with `--budget` |\n|---|---|---|")
     for name, noise in draws.items():
+        shares = []
         for budget in (False, True):
             draw = np.random.default_rng(1)
             shown = sum(_family(draw, noise, budget) for _ in range(families))
-            print(f"{name}, {'with' if budget else 'no'} budget: {shown / families:.1%}")
+            shares.append(f"{100 * shown / families:.1f} %")
+        print(f"| {name} | {' | '.join(shares)} |", flush=True)
 
 
 def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
@@ -97,31 +119,28 @@ def planted() -> None:
         slope = float(np.median(delayed - plain) / np.median(plain)) / _PILOT_US
         delay_us = max(1, round(predicted / slope))
         plain, delayed = _pairs(root, "trials", delay_us, _REPEATS * _TRIALS)
-        trials = [
-            compare_paired(delayed[i : i + _REPEATS], plain[i : i + _REPEATS])
-            for i in range(0, len(plain), _REPEATS)
-        ]
         truth = math.exp(float(np.median(np.log(delayed / plain)))) - 1
-        shown = sum(one.p <= 0.05 for one in trials)
         noise = float(np.sqrt(np.mean((np.log(delayed / plain) - math.log1p(truth)) ** 2)))
-        print(f"noise of {len(deciding['log_ratios'])} pairs: {deciding['noise']:.1%}; "
-              f"predicted for {_REPEATS} repeats: {predicted:.1%}")  # fmt: skip
-        print(f"planted: {delay_us} us a read, {truth:.1%} over all; noise there {noise:.1%}")
-        print(f"shown in {shown} of {len(trials)} trials; estimates "
-              + ", ".join(f"{one.ratio - 1:.1%}" for one in trials))  # fmt: skip
-        for factor in (1.0, 1.5):
-            again = sum(
-                compare_paired(
-                    delayed[i : i + _REPEATS] * (1 + factor * predicted) / (1 + truth),
-                    plain[i : i + _REPEATS],
-                ).p <= 0.05
-                for i in range(0, len(plain), _REPEATS)
-            )  # fmt: skip
-            print(f"of {factor:g} times the predicted size: shown in {again} of {len(trials)}")
+        scales = (1.0, *((1 + factor * predicted) / (1 + truth) for factor in (1.0, 1.5)))
+        shown = [_shown(delayed * scale, plain) for scale in scales]
+        print(
+            "| noise of ten pairs | predicted | planted, over all trials | noise in the trials "
+            f"| shown, of {_TRIALS} | scaled to 1 | to 1.5 |\n|---|---|---|---|---|---|---|"
+        )
+        shares = (deciding["noise"], predicted, truth, noise)
+        cells = [*(f"{100 * one:.1f} %" for one in shares), *map(str, shown)]
+        print(f"| {' | '.join(cells)} |")
 
 
-def alike() -> None:
-    """Print what each family of two engines shows."""
+def _shown(delayed: Any, plain: Any) -> int:
+    """The trials in which a difference is shown."""
+    starts = range(0, len(plain), _REPEATS)
+    trials = (compare_paired(delayed[i : i + _REPEATS], plain[i : i + _REPEATS]) for i in starts)
+    return sum(one.p <= 0.05 for one in trials)
+
+
+def alike(*options: str) -> None:
+    """Print what each family shows."""
     wrong = 0
     for i in range(_TRIALS):
         with tempfile.TemporaryDirectory(prefix="trust-", dir="/var/tmp") as folder:
@@ -132,7 +151,7 @@ def alike() -> None:
                 (root / name).mkdir()
             host = root / "host.yml"
             host.write_text(json.dumps({"schema": 1, "tiers": tiers}))
-            _harness(root, "experiment", "run", "demo", "--host", str(host))
+            _harness(root, "experiment", "run", "demo", *(options or _ALIKE), "--host", str(host))
             runs = Store(root).runs()
             a, b = (
                 [
@@ -148,7 +167,38 @@ def alike() -> None:
         wrong += shown
         ratios = ", ".join(f"{row.estimate.ratio - 1:+.1%}" for row in rows if row.estimate)
         print(f"{i + 1}: {ratios}{', SHOWN' if shown else ''}", flush=True)
-    print(f"a difference is shown in {wrong} of {_TRIALS} families")
+    print(f"| `demo {' '.join(options or _ALIKE)}` | {wrong} of {_TRIALS} |")
+
+
+def canary() -> None:
+    """Print the changes that it warns of; experiments with a busy loop come last."""
+    profile = load_profile(find_profile("demo"))
+    plan = only(profile, {"engine": ["duckdb"], "placement": ["ssd-both"]})
+    with (
+        tempfile.TemporaryDirectory(prefix="trust-") as folder,
+        progress_on_stderr(quiet=True) as progress,
+        open_environment(None, (), progress) as env,
+    ):
+        store = Store(Path(folder))
+        steps = plan_steps(plan, env, store)[:1] * _STEPS
+        for number in range(_QUIET + _BUSY):
+            with ExitStack() as until_measured, measured(plan, steps, env, store):
+                if number >= _QUIET:
+                    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                    until_measured.callback(loop.kill)
+        found = CanaryStore(store.root).all()
+    warned = []
+    for number, one in enumerate(found):
+        others = [other for other in found[:_QUIET] if other is not one]
+        moved = moved_figures(one, others)
+        warned.append(bool(moved))
+        texts = (
+            f"{m.figure.tier} {m.figure.configuration} {m.ratio:.2f} ({m.limit})" for m in moved
+        )
+        print(f"{number + 1}: {', '.join(texts) or '-'}")
+    quiet, busy = warned[:_QUIET], warned[_QUIET:]
+    print("| warned of without a change | with a busy loop |\n|---|---|")
+    print(f"| {sum(quiet)} of {len(quiet)} | {sum(busy)} of {len(busy)} |")
 
 
 def _text(value: object) -> str:
@@ -187,4 +237,5 @@ def _harness(root: Path, *words: str) -> Any:
 
 
 if __name__ == "__main__":
-    {"rules": rules, "planted": planted, "alike": alike}[sys.argv[1]]()
+    commands = {"rules": rules, "planted": planted, "alike": alike, "canary": canary}
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, _tier, metric, write
+from report_runs import EMULATED, Case, _tier, lognormal, metric, write
 
 from harness import paths
 from harness.store.runs import StoredRun
@@ -238,6 +238,42 @@ def test_the_time_of_query_6_is_one_line_over_the_share_that_is_selected(tmp_pat
     assert (tmp_path / "report/figures/sweep-1.svg").exists()
     row = next(line for line in files.markdown.read_text().splitlines() if "| 45 |" in line)
     assert row.split("|")[-2].strip() == "9.50"
+
+
+@pytest.mark.draws
+def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(
+    tmp_path: Path,
+) -> None:
+    """The faster arm goes on to higher rates, as ``--load-curve`` offers them."""
+    runs = [
+        write(tmp_path, Case(
+            placement=placement,
+            queries=(),
+            metrics=[
+                metric("transaction_duration_ns", lognormal(middle_ns * rate, rate), "lower",
+                       transaction=name)
+                for name, middle_ns in (("new_order", 1e4), ("payment", 1e3))
+            ],
+            spec_changes={"workload": "tpcc", "driver": "loadgen",
+                          "params": {"warehouses": 10, "users": 8, "rate_per_s": rate}},
+        ))
+        for placement, rates in (("ssd-both", (200, 400)), ("pmem-both", (200, 400, 800)))
+        for rate in rates
+    ]  # fmt: skip
+    (sweep,) = sweeps(panels(runs, "placement", None))
+    assert sweep.offered and sweep.parameter == "rate_per_s"
+    labels = (("transaction", "new_order"), ("percentile", "99"))
+    assert sweep.one.quantity == Quantity("transaction_duration_ns", labels)
+    assert {line.name: [*line.points] for line in sweep.lines} == {
+        "ssd-both": [200, 400], "pmem-both": [200, 400, 800],
+    }  # fmt: skip
+    for line in sweep.lines:
+        medians = [point.median for point in line.points.values()]
+        assert medians == sorted(medians)
+    write_report(runs, tmp_path / "report")
+    drawn = (tmp_path / "report/figures/sweep-1.svg").read_text()
+    assert "ssd-both" in drawn and "pmem-both" in drawn
+    assert not (tmp_path / "report/figures/sweep-2.svg").exists()
 
 
 # The paper's numbers --------------------------------------------------------------
