@@ -131,7 +131,7 @@ def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> 
 
 
 def _share(difference: float | None) -> str:
-    return "nothing" if difference is None else f"{difference:.2%}"
+    return "too few" if difference is None else f"{difference:.2%}"
 
 
 def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> str:

@@ -21,6 +21,7 @@ from harness.cli.engines import engine_rows
 from harness.errors import UsageError
 from harness.execution.monitoring import GuardedMonitor
 from harness.host.doctor import examine
+from harness.host.tools import UNKNOWN
 from harness.micro import fio, ioping
 from harness.monitors import MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
@@ -101,7 +102,7 @@ def _print(found: dict[str, Any]) -> None:
     print()
     print_table(
         ("tool", "version"),
-        [(name, version or "not found") for name, version in found["tools"].items()],
+        [(name, _version(text)) for name, text in found["tools"].items()],
     )
     print()
     if not found["uncontrolled"]:
@@ -110,6 +111,10 @@ def _print(found: dict[str, Any]) -> None:
     print("Not controlled (each makes numbers less repeatable):")
     for entry in found["uncontrolled"]:
         print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
+
+
+def _version(text: str | None) -> str:
+    return {None: "not found", UNKNOWN: "installed"}.get(text, text or "")
 
 
 def _monitors(tiers: Sequence[Tier]) -> Iterator[dict[str, Any]]:
@@ -134,14 +139,14 @@ def _availability(monitor: Mapping[str, Any]) -> str:
     """What it does, or why it does not work here."""
     if monitor["available"]:
         return f"{monitor['cost']}{'' if monitor['default'] else ' (only with --monitor)'}"
-    hint = f" ({monitor['hint']})" if monitor["hint"] else ""
+    hint = f"; {monitor['hint']}" if monitor["hint"] else ""
     return f"not available: {monitor['problem']}{hint}"
 
 
 def _split(names: Mapping[str, bool]) -> str:
     """``avx2, sse2 (not: avx512f)``."""
     have, lack = (", ".join(n for n, has in names.items() if has is each) for each in (True, False))
-    return f"{have or 'none'} (not: {lack or 'none'})"
+    return (have or "none") + (f" (not: {lack})" if lack else "")
 
 
 def _servers_user() -> dict[str, Any]:

@@ -116,10 +116,21 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
         plan = plan_of(parameters, options)
     if plan is not None:
         run_or_list(plan, options, again=True, restart=options.again)
-        if options.load_curve and not options.quiet:
-            where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
-            hint = f"`harness report -e {plan.name}{where}` draws latency over the rate"
+        if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
             typer.echo(hint, err=True)
+
+
+def _next_command(plan: Plan, options: RunOptions) -> str:
+    """The command that shows what was measured; empty of one placement."""
+    where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
+    if options.load_curve:
+        return f"`harness report -e {plan.name}{where}` draws latency over the rate"
+    places = list(dict.fromkeys(options.placement or ()))[:2]
+    if len(places) < 2:
+        return ""
+    return (
+        f"`harness compare {' '.join(f'placement={one}' for one in places)}{where}` compares them"
+    )
 
 
 def _at_shares(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -248,22 +249,20 @@ def print_run_list(
             }
         )
         return
+    alike = Counter(
+        (
+            row["engine"],
+            row["version"] or "–",
+            row["placement"],
+            difference,
+            ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),
+            f"complete: {row['complete']}" if row["complete"] else _to_run(row["why"]),
+        )
+        for row, difference in zip(rows, _differences([step.spec for step in steps]), strict=True)
+    )
     print_table(
-        ("engine", "version", "placement", "with", "block", "needs", "state"),
-        [
-            (
-                row["engine"],
-                row["version"] or "–",
-                row["placement"],
-                difference,
-                row["block"],
-                ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),
-                f"complete: {row['complete']}" if row["complete"] else _to_run(row["why"]),
-            )
-            for row, difference in zip(
-                rows, _differences([step.spec for step in steps]), strict=True
-            )
-        ],
+        ("engine", "version", "placement", "with", "needs", "state", "runs"),
+        [(*row, count) for row, count in alike.items()],
         title=f"{counted(len(rows), 'run')}, {sum(r['complete'] is None for r in rows)} to do"
         f"{_how_long(rows, estimated_ns)}; no run is started",
     )
@@ -367,8 +366,8 @@ def _named(name: str, value: Any) -> str:
         return f"memory limit {format_bytes(value)}"
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items())
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f"{name.removeprefix('required_').replace('host_mode', 'host mode')} {text}"
+    shown = name.removeprefix("required_").replace("host_mode", "host mode")
+    return f"{shown} {show.parameter_text(value)}"
 
 
 def _to_run(why: str) -> str:

@@ -173,14 +173,14 @@ _OPERATIONS = ("transaction_", "operation_", "journal_")
 def _tier_text(tier: Mapping[str, Any]) -> str:
     facts = tier["facts"]
     device = f" on {facts['device']}" if facts["device"] else ""
-    dax = f", DAX {facts['dax']}" if facts["dax"] is not None else ""
+    dax = f", {'DAX' if facts['dax'] else 'no DAX'}" if facts["dax"] is not None else ""
     return f"{tier['kind']}, {facts['filesystem']}{device}{dax}"
 
 
 def _params_text(params: Mapping[str, Any]) -> str:
     """``warehouses 1, users 4, ramp_up 5s, …``: all parameters that have a value."""
     return ", ".join(
-        f"{name} {','.join(map(str, value)) if isinstance(value, list) else value}"
+        f"{name} {show.parameter_text(value, ',')}"
         for name, value in params.items()
         if value is not None
     )

@@ -38,6 +38,13 @@ def problems(run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{check['name']} {of} {check['status']}: {check['detail']}"
 
 
+def parameter_text(value: Any, separator: str = " ") -> str:
+    """A parameter's value: booleans as yes and no, lists with their items separated."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return separator.join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def value_text(metric: str, value: float) -> str:
     """A time with its unit; anything else as a whole number."""
     return format_ns(value) if metric.endswith("_ns") else f"{value:,.0f}"

@@ -26,6 +26,8 @@ _TOOLS = {
     "java": ["-version"],
     "mvn": ["--version"],
 }
+#: In place of the version of a program that prints none, such as numactl.
+UNKNOWN = "?"
 _TIMEOUT_S = 10
 #: For programs that query devices.
 _DEVICES_TIMEOUT_S = 30
@@ -33,7 +35,7 @@ _VERSION = re.compile(r"\b\d+\.\d[\w.\-+]*|\b\d+\b")
 
 
 def tool_versions() -> dict[str, str | None]:
-    """Version by program; None: not installed, ``?``: installed, of unknown version."""
+    """Version by program; None: not installed, :data:`UNKNOWN`: installed."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(_TOOLS, pool.map(_version, _TOOLS), strict=True))
 
@@ -43,9 +45,9 @@ def _version(program: str) -> str | None:
     if path is None:
         return None
     if (done := run_tool(path, *_TOOLS[program])) is None:
-        return "?"
+        return UNKNOWN
     match = _VERSION.search(done.stdout) or _VERSION.search(done.stderr)
-    return match.group(0) if match else "?"
+    return match.group(0) if match else UNKNOWN
 
 
 def run_tool(

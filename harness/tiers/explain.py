@@ -29,7 +29,7 @@ def describe(facts: TierFacts) -> str:
         return f"DAX device {facts.device}, {'; '.join(facts.notes)}"
     if facts.kind == "numa":
         return f"node {facts.numa_node}, {'; '.join(facts.notes)}"
-    device = f" ({facts.device_model})" if facts.device_model else ""
+    device = f", {facts.device_model}," if facts.device_model else ""
     text = f"{facts.filesystem} on {facts.device}{device}"
     if facts.namespace:
         text = (

@@ -20,6 +20,7 @@ def runs(loaded):
     """Two engines, two placements, two blocks: eight runs."""
     done = loaded(*RUN, "--repeats", "2", "--json")
     assert done.code == 0, done.err
+    assert "harness compare placement=ssd-both placement=pmem-both" in done.err
     return done.json["runs"]
 
 
@@ -31,6 +32,13 @@ def test_a_run_prints_every_result_as_json_within_the_contract(runs):
         answers = [c for c in run["checks"] if c["name"] == "answer"]
         assert [c["labels"]["query"] for c in answers] == ["6", "15"]
         assert {c["status"] for c in answers} == {"passed"}
+
+
+def test_a_list_of_runs_has_repeats_in_one_row_and_parameters_in_words(harness):
+    done = harness(*RUN, "--repeats", "5", "--dry-run")
+    assert done.code == 0, done.err
+    assert (done.out.count("ssd-both"), done.out.count("pmem-both")) == (2, 2)
+    assert "plans yes" in done.out and "True" not in done.out
 
 
 def test_blocks_are_interleaved_and_the_second_runs_in_reverse(runs):
