@@ -26,6 +26,7 @@ from reports.explain.devices import (
     device_ratio,
     figures,
     is_like,
+    suite_over_run,
     tiers_of,
     timed_calls,
 )
@@ -44,6 +45,8 @@ _QUERIES = Quantity("queries_duration_ns")
 _COVERED = 0.95
 #: Of the latency on A, how far that without an added delay in a what-if may be from it.
 _UNLIKE = 0.25
+#: How many times as long as in A's runs a suite's calls may take on A's tiers, to be like them.
+SUITE_ALIKE = (0.67, 1.5)
 #: Shares of joins, and of scans, from which a query is called heavy in them.
 _JOIN_HEAVY, _SCAN_HEAVY = 0.2, 0.5
 #: Repeats of a suite with which a device ratio has a 95 % interval.
@@ -113,7 +116,8 @@ class Explained:
     ``ceiling``: the largest speed-up that devices of zero latency could give to what moved.
     ``predicted``: the speed-up by the causal model, from ``base``; ``by_waits``: by A's waits and
     the device ratios of log and data (Amdahl). ``realised``: log(measured) / log(device ratio).
-    ``rests_on``: what the certainty of the comparison rests on.
+    ``rests_on``: what the certainty of the comparison rests on. ``suite_over_run``: how many times
+    as long A's calls took in the suite on A's own tiers as in A's runs.
     """
 
     where: str
@@ -133,6 +137,15 @@ class Explained:
     realised: Known
     base: Base | None = None
     rests_on: tuple[Fact, ...] = ()
+    suite_over_run: float | None = None
+
+    @property
+    def suite_unlike_run(self) -> bool:
+        """Whether the device ratio rests on a suite whose calls took much longer, or shorter."""
+        if isinstance(self.device_ratio, Missing) or self.suite_over_run is None:
+            return False
+        low, high = SUITE_ALIKE
+        return not low <= self.suite_over_run <= high
 
     @property
     def devices(self) -> Devices | None:
@@ -221,6 +234,7 @@ class _Case:
             realised_fraction(measured, ratio),
             base,
             self.group.rests_on,
+            suite_over_run(calls, *self._means(), self.timed),
         )
 
     def with_queries(self, whole: Explained, queries: Sequence[Explained]) -> Explained:
@@ -275,8 +289,11 @@ class _Case:
         return value_of(ratio)
 
     def _ratio_of(self, calls: Calls) -> Ratio | None:
-        on_a, on_b = (self.figures.on(tiers) for tiers in (self.tiers_a, self.tiers_b))
-        return device_ratio(calls, on_a, on_b, self.timed)
+        return device_ratio(calls, *self._means(), self.timed)
+
+    def _means(self) -> tuple[Means, Means]:
+        """On the tiers of A and of B."""
+        return self.figures.on(self.tiers_a), self.figures.on(self.tiers_b)
 
     def _ceiling(self, query: str) -> Known:
         if "memory" in self.moved or self.devices is None:

@@ -165,6 +165,18 @@ def device_ratio(
     return compare_unpaired(spent_a, spent_b)
 
 
+def suite_over_run(
+    calls: Calls, on_a: Means, on_b: Means, on_run: Mapping[Cell, Timed]
+) -> float | None:
+    """How many times as long the calls of the ratio took in the suite on A as in A's runs.
+
+    Σ calls × mean of the suite over Σ calls × mean of the run: both on A's own tiers.
+    """
+    cells = on_a.keys() & on_b.keys() & calls.keys() & on_run.keys()
+    took_ns = sum(calls[cell] * on_run[cell].mean_ns for cell in cells)
+    return sum(calls[cell] * fmean(on_a[cell]) for cell in cells) / took_ns if took_ns else None
+
+
 def _spent(calls: Calls, on: Means) -> list[float]:
     """The time of the calls in each repeat, as many as all of their tiers have."""
     repeats = zip(*(on[cell] for cell in calls), strict=False)

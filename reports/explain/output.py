@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.basis import apart
-from reports.explain.comparisons import Base, Explained
+from reports.explain.comparisons import SUITE_ALIKE, Base, Explained
 from reports.explain.known import Known, Missing, Reason
 from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
 from reports.explain.slopes import Slope
@@ -27,6 +27,8 @@ HEAD = (
     "measured",
     "realised fraction",
 )
+#: Of a device ratio whose suite was unlike the runs.
+_MARK = "*"
 _WHY: Mapping[Reason, str] = {
     "no trace": "no I/O trace",
     "no suite": "needs harness run micro --like",
@@ -59,7 +61,7 @@ def cells(row: Explained) -> tuple[str, ...]:
     return (
         row.where + query + (f" ({row.query_class})" if row.query_class else ""),
         f"{row.b} against {row.a}",
-        known_text(row.device_ratio, "×"),
+        known_text(row.device_ratio, "×") + (f" {_MARK}" if row.suite_unlike_run else ""),
         at_most + above or known_text(ceiling),
         _slopes_text(row.sensitivity),
         _predicted_text(row),
@@ -72,6 +74,19 @@ def commands(rows: Sequence[Explained]) -> list[str]:
     """Those that give what is missing, each once."""
     every = (k for row in rows for k in (row.device_ratio, row.sensitivity, row.predicted))
     return list(dict.fromkeys(c for k in every if isinstance(k, Missing) for c in k.commands))
+
+
+def suite_note(rows: Sequence[Explained]) -> str:
+    """What the mark of a device ratio means; empty without one."""
+    found = [row.suite_over_run or 0.0 for row in rows if row.suite_unlike_run]
+    if not found:
+        return ""
+    ends = dict.fromkeys(significant(end) for end in (min(found), max(found)))
+    low, high = SUITE_ALIKE
+    return (
+        f"{_MARK}: on the baseline's own tiers, the suite's calls took {' to '.join(ends)} times "
+        f"as long as in its runs (alike: {low} to {high}): their device ratio may be another one"
+    )
 
 
 def not_used(rows: Sequence[Explained]) -> list[str]:
@@ -141,6 +156,7 @@ def table(rows: Sequence[Explained], found: Score) -> RenderableType:
         Text(
             f"rank correlation of device ratio and speed-up: {correlation_text(found.correlation)}"
         ),
+        *([Text(note)] if (note := suite_note(rows)) else []),
         *map(Text, _basis(rows)),
         *(Text(f"missing: {command}") for command in commands(rows)),
         *(Text(f"not used: {why}") for why in not_used(rows)),
@@ -219,6 +235,7 @@ def _row_json(row: Explained) -> dict[str, Any]:
         "moved": list(row.moved),
         "query_class": row.query_class or None,
         "device_ratio": _known_json(row.device_ratio),
+        "suite_over_run": row.suite_over_run,
         "ceiling": _known_json(row.ceiling),
         "above_ceiling": row.above_ceiling,
         "sensitivity": _missing_json(row.sensitivity)

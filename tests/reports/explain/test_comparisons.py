@@ -17,6 +17,7 @@ from harness.explain.question import Device, answers
 from harness.store.runs import Store
 from reports.explain.comparisons import Evidence, Explained, explained
 from reports.explain.known import Missing, Value, realised_fraction
+from reports.explain.output import cells, suite_note, to_json
 from reports.explain.score import score
 from reports.select import unplanted
 from reports.series import panels
@@ -64,6 +65,25 @@ def test_the_device_ratio_is_the_time_of_the_run_s_calls_on_a_over_that_on_b(
     assert known(row.measured).value == pytest.approx(1.5)
     assert known(row.realised).value == pytest.approx(math.log(1.5) / math.log(76.2), rel=2e-3)
     assert row.moved == ("data", "wal", "temp", "index")
+
+
+@pytest.mark.parametrize(
+    ("times", "unlike"), [(1.0, False), (1.4, False), (8.0, True), (0.5, True)]
+)
+def test_a_suite_whose_calls_took_longer_than_the_run_s_is_marked(
+    tmp_path: Path, times: float, unlike: bool
+) -> None:
+    """On A's own tier: the device ratio of another state of the device is another."""
+    moved(tmp_path)
+    slower = {cell: (count, ssd * times, pmem) for cell, (count, ssd, pmem) in CALLS.items()}
+    suites(tmp_path, first(tmp_path), slower)
+    found = rows(tmp_path)
+    (row,) = found
+    assert row.suite_over_run == pytest.approx(times, rel=5e-3)
+    assert row.suite_unlike_run == unlike
+    assert cells(row)[2].endswith("*") == bool(suite_note(found)) == unlike
+    (document,) = to_json(found, score(found))["comparisons"]
+    assert document["suite_over_run"] == row.suite_over_run
 
 
 def test_the_device_ratio_s_interval_is_that_of_the_suite_s_repeats(tmp_path: Path) -> None:
