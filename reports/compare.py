@@ -406,7 +406,7 @@ def _group(
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
         sides.append(Side(name, ids, emulations(runs), unknown))
-    warnings += _continued([*found.a, *found.b])
+    warnings += _continued(found.a, found.b)
     warnings += canary_warnings([*found.a, *found.b])
     rows = compared_rows(found.a, found.b, found.pairing, only, (match.a, match.b))
     comparable = {row.quantity: row.better for row in rows if row.estimate}
@@ -447,16 +447,14 @@ def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
         )
 
 
-def _continued(runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
-    """Of a plan that was executed again when its results were known, which is a look more."""
-    looks: dict[str, set[int]] = {}
-    for run in runs:
-        looks.setdefault(run.run["experiment"]["hash"], set()).add(looks_of([run]))
-    if most := max((max(own) for own in looks.values() if len(own) > 1), default=0):
+def _continued(*sides: Sequence[StoredRun]) -> Iterator[RunWarning]:
+    """Of repeats that were added when results of others may have been known: a look more."""
+    if any(len({looks_of([run]) for run in side}) > 1 for side in sides):
         yield RunWarning(
             "repeats-continued",
             "repeats were added when results were known",
-            f"corrected for {most} looks, which does not keep the level altogether",
+            f"corrected for {max(map(looks_of, sides))} looks, which does not keep the level "
+            "altogether",
             "run a new experiment",
         )
 
