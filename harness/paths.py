@@ -33,7 +33,7 @@ def data_folder(name: str) -> Path:
 
 
 def data_root() -> Path:
-    """Source data, golden data and the default ``ssd`` tier lie below it."""
+    """Source data, datasets and the default ``ssd`` tier lie below it."""
     if given := os.environ.get("HARNESS_DATA"):
         return Path(given).absolute()
     if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""Other hosts, by the user's own ssh: its configuration, keys and agent; it asks for nothing.
+"""Other hosts, by the user's own ssh: its configuration, keys and agent; it never prompts.
 
 What runs there is harness.remote_agent.
 """

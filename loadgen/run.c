@@ -385,7 +385,7 @@ static bool open_all(struct lg_run *run, json_t *notes)
 json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
                const struct lg_backend *backend)
 {
-    /* Threads that do not end when a run has failed go on using it: it is never freed. */
+    /* Threads that do not end when a run has failed keep using it: it is never freed. */
     struct lg_run *run = tb_allocate(1, sizeof *run);
     *run = (struct lg_run){
         .spec = spec,

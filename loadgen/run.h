@@ -88,7 +88,7 @@ static inline const struct lg_statement *lg_statement_of(const struct lg_run *ru
                                 (size_t)terminal->text];
 }
 
-/* Tells the main thread to look. */
+/* Wakes the main thread. */
 void lg_run_wake(struct lg_run *run);
 
 /* What a workload is opened with; `notes` stays the caller's. */

@@ -4,7 +4,7 @@
  *
  *   connection: {
  *     "service_us": 100,       a call takes this long
- *     "stall_ms": 200,         nothing is answered for so long …
+ *     "stall_ms": 200,         nothing is answered for this time …
  *     "stall_every_ms": 1000,  … each time this has passed since the process opened it
  *     "retry_every": N,        every Nth call of a connection is undone (code 40001)
  *     "refuse_after": N, "lose_after": N, "hang_after": N,   Nth call of a connection

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PROGRESS_INTERVAL_NS (TB_SECOND / 2)
-/* A server that says nothing for so long no longer answers. */
+/* A server that is silent for this time no longer answers. */
 enum { PATIENCE_MS = 120000, PAUSE_MS = 10 };
 
 static void fail(struct lg_thread_pool *pool, const struct tb_error *error)

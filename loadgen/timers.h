@@ -1,4 +1,4 @@
-/* Who is to be woken when: a binary heap by due time. Nobody is in it twice. */
+/* Wake-up times: a binary heap by due time. An entry is in it once. */
 #ifndef LOADGEN_TIMERS_H
 #define LOADGEN_TIMERS_H
 

@@ -251,7 +251,7 @@ def compare(
     """Compare A with B; see the module.
 
     ``over``: the dimensions they may differ in; empty finds the one they differ in.
-    ``force`` goes on where they differ in more, and carries the differences along.
+    ``force`` compares them even where they differ in more, and keeps the differences.
     ``neighbours``: other runs, which say how long a block of the experiment took. ``only``: the
     quantities compared (empty: all).
     UsageError names every difference with both values, and runs that are in both.

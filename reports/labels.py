@@ -73,7 +73,7 @@ _NOT_GIVEN: Mapping[str, tuple[str | None, ...]] = {
     "no_monitors": (None, "[]"),
 }
 
-#: So many queries are named one by one; all of TPC-H's need no ends named.
+#: The number of queries that are named one by one; all of TPC-H's need no ends named.
 _FEW_QUERIES, _ALL_QUERIES = 5, 22
 
 
@@ -111,7 +111,7 @@ def not_enforced(run: StoredRun) -> bool:
 
 
 def resumed(run: StoredRun) -> list[str]:
-    """After which step a run was cut off and gone on with, each time; empty: in one go."""
+    """After which steps a run was interrupted and resumed; empty if it was not."""
     return [str(one["after_step"] or "the start") for one in run.run.get("resumed", [])]
 
 
@@ -119,7 +119,7 @@ def in_words(fact: str, value: str | None) -> str:
     """A fact with its value, where it distinguishes panels or arms.
 
     Empty for a parameter that is not given, and for the default monitors: the others' values
-    tell them from it.
+    distinguish them from it.
     """
     if value in _NOT_GIVEN.get(fact.partition(".")[0], ()):
         return ""
@@ -178,7 +178,7 @@ def telling_first(names: Sequence[str]) -> list[str]:
 
 
 def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
-    """Few facts that tell the sets from one another, the most telling first."""
+    """Few facts that distinguish the sets, the most distinctive first."""
     chosen: list[str] = []
     groups = 1
     for fact in telling_first(differing(sets)):

@@ -19,7 +19,7 @@ from harness.units import format_ns
 from reports.statistics import Pairing
 
 #: How far apart two runs of a block (every sitting of them) may start: this often the time of
-#: all runs of the block (golden data are restored and servers started between them), and a slack.
+#: all runs of the block (datasets are restored and servers started between them), and a slack.
 BLOCK_TIMES = 3
 SLACK_NS = 600 * 10**9
 

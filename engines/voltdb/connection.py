@@ -25,7 +25,7 @@ class VoltDbConnection:
         """Run one statement, or ``exec PROCEDURE``; QueryTimeout at the limit, RunFailed on an
         error.
 
-        The server goes on with a statement that is given up on.
+        The server continues a statement after its client has given up.
         """
         text = _COMMENT.sub("", sql).strip()
         called = _EXEC.fullmatch(text)

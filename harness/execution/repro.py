@@ -166,7 +166,7 @@ def _ratio(before: dict[str, Any], after: dict[str, Any]) -> float | None:
 def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
     """What runs are compared by: the times of its parts, else its rates, else its whole time.
 
-    Never several of them: totals hold the parts once more, and rates fall as times rise.
+    Never several of them: totals contain the parts, and rates fall as times rise.
     """
     metrics = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
     parts = [m for m in metrics if m["labels"] and m["better"] == "lower"]

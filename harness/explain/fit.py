@@ -23,7 +23,7 @@ reversals
 gap
     Latency of blocks without a planted delay, minus the line's at the duration of their calls: on
     the way from the levels to a faster device, the line has to pass through the present one. A
-    delay hides what goes on meanwhile, the device's reading ahead for example.
+    delay hides what happens meanwhile, the device's reading ahead for example.
 
 Pure: no clock, no store. Delays are the achieved ones, in ns; so are latencies.
 """

@@ -49,7 +49,7 @@ static void values_are_told_from_all_others(void)
                 CHECK_CASE(found == (version & ((UINT64_C(1) << 6 * length) - 1)), i);
             if (params.field_length == YCSB_CONSTANT)
                 CHECK_CASE(!lg_ycsb_value_fits(&values, key, 3, text, length + 1, &found), i);
-            if (length < 16) /* of a short one there is less to tell it by */
+            if (length < 16) /* a short one has less to recognise it by */
                 continue;
             CHECK_CASE(lg_ycsb_value_fits(&values, key, 3, text, length, &found) &&
                        found == version, i);

@@ -2,7 +2,7 @@
  * TPC-C as a workload: which transaction a terminal does next, and when.
  *
  * The five transactions are one statement each; inputs.c draws what they are called with,
- * answers.c judges what comes back, load.c fills the tables.
+ * answers.c validates the answers, load.c fills the tables.
  */
 #include "answers.h"
 #include "load.h"

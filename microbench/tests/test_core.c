@@ -279,14 +279,14 @@ static void test_a_counter_that_strays_from_the_clock_is_refused(void)
     struct tb_error error = {""};
     mb_cpu_find();
     mb_cpu_settle();
-    mb_cpu.invariant_clock = false; /* as under a hypervisor that does not tell */
+    mb_cpu.invariant_clock = false; /* as under a hypervisor that hides it */
     wait_ns(60 * TB_MILLISECOND);
     CHECK(mb_cpu_clock_kept(&error));
     double settled = mb_cpu.clock_hz;
     mb_cpu.clock_hz = settled * 1.05;
     uint64_t looked = tb_monotonic_ns(); /* or a little before */
     bool kept = mb_cpu_clock_kept(&error);
-    CHECK(kept || tb_monotonic_ns() - looked > 40 * TB_MILLISECOND); /* too soon to tell */
+    CHECK(kept || tb_monotonic_ns() - looked > 40 * TB_MILLISECOND); /* too soon to decide */
     wait_ns(60 * TB_MILLISECOND);
     CHECK(!mb_cpu_clock_kept(&error));
     CHECK(error.text[0] != 0);

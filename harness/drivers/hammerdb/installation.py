@@ -40,7 +40,7 @@ _LIBRARIES = {"mysqltcl": "mysqltcl"}
 
 @dataclass(frozen=True)
 class HammerDb:
-    """One installation. ``version``: of its own telling (4, 12)."""
+    """One installation. ``version``: as it reports it (4, 12)."""
 
     home: Path
     version: tuple[int, int]

@@ -29,7 +29,7 @@ SHAPE = (
     "zeropadding",
 )
 
-#: Beside its fields a record has its key, and what an engine keeps of record and page.
+#: In addition to its fields, a record has its key and the engine's overhead of record and page.
 _RECORD_OVERHEAD_BYTES, _FIELD_OVERHEAD_BYTES, _INDEX_BYTES = 90, 12, 60
 #: Pages are not full, levels of a tree hold keys twice.
 _SLACK = 1.3

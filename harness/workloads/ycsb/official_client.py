@@ -157,7 +157,7 @@ class Official:
         )
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
-        """Have it read every record once more, and say which is what it wrote."""
+        """Have it read every record again, and report which are as written."""
         params = self.params
         drivable = _drivable(session.engine)
         records = params.loaded_records + (driven.inserted_count or 0)

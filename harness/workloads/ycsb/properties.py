@@ -76,7 +76,7 @@ def read(file: Path) -> dict[str, str]:
 
 
 def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
-    """What the files, one after another, ask for; and in words what of them is left out.
+    """The parameters of the files, one after another; and in words what is left out.
 
     What they do not say is as the core workload has it: they describe a workload, even where
     they name no share of an operation. UsageError for what would change the numbers and is
