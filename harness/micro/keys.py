@@ -8,6 +8,7 @@ checks type and unit; limits, and what must hold between keys, are the program's
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 from harness.errors import UsageError, nearest
 from harness.experiment.expression import evaluate, is_expression
 from harness.micro.chains import LINE_BYTES, parse_chain
+from harness.native_programs import native_folders
 from harness.store import schemas
 from harness.units import parse_duration_ns, parse_size
 
@@ -171,7 +173,18 @@ class Key:
     label: str | None
 
 
-_TABLE: Mapping[str, Any] = schemas.schema("micro-keys")["properties"]
+def _table() -> Mapping[str, Any]:
+    """All keys; those of a kernel of its own from the file next to its C file, by its name."""
+    table: dict[str, Any] = dict(schemas.schema("micro-keys")["properties"])
+    for file in (one for folder in native_folders() for one in folder.glob("kernels/*.json")):
+        table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
+        for name, row in json.loads(file.read_text(encoding="utf-8")).items():
+            known = table.get(name, {**row, "kinds": []})
+            table[name] = {**known, "kinds": [*known["kinds"], file.stem]}
+    return table
+
+
+_TABLE = _table()
 KINDS: tuple[str, ...] = tuple(_TABLE["kind"]["enum"])
 
 

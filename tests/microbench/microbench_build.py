@@ -26,7 +26,8 @@ def with_toy_kernel(folder: Path) -> Path:
         shutil.copytree(SOURCE.parent / name, folder / name)
     (folder / "harness").mkdir()
     shutil.copy(SOURCE.parent / "harness/native_programs.py", folder / "harness")
-    shutil.copy(TOY, folder / "microbench/kernels")
+    for file in (TOY, TOY.with_suffix(".json")):
+        shutil.copy(file, folder / "microbench/kernels")
     registry = folder / "microbench/kernel_registry.c"
     text = registry.read_text()
     text = text.replace(" mb_throughput,", " mb_increment, mb_throughput,")
