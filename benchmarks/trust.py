@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.execution.canary import canary as measured
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
 from harness.experiment.profile import find_profile, load_profile
 from harness.experiment.selection import only
 from harness.experiment.sequential import LOOKS, numbers_of_blocks
+from harness.micro.canary import canary as measured
 from harness.progress import progress_on_stderr
 from harness.store.canaries import CanaryStore
 from harness.store.runs import Store

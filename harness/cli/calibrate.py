@@ -17,11 +17,10 @@ from harness.cli.options import RunCommand, RunGroup, callback
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import hours, print_run_list
 from harness.errors import RunFailed
-from harness.execution.environment import open_environment
+from harness.execution.environment import command_environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.calibration import pairs_of, twice
 from harness.experiment.preflight import placement_label
-from harness.progress import progress_on_stderr
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
 from harness.units import parse_share
@@ -56,10 +55,7 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
     into = CalibrationStore(root)
     finished: list[StoredRun] = []
     try:
-        with (
-            progress_on_stderr(options.quiet) as progress,
-            open_environment(options.host, plan.emulate, progress) as env,
-        ):
+        with command_environment(options.host, plan.emulate, options.quiet) as env:
             with plan.blaming():
                 steps = plan_steps(plan, env, into.runs, again=True)
             if options.dry_run:

@@ -13,21 +13,17 @@ from harness.cli import show
 from harness.cli.common import JsonOption, names, print_json, print_table, store
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
+from harness.cli.run_list import estimated_ns, list_rows
 from harness.errors import UsageError
-from harness.execution.environment import open_environment
+from harness.execution.environment import command_environment
+from harness.execution.run_list import Step, run_plan
 from harness.micro.host_capacity import variables_here
 from harness.micro.like_suite import suite_like
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
-from harness.micro.protocol import PlannedOne
-from harness.micro.runner import (
-    ResolvedSuite,
-    SuiteRequest,
-    planned_by,
-    prepare,
-    run_all,
-)
+from harness.micro.protocol import Planned, PlannedOne
+from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_steps
 from harness.micro.suite import (
     find_suite,
     known_suites,
@@ -35,9 +31,8 @@ from harness.micro.suite import (
     load_suite,
     suite_name,
 )
-from harness.progress import progress_on_stderr
-from harness.store.runs import StoredRun
-from harness.units import NS_PER_S, counted, format_bytes, format_ns
+from harness.store.runs import Store, StoredRun
+from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from harness.yamlfile import Document
 
@@ -92,11 +87,11 @@ _COLUMNS = ("configuration", "threads", "range", "for")
 
 def _rows(suite: Suite) -> list[tuple[str, ...]]:
     """Each configuration of a suite as requested."""
-    planned = planned_by(suite.program, suite.params, suite.repeats)
-    return _rows_of(planned.configurations if planned else suite.measurements)
+    other = other_program(suite)
+    return _toldof(other.planned(suite.repeats).configurations if other else suite.measurements)
 
 
-def _rows_of(configurations: Sequence[Measurement | PlannedOne]) -> list[tuple[str, ...]]:
+def _toldof(configurations: Sequence[Measurement | PlannedOne]) -> list[tuple[str, ...]]:
     """Name, threads, range and duration; several jobs at a time are joined by a plus sign."""
     rows: list[tuple[str, ...]] = []
     for one in configurations:
@@ -137,20 +132,18 @@ class MicroOptions(CommonOptions):
 
 def run_micro(options: MicroOptions) -> None:
     """Run a suite on each tier, or say what would be run."""
-    request = _requests(options)
-    with (
-        progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, options.emulate or [], progress) as env,
-    ):
-        resolved = [prepare(one, env) for one in request]
-        if options.format_ == "perma":
-            _check_perma(resolved)
-        if options.dry_run:
-            _print_plan(resolved, options.json_)
-            return
+    requests = _requests(options)
+    with command_environment(options.host, options.emulate or [], options.quiet) as env:
         into = store(options.results)
-        finished = run_all(resolved, env, into, options.again)
-    _print(finished, resolved, options)
+        plan, steps = suite_steps(requests, env, into, again=True, resume=not options.again)
+        suites = [one.prepared for one in steps if isinstance(one.prepared, ResolvedSuite)]
+        if options.format_ == "perma":
+            _check_perma(suites)
+        if options.dry_run:
+            _print_plan(steps, suites, into, options.json_)
+            return
+        finished = run_plan(plan, steps, env, into, options.again)
+    _print(finished, suites, options)
     show.exit_for(finished)
 
 
@@ -202,61 +195,41 @@ def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
 
 def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
     for one in resolved:
-        if one.scaled is None or not all(m.source for m in one.scaled.measurements):
+        if one.program.name != NAME or not all(m.source for m in one.scaled.measurements):
             raise UsageError(
                 "--format perma", f"{one.suite.name} is no suite of PerMA-Bench's", "use --json"
             )
 
 
-def _print_plan(resolved: Sequence[ResolvedSuite], json_: bool) -> None:
+def _print_plan(
+    steps: Sequence[Step], suites: Sequence[ResolvedSuite], earlier: Store, json_: bool
+) -> None:
     if json_:
-        print_json({"plan": [_plan_json(one) for one in resolved]})
+        rows = list_rows(steps, earlier)
+        print_json({"plan": rows, "estimated_duration_ns": estimated_ns(rows)})
         return
-    for one in resolved:
-        rows = _rows_of(_configurations(one))
-        by = "" if one.scaled else f", by {one.program}"
+    for step, one in zip(steps, suites, strict=True):
+        planned, program = one.planned, one.program
+        told = _toldof(planned.configurations)
+        by = "" if program.name == NAME else f", by {program.name}"
+        state = f"complete: {step.done.run_id}" if step.done else "nothing is run"
         print_table(
             _COLUMNS,
-            rows,
+            told,
             title=f"{one.suite.name} on {one.tier.name}{by}: "
-            f"{counted(len(rows), 'configuration')} × {one.repeats}{_time(one)}; nothing is run",
+            f"{counted(len(told), 'configuration')} × {one.repeats}{_time(planned)}; {state}",
         )
-        for warning in one.scaled.warnings if one.scaled else ():
+        for warning in one.scaled.warnings:
             print(f"warning: {warning}")
 
 
-def _configurations(resolved: ResolvedSuite) -> Sequence[Measurement | PlannedOne]:
-    if resolved.scaled:
-        return resolved.scaled.measurements
-    return resolved.planned.configurations if resolved.planned else ()
-
-
-def _time(resolved: ResolvedSuite) -> str:
+def _time(planned: Planned) -> str:
     """``, about 3 min 20 s``, with what is not in it."""
-    if expected := resolved.expected:
-        by_count = f" and {expected.counted} that end by a count" if expected.counted else ""
-        return f", about {format_ns(expected.total_ns)}{by_count}"
-    assert resolved.planned is not None
-    measuring_ns, extra = resolved.planned.measuring_ns, resolved.planned.extra
-    return f"{f', {format_ns(measuring_ns)} of measuring' if measuring_ns else ''} and {extra}"
-
-
-def _plan_json(resolved: ResolvedSuite) -> dict[str, Any]:
-    expected = resolved.expected
-    bounded = expected or resolved.planned
-    measuring_ns = bounded.measuring_ns if bounded else None
-    return {
-        "suite": resolved.suite.name,
-        "tier": resolved.tier.name,
-        "program": resolved.program,
-        "repeats": resolved.repeats,
-        "measuring_s": None if measuring_ns is None else measuring_ns / NS_PER_S,
-        "setup_s": expected.setup_ns / NS_PER_S if expected else None,
-        "ended_by_a_count": expected.counted if expected else None,
-        "configurations": [one.configuration for one in _configurations(resolved)],
-        "details": resolved.planned.details if resolved.planned else None,
-        "scaled": [one.to_json() for one in resolved.scaled.warnings] if resolved.scaled else [],
-    }
+    if planned.setup_ns is not None:
+        by_count = f" and {planned.counted} that end by a count" if planned.counted else ""
+        return f", about {format_ns(planned.known_ns)}{by_count}"
+    measuring = f", {format_ns(planned.measuring_ns)} of measuring" if planned.measuring_ns else ""
+    return f"{measuring} and {planned.extra}"
 
 
 def _print(
@@ -284,7 +257,7 @@ def _print(
 
 def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
     kept = stored.artifact("microbench")
-    if kept is None or resolved.scaled is None:  # it failed
+    if kept is None:  # it failed
         return []
     return perma_results(
         resolved.scaled.measurements,

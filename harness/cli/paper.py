@@ -22,12 +22,11 @@ from harness.cli.common import (
     store,
 )
 from harness.cli.run_list import hours
-from harness.execution.environment import open_environment
+from harness.execution.environment import command_environment
 from harness.experiment.run_time import Estimator
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figures_of
 from harness.paper.run import run_cells
-from harness.progress import progress_on_stderr
 from harness.store.runs import StoredRun
 from harness.units import counted, parse_duration_ns
 
@@ -76,10 +75,7 @@ def paper(
     budget_ns = parse_duration_ns(budget)
     request = PaperRequest(size, repeats, key_values(param, "--param"), tuple(emulate or ()))
     into = store(results)
-    with (
-        progress_on_stderr(quiet) as progress,
-        open_environment(host, emulate or [], progress) as env,
-    ):
+    with command_environment(host, emulate or [], quiet) as env:
         figures = figures_of(found, request, env, into)
         cells = [cell for figure in figures for cell in figure.cells]
         times = Estimator(into.runs())

@@ -19,12 +19,14 @@ from harness.cli.common import (
     store,
 )
 from harness.errors import RunFailed, UsageError
-from harness.execution.environment import open_environment
+from harness.execution import runner
+from harness.execution.environment import command_environment
 from harness.execution.repro import repeat
 from harness.experiment.profile import published_of
-from harness.progress import progress_on_stderr
+from harness.micro import runner as suites
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
+from harness.store.spec import MICRO
 from harness.units import parse_share
 from harness.warnings import RunWarning, warn
 
@@ -240,9 +242,9 @@ def repro(
     """Repeat a run from its manifest and compare the results."""
     where = store(results)
     original = where.run(run)
-    emulate = list(original.spec.emulate)
-    with progress_on_stderr(quiet) as progress, open_environment(host, emulate, progress) as env:
-        verdict = repeat(original, env, where, tolerance)
+    again = (suites if original.spec.workload == MICRO else runner).prepared_again
+    with command_environment(host, original.spec.emulate, quiet) as env:
+        verdict = repeat(original, again, env, where, tolerance)
     if json_:
         print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})
     else:

@@ -22,12 +22,11 @@ from harness.cli.common import key_values, names, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import print_run_list, run_or_list
 from harness.errors import UsageError
-from harness.execution.environment import open_environment
+from harness.execution.environment import command_environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
-from harness.progress import progress_on_stderr
 from harness.units import parse_share
 from harness.workloads.parameters import Parameters
 from harness.yamlfile import Document
@@ -148,10 +147,7 @@ def _at_shares(
     one_each = replace(options, repeats=1, name=_CAPACITY, observe=None)
     probe = replace(plan_of(parameters, one_each), several_commands=False)
     into = store(options.results)
-    with (
-        progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, probe.emulate, progress) as env,
-    ):
+    with command_environment(options.host, probe.emulate, options.quiet) as env:
         rated = plan_of(parameters, options, {name: [1]})
         with rated.blaming():
             plan_steps(rated, env, into, again=True)
@@ -162,7 +158,7 @@ def _at_shares(
         capacity = capacity_of(run_plan(probe, steps, env, into, options.again))
         rates = capacity.rates(shares)
         offered = ", ".join(f"{rate:,}/s" for rate in rates)
-        progress.say(f"closed loop: {capacity.text}; offered: {offered}")
+        env.progress.say(f"closed loop: {capacity.text}; offered: {offered}")
     return capacity.within(plan_of(parameters, options, {name: rates}), name, shares)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from harness.cli import show
 from harness.cli.common import print_json, print_table, store
 from harness.cli.options import CommonOptions
-from harness.execution.environment import Environment, open_environment
-from harness.execution.run_list import Step, plan_steps, run_plan
+from harness.execution.environment import Environment, command_environment
+from harness.execution.run_list import Step, expected_ns, plan_steps, run_plan
 from harness.experiment.budget import Budget
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
@@ -26,7 +26,6 @@ from harness.experiment.sequential import (
     run_sequence,
     sequence_of,
 )
-from harness.progress import progress_on_stderr
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
@@ -55,10 +54,7 @@ def run_or_list(
     ``with_canary``: the tiers are measured before and after all runs, too.
     """
     into = store(options.results)
-    with (
-        progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, plan.emulate, progress) as env,
-    ):
+    with command_environment(options.host, plan.emulate, options.quiet) as env:
         with plan.blaming():
             plan = installed(plan, env, skip_missing)
         sequence = sequence_of(plan, goal, env.host["mode"]) if goal else None
@@ -76,7 +72,7 @@ def run_or_list(
             return
         repeats, expected = _forecast(steps, env, into, plan.looks)
         for text in filter(None, (repeats.text, *(one.text for one in expected))):
-            progress.say(text)
+            env.progress.say(text)
         with _canary(plan, steps, env, into, goal) if with_canary else nullcontext():
             if sequence is None:
                 finished, ended = run_plan(plan, steps, env, into, restart), ""
@@ -87,7 +83,7 @@ def run_or_list(
                     lambda own: run_plan(plan, own, env, into, restart),
                     lambda own: _cost_ns(own, into),
                     Budget(sequence.goal.budget_ns),
-                    progress.say,
+                    env.progress.say,
                 )
     if sequence is None:
         show.runs(finished, options.json_)
@@ -99,16 +95,14 @@ def run_or_list(
 def _canary(
     plan: Plan, steps: Sequence[Step], env: Environment, into: Store, goal: Goal | None
 ) -> AbstractContextManager[None]:
-    from harness.execution.canary import canary
+    from harness.micro.canary import canary
 
     return canary(plan, steps, env, into, goal.budget_ns if goal else None)
 
 
 def _cost_ns(steps: Sequence[Step], earlier: Store) -> int | None:
     """Of the runs to do, by those of the store; None if one of them is not known."""
-    times = Estimator(earlier.runs())
-    known = [step.run_time(times) for step in steps if step.done is None]
-    return None if None in known else sum(one.duration_ns for one in known if one)
+    return expected_ns(steps, Estimator(earlier.runs()))
 
 
 def _blocks_within(sequence: Sequential, steps: Sequence[Step], earlier: Store) -> int | None:
@@ -212,35 +206,13 @@ def print_run_list(
     repeats, expected = _forecast(steps, env, earlier, sequence.plan.looks if sequence else 1)
     counts = list(sequence.counts) if sequence else []
     steps = [step for step in steps if not counts or step.spec.block < counts[0]]
-    times = Estimator(earlier.runs())
-    rows: list[dict[str, Any]] = []
-    for step in steps:
-        spec, prepared = step.spec, step.prepared
-        took = step.run_time(times)
-        rows.append(
-            {
-                "spec_hash": spec.hash(),
-                "workload": spec.workload,
-                "engine": spec.engine,
-                "version": prepared.version.version if prepared else None,
-                "placement": placement_label(spec),
-                "block": spec.block,
-                "params": dict(spec.params),
-                "least_duration_ns": least_ns(spec),
-                "estimated_duration_ns": took.duration_ns if took else None,
-                "estimated_from": took.basis if took else None,
-                "needs_bytes": dict(step.needs_bytes),
-                "complete": step.done.run_id if step.done else None,
-                "host_mode": spec.required_host_mode,
-                "why": step.why,
-            }
-        )
-    estimated_ns = _estimated_ns(rows)
+    rows = list_rows(steps, earlier)
+    total_ns = estimated_ns(rows)
     if json_:
         print_json(
             {
                 "plan": rows,
-                "estimated_duration_ns": estimated_ns,
+                "estimated_duration_ns": total_ns,
                 "repeats": asdict(repeats),
                 "expected": [asdict(one) for one in expected],
                 "counts": counts,
@@ -264,7 +236,7 @@ def print_run_list(
         ("engine", "version", "placement", "with", "needs", "state", "runs"),
         [(*row, count) for row, count in alike.items()],
         title=f"{counted(len(rows), 'run')}, {sum(r['complete'] is None for r in rows)} to do"
-        f"{_how_long(rows, estimated_ns)}; no run is started",
+        f"{_how_long(rows, total_ns)}; no run is started",
     )
     for text in filter(None, (repeats.text, *(one.text for one in expected))):
         print(text)
@@ -276,6 +248,32 @@ def print_run_list(
         print(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
     if shared := _shared([step.spec for step in steps]):
         print(f"all runs: {shared}")
+
+
+def list_rows(steps: Sequence[Step], earlier: Store) -> list[dict[str, Any]]:
+    """What is known of each run beforehand; ``earlier``: runs to estimate from."""
+    times = Estimator(earlier.runs())
+    rows = []
+    for step in steps:
+        spec, took = step.spec, step.run_time(times)
+        row = {
+            "spec_hash": spec.hash(),
+            "workload": spec.workload,
+            "engine": spec.engine,
+            "version": None,
+            "placement": placement_label(spec),
+            "block": spec.block,
+            "params": dict(spec.params),
+            "least_duration_ns": least_ns(spec),
+            "estimated_duration_ns": took.duration_ns if took else None,
+            "estimated_from": took.basis if took else None,
+            "needs_bytes": dict(step.needs_bytes),
+            "complete": step.done.run_id if step.done else None,
+            "host_mode": spec.required_host_mode,
+            "why": step.why,
+        }
+        rows.append(row | (dict(step.prepared.details) if step.prepared else {}))
+    return rows
 
 
 def _forecast(
@@ -299,7 +297,7 @@ def _forecast(
     return repeats, [one for one in found if one is not None]
 
 
-def _estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
+def estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
     """Of the runs that remain; None if one of them is not known."""
     known = [row["estimated_duration_ns"] for row in rows if row["complete"] is None]
     return None if None in known else sum(known)

@@ -24,9 +24,8 @@ from harness.cli.common import (
 )
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
-from harness.micro.runner import WORKLOAD as MICRO
 from harness.store.runs import StoredRun, Unfinished
-from harness.store.spec import NATIVE
+from harness.store.spec import MICRO, NATIVE
 from harness.units import format_bytes, format_ns, parse_size
 from harness.warnings import RunWarning
 

@@ -19,7 +19,7 @@ from harness.cli.options import RunCommand, RunGroup, callback
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import print_run_list
 from harness.errors import UsageError
-from harness.execution.environment import Environment, open_environment
+from harness.execution.environment import Environment, command_environment
 from harness.execution.run_list import Step, plan_steps, run_plan
 from harness.experiment.profile import Plan
 from harness.explain import question
@@ -27,7 +27,6 @@ from harness.explain.fit import Refusal
 from harness.explain.question import Answer, Device, Operation
 from harness.iotrace.page import OPERATIONS, PARTS
 from harness.iotrace.plant import varied
-from harness.progress import progress_on_stderr
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
 from harness.workloads.parameters import Parameters
@@ -77,10 +76,7 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
     every = options.which_part_first or options.over is not None
     _check(options, every)
     into = store(options.results)
-    with (
-        progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, tuple(options.emulate or ()), progress) as env,
-    ):
+    with command_environment(options.host, tuple(options.emulate or ()), options.quiet) as env:
         if options.like_tier is not None:
             question.check_tier(into.runs(), options.like_tier, list(env.tiers))
         places = [(str(options.part), str(options.operation))]

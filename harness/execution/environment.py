@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.host import cgroup
 from harness.host.facts import host_facts
 from harness.native_programs import open_to
-from harness.progress import Progress
+from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import DatasetStore
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
@@ -135,6 +135,15 @@ def dataset_stores(host_file: Path | None = None) -> Mapping[str, DatasetStore]:
         "source": DatasetStore(paths.source_root(data_dir)),
         "golden": DatasetStore(paths.golden_root(data_dir)),
     }
+
+
+@contextmanager
+def command_environment(
+    host: Path | None, emulate: Sequence[str], quiet: bool
+) -> Iterator[Environment]:
+    """Open the environment with progress on stderr, unless ``quiet``."""
+    with progress_on_stderr(quiet) as progress, open_environment(host, emulate, progress) as env:
+        yield env
 
 
 @contextmanager

@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from harness import registry
 from harness.errors import UsageError
 from harness.monitors import Concludes, Monitor, MonitorContext, Warns
 from harness.store.result import Metric
+from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, unique
 
 T = TypeVar("T")
 
 
-class Selection(Protocol):
-    """Where monitors are named: a RunSpec."""
-
-    @property
-    def monitors(self) -> tuple[str, ...]:
-        """Requested, in addition to the defaults."""
-
-    @property
-    def no_monitors(self) -> tuple[str, ...]:
-        """Excluded."""
-
-
-def check_monitors(selection: Selection) -> None:
+def check_monitors(spec: RunSpec) -> None:
     """UsageError for an unknown monitor, and for one both requested and excluded."""
     known = registry.monitors()
-    for name in (*selection.monitors, *selection.no_monitors):
+    for name in (*spec.monitors, *spec.no_monitors):
         registry.named("monitor", name, known)
-    for name in selection.monitors:
-        if name in selection.no_monitors:
+    for name in spec.monitors:
+        if name in spec.no_monitors:
             raise UsageError(
                 f"monitor {name!r}", "it is both requested and excluded", "remove one of the two"
             )
@@ -105,14 +94,14 @@ class GuardedMonitor:
 class RunMonitors:
     """The monitors of one run. ``started``: those that work here, once the run has begun."""
 
-    def __init__(self, selection: Selection, context: MonitorContext) -> None:
+    def __init__(self, spec: RunSpec, context: MonitorContext) -> None:
         kinds = registry.monitors()
         selected = {
             name: kind
             for name, kind in kinds.items()
-            if (kind.default or name in selection.monitors) and name not in selection.no_monitors
+            if (kind.default or name in spec.monitors) and name not in spec.no_monitors
         }
-        self._requested = frozenset(selection.monitors)
+        self._requested = frozenset(spec.monitors)
         context = replace(context, monitors=frozenset(selected))
         self._selected = [GuardedMonitor(kind, context) for kind in selected.values()]
         self._unavailable: list[RunWarning] = []

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from harness.execution import runner
 from harness.execution.environment import Environment
+from harness.execution.run_list import Prepared
 from harness.execution.run_record import ResumePolicy
-from harness.experiment.preflight import prepare_all
-from harness.micro import runner as micro
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import NATIVE
+from harness.store.spec import MICRO, NATIVE
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,13 @@ class Verdict:
         return "\n".join(lines)
 
 
-def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float) -> Verdict:
+def repeat(
+    original: StoredRun,
+    prepare_again: Callable[[StoredRun, Environment], Prepared],
+    env: Environment,
+    store: Store,
+    tolerance: float,
+) -> Verdict:
     """Repeat the run and compare the results."""
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise UsageError(
@@ -99,11 +103,7 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
             "run it again from its command",
         )
     policy = ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None)
-    if original.spec.workload == micro.WORKLOAD:
-        again = micro.run(micro.prepared_again(original, env), env, store, policy)
-    else:
-        (prepared,) = prepare_all([original.spec], env)
-        again = runner.run(prepared, env, store, policy)
+    again = prepare_again(original, env).run(env, store, policy)
     return agreement_of(original, again, tolerance)
 
 
@@ -170,11 +170,10 @@ def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
     """
     metrics = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
     parts = [m for m in metrics if m["labels"] and m["better"] == "lower"]
-    rates = [m for m in metrics if m["better"] == "higher" and not m["labels"]]
+    of_parts = run["spec"]["workload"] == MICRO  # its rates are of configurations
+    rates = [m for m in metrics if m["better"] == "higher" and (of_parts or not m["labels"])]
     whole = [m for m in metrics if not m["labels"]]
-    chosen = rates if _offered_by_a_client(run) and rates else parts or rates or whole
-    if run["spec"]["workload"] == micro.WORKLOAD:  # a rate or a time of each configuration
-        chosen = [m for m in metrics if m["better"] == "higher"] or parts
+    chosen = rates if _rated(run) and rates else parts or rates or whole
     return {(m["name"], *sorted(m["labels"].items())): _value(m) for m in chosen}
 
 
@@ -185,10 +184,5 @@ def _value(metric: dict[str, Any]) -> float:
 
 
 def _rated(run: dict[str, Any]) -> bool:
-    """Whether it is compared by rates, and has no answers."""
-    return _offered_by_a_client(run) or bool(run["spec"]["workload"] == micro.WORKLOAD)
-
-
-def _offered_by_a_client(run: dict[str, Any]) -> bool:
-    """Whether rates are its results: some clients report times of parts, too."""
-    return bool(run["spec"]["driver"] != NATIVE)
+    """Whether it is compared by rates, and has no answers: some clients report times, too."""
+    return bool(run["spec"]["driver"] != NATIVE or run["spec"]["workload"] == MICRO)

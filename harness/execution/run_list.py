@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import harness
 from harness import registry
 from harness.errors import HarnessError, UsageError, interruption
-from harness.execution import data, runner
+from harness.execution import data
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.execution.run_record import ResumePolicy
+from harness.execution.run_record import ResumePolicy, host_state
+from harness.execution.runner import EngineRun
 from harness.experiment.placement import Part
-from harness.experiment.preflight import ResolvedRun, needed_bytes, prepare_all
+from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
-from harness.host.processors import format_cpus
 from harness.store.runs import Store, StoredRun, changed_conditions
-from harness.store.spec import RunSpec
-from harness.tiers.linux.model import Tier
+from harness.store.spec import Json, RunSpec
 
 _MODES = {
     "AppDirect": "`harness host apply appdirect --set pmem_goal=AppDirect`",
@@ -31,24 +30,37 @@ _MODES = {
 }
 
 
-#: What of the host may be changed at any time and changes times.
-_HOST_STATE = (
-    "governor",
-    "turbo",
-    "smt",
-    "thp",
-    "aslr",
-    "prefetchers",
-    "memory_speed",
-    "uncore_frequency",
-    "dimm_power_budget",
-    "memory_bytes",
-)
+class Prepared(Protocol):
+    """A checked run: of a workload on an engine, or of a suite of microbenchmarks on a tier."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """As it is stored."""
+
+    @property
+    def details(self) -> Mapping[str, Json]:
+        """What a list of runs shows of it, in addition to the spec."""
+
+    @property
+    def needs_bytes(self) -> Mapping[Part, int]:
+        """Space on its tiers, by part, where that is known."""
+
+    def run_time(self, times: Estimator) -> RunTime | None:
+        """How long it will take."""
+
+    def conditions(self, env: Environment) -> Mapping[str, Any]:
+        """What decides its result and is not in its spec, which has names for it only."""
+
+    def resume_conditions(self) -> Mapping[str, Any]:
+        """What else must be the same to resume an interrupted run."""
+
+    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+        """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a plan: ``done`` is the complete run that makes it needless.
+    """One run of a list: ``done`` is the complete run that makes it needless.
 
     ``prepared`` None: the run needs another host mode, in which alone its tiers can be
     checked. ``why``: why an earlier complete run of the same spec does not count, or what
@@ -56,20 +68,24 @@ class Step:
     """
 
     spec: RunSpec
-    prepared: ResolvedRun | None
+    prepared: Prepared | None
     done: StoredRun | None
     why: str = ""
 
     @property
     def needs_bytes(self) -> Mapping[Part, int]:
         """Space on the tiers, by part; nothing where that is not known."""
-        prepared = self.prepared
-        return needed_bytes(prepared) if prepared and not prepared.external else {}
+        return self.prepared.needs_bytes if self.prepared else {}
 
     def run_time(self, times: Estimator) -> RunTime | None:
-        """How long it will take, by earlier runs or by what is copied."""
-        copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
-        return times.run_time(self.spec, sum(copied))
+        """How long it will take, by earlier runs or by what is known of it."""
+        return self.prepared.run_time(times) if self.prepared else times.run_time(self.spec, 0)
+
+
+def expected_ns(steps: Iterable[Step], times: Estimator) -> int | None:
+    """How long those to do will take; None if one of them is not known."""
+    found = [step.run_time(times) for step in steps if step.done is None]
+    return None if None in found else sum(one.duration_ns for one in found if one)
 
 
 def plan_steps(
@@ -80,7 +96,23 @@ def plan_steps(
     enough: Collection[str] = ("complete",),
     resume: bool = False,
 ) -> list[Step]:
-    """What would be run and what is there already; every spec is checked first.
+    """What would be run on engines and what is there already; every spec is checked first."""
+    mode = env.host["mode"]
+    resolved = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
+    here = [EngineRun(next(resolved)) if spec.runs_in(mode) else None for spec in plan.runs]
+    return steps_of(plan, here, env, store, again, enough, resume)
+
+
+def steps_of(
+    plan: Plan,
+    prepared: Sequence[Prepared | None],
+    env: Environment,
+    store: Store,
+    again: bool = False,
+    enough: Collection[str] = ("complete",),
+    resume: bool = False,
+) -> list[Step]:
+    """The steps of a plan whose runs are checked; None: it needs another host mode.
 
     ``enough``: the statuses of a run that is not run again. ``resume``: with ``again``, runs that
     the command completed before it was interrupted are not repeated.
@@ -89,13 +121,11 @@ def plan_steps(
     kept = {}
     if again and resume:
         kept = completed_before_interruption(plan.runs, env, store, plan.name)
-    mode = env.host["mode"]
-    here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
-        _step(next(here), complete.get(spec.hash(), []), kept.get(spec.hash(), []), env, plan)
-        if spec.runs_in(mode)
+        _step(one, complete.get(spec.hash(), []), kept.get(spec.hash(), []), env, plan)
+        if one is not None
         else _step_elsewhere(spec, complete.get(spec.hash()) or kept.get(spec.hash(), []))
-        for spec in plan.runs
+        for spec, one in zip(plan.runs, prepared, strict=True)
     ]
 
 
@@ -106,13 +136,13 @@ def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
     """
     registry.engine(spec.engine)
     for stored in reversed(candidates):
-        if conditions_of(stored)["harness"] == harness.__version__:
+        if stored.manifest["harness"]["version"] == harness.__version__:
             return Step(spec, None, stored)
     return Step(spec, None, None, f"needs the host in {_modes(spec)} mode")
 
 
 def _step(
-    prepared: ResolvedRun,
+    prepared: Prepared,
     candidates: Sequence[StoredRun],
     kept: Sequence[StoredRun],
     env: Environment,
@@ -120,38 +150,31 @@ def _step(
 ) -> Step:
     """The newest complete run under the same conditions, or why none of them will do.
 
-    ``kept``: runs of the interrupted command, which need the conditions of one that is resumed.
+    ``kept``: runs of the interrupted command, during which nothing must have changed.
     """
-    if kept:
-        policy = _policy(prepared, env, plan.experiment, restart=False)
-        return Step(prepared.spec, prepared, *newest_resumable(kept, policy))
-    now = conditions(prepared, env)
-    return Step(prepared.spec, prepared, *newest_alike(candidates, now, conditions_of))
+    if not kept:
+        found = newest_alike(candidates, prepared.conditions(env))
+    elif prepared.spec.placement is None:
+        found = None, "an external server may have changed since"
+    else:
+        found = newest_alike(kept, _unchanged(prepared, env, plan.experiment))
+    return Step(prepared.spec, prepared, *found)
 
 
-def newest_resumable(
-    candidates: Sequence[StoredRun], policy: ResumePolicy
-) -> tuple[StoredRun | None, str]:
-    """The newest of these runs that, interrupted, would be resumed; or why there is none."""
-    if policy.conditions is None:
-        return None, "an external server may have changed since"
-    return newest_alike(candidates, policy.conditions, resume_conditions_of)
-
-
-def resume_conditions_of(stored: StoredRun) -> Mapping[str, Any]:
-    """Those under which a finished run would have been resumed; empty of one that would not."""
-    return stored.manifest.get("conditions") or {}
+def _unchanged(
+    prepared: Prepared, env: Environment, experiment: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What must be the same for all of an interrupted command."""
+    return {**prepared.conditions(env), **host_state(env), "experiment": dict(experiment)}
 
 
 def newest_alike(
-    candidates: Sequence[StoredRun],
-    now: Mapping[str, Any],
-    of: Callable[[StoredRun], Mapping[str, Any]],
+    candidates: Sequence[StoredRun], now: Mapping[str, Any]
 ) -> tuple[StoredRun | None, str]:
     """The newest of these runs under the same conditions, or why none of them will do."""
     why = ""
     for stored in reversed(candidates):
-        changed = changed_conditions(now, of(stored))
+        changed = changed_conditions(now, stored.manifest.get("conditions") or {})
         if not changed:
             return stored, ""
         why = why or f"{stored.run_id} was under another {', '.join(changed)}"
@@ -168,7 +191,6 @@ def run_plan(
     mode is run first; then a run that needs another one stops the plan with what to do:
     finished runs stay, and the same command resumes.
     """
-    experiment = plan.experiment
     runs: list[StoredRun] = []
     _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
@@ -176,8 +198,7 @@ def run_plan(
             if step.done:
                 runs.append(step.done)
             elif step.prepared:
-                policy = _policy(step.prepared, env, experiment, restart)
-                runs.append(_one(step.prepared, env, store, policy))
+                runs.append(_one(step.prepared, env, store, plan.experiment, restart))
             else:
                 continue
             task.advance()
@@ -194,11 +215,12 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     right after a bulk load and its write-back, and the others would not. No other harness
     measures meanwhile.
     """
-    todo = {
-        (step.prepared.dataset_name, str(step.spec.params)): step.prepared
+    resolved = [
+        step.prepared.resolved
         for step in steps
-        if step.done is None and step.prepared and step.prepared.dataset_name
-    }
+        if step.done is None and isinstance(step.prepared, EngineRun)
+    ]
+    todo = {(one.dataset_name, str(one.spec.params)): one for one in resolved if one.dataset_name}
     if not todo:
         return
     with one_at_a_time(env.progress):
@@ -224,9 +246,9 @@ def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
     raise UsageError(
         f"host mode {_modes(spec)}",
         f"the host is in {env.host['mode']} mode",
-        f"switch it by {_how_to_switch(spec)} and a reboot, then give the same command "
-        "with --resume: finished runs are kept (`harness runs list`, `harness report`). On a host "
-        "that cannot be switched, leave these runs out of a copy of the profile",
+        f"switch it by {_MODES[_modes(spec).partition(' ')[0]]} and a reboot, then give the same "
+        "command with --resume: finished runs are kept (`harness runs list`, `harness report`). "
+        "On a host that cannot be switched, leave these runs out of a copy of the profile",
     )
 
 
@@ -234,16 +256,15 @@ def _modes(spec: RunSpec) -> str:
     return " or ".join((spec.required_host_mode or "any").split("|"))
 
 
-def _one(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
-    stored = runner.run(prepared, env, store, policy)
+def _one(
+    prepared: Prepared, env: Environment, store: Store, experiment: Mapping[str, Any], restart: bool
+) -> StoredRun:
+    same = {**_unchanged(prepared, env, experiment), **prepared.resume_conditions()}
+    stored = prepared.run(env, store, ResumePolicy(experiment, same, restart))
     error = stored.run["error"]
     detail = f": {error['problem']}: {error['context']}" if error else ""
     env.progress.say(f"{stored.run_id}: {stored.run['status']}{detail}")
     return stored
-
-
-def _how_to_switch(spec: RunSpec) -> str:
-    return _MODES[(spec.required_host_mode or "").split("|")[0]]
 
 
 def complete_runs(
@@ -282,63 +303,3 @@ def completed_before_interruption(
         for key, found in complete.items()
         if key in hashes
     }
-
-
-def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
-    """What decides a run's result and is not in its spec, which has names for it only."""
-    return {
-        "engine build": prepared.version.build,
-        "engine settings": dict(prepared.settings),
-        "data": prepared.dataset_name or None,
-        **host_conditions(dict.fromkeys(prepared.tiers.values()), prepared.cpus, env),
-    }
-
-
-def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
-    """Those of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
-    return {
-        "tiers": [place_of(tier.to_json()) for tier in tiers],
-        "host mode": env.host["mode"],
-        "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
-        "harness": harness.__version__,
-    }
-
-
-def host_state(env: Environment) -> dict[str, Any]:
-    """What else of the host must not change within an interrupted run."""
-    return {
-        "host": env.host["host_id"],
-        "kernel": env.host["kernel"]["release"],
-        "host state": {name: env.host[name] for name in _HOST_STATE},
-    }
-
-
-def _policy(
-    prepared: ResolvedRun, env: Environment, experiment: Mapping[str, str], restart: bool
-) -> ResumePolicy:
-    if prepared.external:  # its settings and its machine may change at any time, unseen
-        return ResumePolicy(experiment, None, restart)
-    same = conditions(prepared, env) | host_state(env) | {"experiment": dict(experiment)}
-    return ResumePolicy(experiment, same, restart)
-
-
-def conditions_of(stored: StoredRun) -> dict[str, Any]:
-    """The same of a finished run, from its manifest."""
-    manifest = stored.manifest
-    external = stored.run["spec"]["placement"] is None
-    return {
-        "engine build": manifest["engine"]["build"],
-        "engine settings": manifest["engine"]["settings"],
-        "tiers": [place_of(tier) for tier in manifest["tiers"]],
-        "host mode": manifest["host"]["mode"],
-        "data": None if external else (manifest["dataset"] or {}).get("key"),
-        "processors": [manifest["host"]["cpu"]["online"], manifest.get("processors")],
-        "harness": manifest["harness"]["version"],
-    }
-
-
-def place_of(tier: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What decides the speed of a tier, from its entry in a manifest."""
-    facts = tier["facts"]
-    named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
-    return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,18 +18,35 @@ import harness
 from harness.errors import HarnessError, RunFailed, interruption
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
+from harness.execution.monitoring import GuardedMonitor, RunMonitors
 from harness.experiment.placement import Part
 from harness.host.cgroup import MemoryCap
 from harness.host.confounders import uncontrolled
+from harness.host.processors import format_cpus
+from harness.monitors import MonitorContext
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric, run_status
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, unique
+from harness.workload import Outcome
 
 #: Libraries whose version can change a number.
 _LIBRARIES = ("duckdb", "numpy", "psycopg", "tpchgen-cli")
+#: What of the host may be changed at any time and changes times.
+_HOST_STATE = (
+    "governor",
+    "turbo",
+    "smt",
+    "thp",
+    "aslr",
+    "prefetchers",
+    "memory_speed",
+    "uncore_frequency",
+    "dimm_power_budget",
+    "memory_bytes",
+)
 
 
 @dataclass(frozen=True)
@@ -49,13 +67,39 @@ class Program:
 class ResumePolicy:
     """The experiment that a run belongs to, and whether the run can be resumed.
 
-    ``conditions``: everything that must be the same for an interrupted run to be resumed;
-    None: it never is (a repeated run, or one on a user's server). ``restart``: not this time.
+    ``conditions``: everything that must be the same for an interrupted run to be resumed, and for
+    a complete one not to be repeated; None of a run that stands alone. ``restart``: not this time.
     """
 
     experiment: Mapping[str, Any]
     conditions: Mapping[str, Any] | None
     restart: bool = False
+
+
+def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
+    """Those of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
+    return {
+        "tiers": [place_of(tier.to_json()) for tier in tiers],
+        "host mode": env.host["mode"],
+        "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
+        "harness": harness.__version__,
+    }
+
+
+def host_state(env: Environment) -> dict[str, Any]:
+    """What else of the host must not change within an interrupted run."""
+    return {
+        "host": env.host["host_id"],
+        "kernel": env.host["kernel"]["release"],
+        "host state": {name: env.host[name] for name in _HOST_STATE},
+    }
+
+
+def place_of(tier: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides the speed of a tier, from its entry in a manifest."""
+    facts = tier["facts"]
+    named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
+    return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])
 
 
 def _stamps() -> dict[str, int]:
@@ -134,10 +178,14 @@ class RunRecord:
     def _begin(self, store: Store) -> RunWriter:
         """The run's directory: that of an interrupted run, or a new one."""
         policy, writer = self.policy, None
-        external = self.spec.placement is None  # not resumed, which is said
-        if (policy.conditions is not None or external) and not policy.restart:
-            writer = store.resume(self.spec, policy.conditions, self.env.progress.say)
+        if policy.conditions is not None and not policy.restart:
+            writer = store.resume(self.spec, self._to_resume, self.env.progress.say)
         return writer or store.begin(self.spec)
+
+    @property
+    def _to_resume(self) -> Mapping[str, Any] | None:
+        """None: it is not resumed, since a user's server may have changed."""
+        return None if self.spec.placement is None else self.policy.conditions
 
     @property
     def run_id(self) -> str:
@@ -150,8 +198,28 @@ class RunRecord:
         dropped.metrics, dropped.checks, dropped.warnings, dropped.artifacts = [], [], [], {}
         return dropped
 
-    def begin_attempt(self) -> None:
-        """Measuring begins, or is resumed: note when, and what is not controlled now."""
+    @contextmanager
+    def monitored(self, context: MonitorContext) -> Iterator[Sequence[GuardedMonitor]]:
+        """Measuring begins, or is resumed; what monitors find is stored, of a failed run, too."""
+        monitors = RunMonitors(self.spec, context)
+        try:
+            with monitors.running() as started:
+                self._begin_attempt()
+                yield started
+        finally:
+            self.metrics += monitors.metrics()
+            self.artifacts |= monitors.artifacts()
+            self.warnings += monitors.warnings()
+
+    def add(self, outcome: Outcome) -> None:
+        """The result of the measured phase."""
+        self.metrics += outcome.metrics
+        self.checks += outcome.checks
+        self.warnings += outcome.uncontrolled
+        self.artifacts |= outcome.artifacts
+
+    def _begin_attempt(self) -> None:
+        """Note when, and what is not controlled now."""
         warnings = uncontrolled(self.tiers, pinned=self.pinned)
         attempt = Attempt(self.run_id, time.time_ns(), self.policy.conditions or {}, warnings)
         self.writer.checkpoint.begin(attempt)
@@ -159,7 +227,7 @@ class RunRecord:
     def _abandon(self, store: Store) -> None:
         self.writer.close()
         kept = self.writer.checkpoint.finished
-        if self.policy.conditions is None or not kept:
+        if self._to_resume is None or not kept:
             store.remove(self.writer.directory)
             return
         self.env.progress.say(
@@ -214,7 +282,7 @@ class RunRecord:
         """Those of the host now and when each attempt began, and the run's own; each once."""
         now = uncontrolled(self.tiers, pinned=self.pinned)
         earlier = [warning for attempt in attempts for warning in attempt.warnings]
-        return [*unique([*now, *earlier]), *self.warnings]
+        return [*unique([*now, *earlier]), *unique(self.warnings)]
 
     def _manifest(self, program: Program) -> dict[str, Any]:
         return {

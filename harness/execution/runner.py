@@ -7,7 +7,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness import registry
 from harness.engine import (
@@ -30,12 +32,17 @@ from harness.execution.data import (
     make_engine,
 )
 from harness.execution.environment import Environment
-from harness.execution.monitoring import RunMonitors
 from harness.execution.observing import Observing
-from harness.execution.run_record import Program, ResumePolicy, RunRecord
+from harness.execution.run_record import (
+    Program,
+    ResumePolicy,
+    RunRecord,
+    host_conditions,
+)
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.experiment.preflight import ResolvedRun, work_directory
+from harness.experiment.preflight import ResolvedRun, needed_bytes, prepare_all, work_directory
+from harness.experiment.run_time import Estimator, RunTime
 from harness.explain.blocks import DelayBlocks
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
@@ -48,6 +55,7 @@ from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
+from harness.store.spec import Json, RunSpec
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.linux.model import Tier
 from harness.tiers.residency import residency as numa_residency
@@ -70,30 +78,70 @@ _EXTERNAL = RunWarning(
 )
 
 
-def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
-    """Measure and store one run, or resume an interrupted one; a failed run is returned, too."""
-    import numpy  # noqa: F401  (harness.later: never first within a measured window)
+@dataclass(frozen=True)
+class EngineRun:
+    """A checked run of a workload on an engine."""
 
-    record = RunRecord(
-        prepared.spec,
-        env,
-        policy,
-        list(dict.fromkeys(prepared.tiers.values())),
-        memory_bytes=None if prepared.external else env.memory_bytes,
-        processors=format_cpus(prepared.cpus) or None,
-        warnings=[_EXTERNAL] if prepared.external else [],
-    )
+    resolved: ResolvedRun
 
-    def measure() -> None:
-        limit = prepared.spec.memory_limit_bytes
-        with memory_cap(limit, env.supervisor) as cap, _naming_oom_kills(cap):
-            _record_cap(record, cap)
-            with ExitStack() as stack:
-                _Run(prepared, env, record, stack).measure()
-            for name in prepared.spec.observe:
-                _observe(prepared, env, record, name)
+    @property
+    def spec(self) -> RunSpec:
+        return self.resolved.spec
 
-    return record.measure(store, measure)
+    @property
+    def details(self) -> Mapping[str, Json]:
+        return {"version": self.resolved.version.version}
+
+    @property
+    def needs_bytes(self) -> Mapping[Part, int]:
+        return {} if self.resolved.external else needed_bytes(self.resolved)
+
+    def run_time(self, times: Estimator) -> RunTime | None:
+        copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
+        return times.run_time(self.spec, sum(copied))
+
+    def conditions(self, env: Environment) -> Mapping[str, Any]:
+        resolved = self.resolved
+        return {
+            "engine build": resolved.version.build,
+            "engine settings": dict(resolved.settings),
+            "data": resolved.dataset_name or None,
+            **host_conditions(dict.fromkeys(resolved.tiers.values()), resolved.cpus, env),
+        }
+
+    def resume_conditions(self) -> Mapping[str, Any]:
+        return {}
+
+    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+        import numpy  # noqa: F401  (harness.later: never first within a measured window)
+
+        prepared = self.resolved
+        record = RunRecord(
+            prepared.spec,
+            env,
+            policy,
+            list(dict.fromkeys(prepared.tiers.values())),
+            memory_bytes=None if prepared.external else env.memory_bytes,
+            processors=format_cpus(prepared.cpus) or None,
+            warnings=[_EXTERNAL] if prepared.external else [],
+        )
+
+        def measure() -> None:
+            limit = prepared.spec.memory_limit_bytes
+            with memory_cap(limit, env.supervisor) as cap, _naming_oom_kills(cap):
+                _record_cap(record, cap)
+                with ExitStack() as stack:
+                    _Run(prepared, env, record, stack).measure()
+                for name in prepared.spec.observe:
+                    _observe(prepared, env, record, name)
+
+        return record.measure(store, measure)
+
+
+def prepared_again(original: StoredRun, env: Environment) -> EngineRun:
+    """The same run again, from its spec."""
+    (resolved,) = prepare_all([original.spec], env)
+    return EngineRun(resolved)
 
 
 def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: str) -> None:
@@ -201,19 +249,9 @@ class _Run:
         else:
             self._restore()
         self._record_config(engine.effective_config())
-        monitors = RunMonitors(prepared.spec, self._monitor_context())
-        try:
-            with monitors.running() as session.monitors:
-                record.begin_attempt()
-                outcome = prepared.workload.measure(prepared.params, session)
-        finally:  # of a failed run, too: they show what led to it
-            record.metrics += monitors.metrics()
-            record.artifacts |= monitors.artifacts()
-            record.warnings += monitors.warnings()
-        record.metrics += outcome.metrics
-        record.checks += outcome.checks
-        record.warnings += outcome.uncontrolled
-        record.artifacts |= outcome.artifacts
+        with record.monitored(self._monitor_context()) as session.monitors:
+            outcome = prepared.workload.measure(prepared.params, session)
+        record.add(outcome)
         if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
             if session.timed_io is not None:  # so is the trace

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
+from harness.micro.protocol import Planned
 from harness.micro.scaling import target_sizes
 from harness.units import GIB
 
@@ -30,30 +30,14 @@ _RECORD_NS = 2_500
 _NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """``measuring_ns``: warm-up and duration, exactly as requested; ``setup_ns``: about.
-
-    ``counted``: configurations that end by a number of operations, whose time is in neither.
-    """
-
-    measuring_ns: int
-    setup_ns: int
-    counted: int
-
-    @property
-    def total_ns(self) -> int:
-        """Of all that is known."""
-        return self.measuring_ns + self.setup_ns
-
-
-def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeats: int) -> Estimate:
-    """Of the whole command."""
+def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeats: int) -> Planned:
+    """Of all measurements: warm-up and duration, exactly as requested, and their set-up, about."""
     sizes = target_sizes(measurements, capacity)
     once = _START_NS + round(sum(sizes.values()) / GIB * _TOUCH_GIB_NS)
     each = len(measurements) * _THREADS_NS
     each += sum(_setup_ns(job) for one in measurements for job in one.jobs)
-    return Estimate(
+    return Planned(
+        measurements,
         measuring_ns=repeats * sum(one.warm_up_ns + (one.duration_ns or 0) for one in measurements),
         setup_ns=once + repeats * each,
         counted=sum(one.duration_ns is None for one in measurements),

@@ -12,7 +12,7 @@ import json
 import os
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,14 @@ from typing import Any
 from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
-from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob, IoPlan, plan_of
-from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
+from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
+from harness.micro.protocol import (
+    Measured,
+    MeasuringProgram,
+    Planned,
+    PlannedOne,
+    Workplace,
+)
 from harness.store.result import Check, Metric
 from harness.supervise.user_files import User, acting_as, open_regular
 from harness.tiers.linux.kernel import LIVE
@@ -29,8 +35,6 @@ from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
-#: Of ``-p``.
-PARAMETERS = tuple(FioParams.declared())
 _FILE = "data"
 #: Of the memory that is available: a larger file would not stay in the page cache.
 _CACHED_SHARE = 0.5
@@ -38,18 +42,72 @@ _CACHED_SHARE = 0.5
 _OLDEST = (3, 12)
 
 
-def check(params: Mapping[str, Any], tier: Tier) -> None:
-    """UsageError where fio is missing, a parameter is wrong, or the tier has no room for it."""
-    plan = plan_of(params)
-    version()
-    external_tools.require_room(tier, plan.room_bytes, "fio", "size")
-    for job in plan.jobs:
-        if job.direct == "yes" and not external_tools.goes_past_cache(tier, job.access_bytes):
-            raise UsageError(
-                f"{job.configuration} on tier {tier.name!r}",
-                f"direct: calls of {job.access_bytes} bytes do not go past the page cache there",
-                "leave direct out, or measure on another file system",
-            )
+@dataclass(frozen=True)
+class Fio(FioParams, MeasuringProgram):
+    """fio with its parameters."""
+
+    name = "fio"
+
+    def check(self, tier: Tier) -> None:
+        """UsageError where fio is missing, or the tier has no room for the file."""
+        version()
+        external_tools.require_room(tier, self.room_bytes, "fio", "size")
+        for job in self.jobs:
+            if job.direct == "yes" and not external_tools.goes_past_cache(tier, job.access_bytes):
+                raise UsageError(
+                    f"{job.configuration} on tier {tier.name!r}",
+                    f"direct: calls of {job.access_bytes} bytes do not go past the page cache "
+                    "there",
+                    "leave direct out, or measure on another file system",
+                )
+
+    def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
+        """Each configuration on the one file, for as long as all of them are measured."""
+        return Planned(
+            [
+                PlannedOne(job.configuration, job.threads, self.size_bytes, self.duration.ns)
+                for job in self.jobs
+            ],
+            repeats * len(self.jobs) * self.duration.ns,
+            f"the writing of a file of {format_bytes(self.size_bytes)}",
+        )
+
+    def measure(self, work: Workplace) -> Measured:
+        """Every configuration (see :mod:`harness.micro.io_jobs`) on the tier."""
+        found_version = version()
+        directory = work.files
+        user = work.env.credentials
+        past_cache = takes_direct(directory, user)
+        fill(work, _FILE, self.size_bytes, past_cache)
+        page_cache.drop(directory / _FILE, user)
+        cached = self.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
+        found: dict[IoJob, list[IoSample]] = {job: [] for job in self.jobs}
+        files: dict[str, str] = {}
+        for repeat in range(work.repeats):
+            order = list(self.jobs)
+            random.Random(f"{work.seed}/{repeat}").shuffle(order)
+            for number, job in enumerate(order, 1):
+                done = f"{repeat + 1} of {work.repeats}, {number} of {len(order)}"
+                work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
+                text = job_file(job, self, past_cache, work.seed + repeat)
+                files.setdefault(job.configuration, text)
+                warmed = cached and not job.appends and not _direct(job, past_cache)
+                name = f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"
+                document = work.step(name, partial(_measured, work, job, text, warmed))
+                found[job].append(IoSample(**document))
+        metrics = [
+            metric
+            for job, samples in found.items()
+            for metric in metrics_of(samples, _labels(job, work.tier, past_cache), job.sync)
+        ]
+        return Measured(
+            metrics=[*metrics, Metric("file_bytes", "bytes", "none", {}, value=self.size_bytes)],
+            checks=[_everything(found)],
+            version=found_version,
+            tool="fio",
+            artifacts={"fio": {"jobs": files}},
+            uncontrolled=tuple(_findings(self, past_cache, cached)),
+        )
 
 
 def version() -> str:
@@ -57,70 +115,16 @@ def version() -> str:
     return external_tools.require("fio", ["--version"], _OLDEST)
 
 
-def planned(params: Mapping[str, Any], repeats: int, _tier: Tier | None = None) -> Planned:
-    """Each configuration on the one file, for as long as all of them are measured."""
-    plan = plan_of(params)
-    return Planned(
-        tuple(
-            PlannedOne(job.configuration, job.threads, plan.size_bytes, plan.duration_ns)
-            for job in plan.jobs
-        ),
-        repeats * len(plan.jobs) * plan.duration_ns,
-        f"the writing of a file of {format_bytes(plan.size_bytes)}",
-    )
-
-
-def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
-    """Every configuration of ``params`` (see :mod:`harness.micro.io_jobs`) on the tier."""
-    plan = plan_of(params)
-    found_version = version()
-    directory = work.files
-    user = work.env.credentials
-    past_cache = takes_direct(directory, user)
-    _fill(work, plan, past_cache)
-    page_cache.drop(directory / _FILE, user)
-    cached = plan.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
-    found: dict[IoJob, list[IoSample]] = {job: [] for job in plan.jobs}
-    files: dict[str, str] = {}
-    for repeat in range(work.repeats):
-        order = list(plan.jobs)
-        random.Random(f"{work.seed}/{repeat}").shuffle(order)
-        for number, job in enumerate(order, 1):
-            done = f"{repeat + 1} of {work.repeats}, {number} of {len(order)}"
-            work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
-            text = job_file(job, plan, past_cache, work.seed + repeat)
-            files.setdefault(job.configuration, text)
-            warmed = cached and not job.appends and not _direct(job, past_cache)
-            name = f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"
-            document = work.step(name, partial(_measured, work, job, text, name, warmed))
-            found[job].append(IoSample(**document))
-    metrics = [
-        metric
-        for job, samples in found.items()
-        for metric in metrics_of(samples, _labels(job, work.tier, past_cache), job.sync)
-    ]
-    return Measured(
-        metrics=(*metrics, *_file_metrics(plan)),
-        checks=(_everything(found),),
-        version=found_version,
-        build=f"fio {found_version}",
-        source="Debian's or the host's own fio",
-        artifacts={"fio": {"jobs": files}},
-        uncontrolled=tuple(_findings(plan, past_cache, cached)),
-    )
-
-
-def _measured(work: Workplace, job: IoJob, text: str, name: str, warmed: bool) -> dict[str, Any]:
+def _measured(work: Workplace, job: IoJob, text: str, warmed: bool) -> dict[str, Any]:
     if warmed:
         page_cache.warm(work.files / _FILE, work.env.credentials)
-    with measuring(name):
-        return asdict(sample_of(_fio(work, text), job))
+    return asdict(sample_of(_fio(work, text), job))
 
 
-def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
+def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
     """The job as fio reads it: what is needed to repeat it by hand."""
     # Parts begin at whole blocks: direct I/O refuses others.
-    part = plan.size_bytes // job.threads // job.access_bytes * job.access_bytes
+    part = params.size_bytes // job.threads // job.access_bytes * job.access_bytes
     kind = {"sequential": job.operation, "random": f"rand{job.operation}"}[job.pattern]
     options: dict[str, Any] = {
         "size": part,
@@ -130,7 +134,7 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
         "iodepth": job.queue_depth,
         "direct": int(_direct(job, past_cache)),
         "numjobs": job.threads,
-        "runtime": f"{plan.duration_ns // 1_000_000}ms",
+        "runtime": f"{params.duration.ns // 1_000_000}ms",
         "randseed": seed,
         "refill_buffers": 1,
         "lat_percentiles": 1,
@@ -145,7 +149,7 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
         if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
             options["offset_increment"] = part
     if job.pattern == "random":
-        options["size"] = plan.size_bytes
+        options["size"] = params.size_bytes
         options["norandommap"] = 1
     if not _direct(job, past_cache):
         options["invalidate"] = 0
@@ -179,10 +183,6 @@ def _direct(job: IoJob, past_cache: bool) -> bool:
     if job.direct == "auto":
         return past_cache and job.access_bytes % BLOCK_BYTES == 0
     return job.direct == "yes"
-
-
-def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
-    fill(work, _FILE, plan.size_bytes, past_cache)
 
 
 def fill(work: Workplace, name: str, size_bytes: int, past_cache: bool) -> None:
@@ -225,10 +225,6 @@ def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, str]:
     }
 
 
-def _file_metrics(plan: IoPlan) -> list[Metric]:
-    return [Metric("file_bytes", "bytes", "none", {}, value=plan.size_bytes)]
-
-
 def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     """No job of fio's failed, else there were no samples: said with how much they did."""
     operations = sum(one.operations for samples in found.values() for one in samples)
@@ -239,8 +235,8 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     )
 
 
-def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[RunWarning]:
-    asked = any(job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in plan.jobs)
+def _findings(params: FioParams, past_cache: bool, cached: bool) -> Iterator[RunWarning]:
+    asked = any(job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in params.jobs)
     if asked and not past_cache:
         yield RunWarning(
             code="no-direct-io",
@@ -248,11 +244,11 @@ def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[RunWarni
             context="reads may come from memory",
             hint="give a size larger than the memory, or measure on another file system",
         )
-    elif not cached and not all(_direct(job, past_cache) for job in plan.jobs):
+    elif not cached and not all(_direct(job, past_cache) for job in params.jobs):
         yield RunWarning(
             code="page-cache",
             problem="part of the file may lie in the page cache",
-            context=f"a file of {format_bytes(plan.size_bytes)} is more than "
+            context=f"a file of {format_bytes(params.size_bytes)} is more than "
             f"{_CACHED_SHARE:.0%} of the available memory",
             hint="give a smaller size, or direct: true",
         )

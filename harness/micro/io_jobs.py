@@ -28,6 +28,7 @@ from typing import Any, Literal, Self
 
 from harness.errors import UsageError
 from harness.micro.overrides import chosen
+from harness.store.spec import Json, JsonObject
 from harness.units import MIB, format_bytes, parse_size
 from harness.workloads.parameters import Choice, Count, Duration, Flag, Parameters, Time, parameter
 from harness.yamlfile import Document, Where
@@ -96,35 +97,6 @@ class _Direct:
         words = {True: "yes", False: "no"}
         text = words[value] if isinstance(value, bool) else value
         return Choice(("auto", "yes", "no")).parse(name, text)
-
-
-@dataclass(frozen=True)
-class _Bodies:
-    values = "NAME: {…}"
-
-    def parse(self, name: str, value: Any) -> Mapping[str, Any]:
-        if isinstance(value, Mapping):
-            return value
-        raise UsageError(
-            "measurements of a suite of fio",
-            f"{value!r} is no mapping of names",
-            "write wal: {operation: write, pattern: sequential, access: 4KiB}, say",
-        )
-
-
-@dataclass(frozen=True)
-class FioParams(Parameters):
-    """Block and file I/O, by fio."""
-
-    workload = "fio"
-    aliases = {"runtime": "duration"}  # noqa: RUF012
-
-    size_bytes: int = parameter(
-        Size(unit=WRITTEN_BYTES), "1GiB", name="size", help="the file, in whole MiB"
-    )
-    duration: Duration = parameter(Time(1_000_000), "2s", help="of each configuration and repeat")
-    only: tuple[str, ...] | None = parameter(Patterns(), help="configurations")
-    measurements: Mapping[str, Any] = parameter(_Bodies(), {}, help="keys of each, by name")
 
 
 @dataclass(frozen=True)
@@ -231,34 +203,51 @@ class IoJob(IoKeys):
 
 
 @dataclass(frozen=True)
-class IoPlan:
-    """What is measured in one file of ``size_bytes``; ``duration_ns`` of each configuration."""
+class _Measurements:
+    values = "NAME: {…}"
 
-    size_bytes: int
-    duration_ns: int
-    jobs: tuple[IoJob, ...]
+    def parse(self, name: str, value: Any) -> tuple[IoJob, ...]:
+        return tuple(job for key, body in _bodies(value).items() for job in _jobs(str(key), body))
+
+
+@dataclass(frozen=True)
+class FioParams(Parameters):
+    """Block and file I/O, by fio."""
+
+    workload = "fio"
+    aliases = {"runtime": "duration"}  # noqa: RUF012
+
+    size_bytes: int = parameter(
+        Size(unit=WRITTEN_BYTES), "1GiB", name="size", help="the file, in whole MiB"
+    )
+    duration: Duration = parameter(Time(1_000_000), "2s", help="of each configuration and repeat")
+    only: tuple[str, ...] | None = parameter(Patterns(), help="configurations")
+    measurements: tuple[IoJob, ...] = parameter(_Measurements(), {}, help="keys of each, by name")
+
+    @property
+    def jobs(self) -> list[IoJob]:
+        """What is measured, of all configurations."""
+        return chosen(
+            self.measurements, self.only or (), lambda job: (job.measurement, job.configuration)
+        )
 
     @property
     def room_bytes(self) -> int:
         """Of the file, and of those that a configuration makes."""
         return self.size_bytes * (2 if any(job.appends for job in self.jobs) else 1)
 
-
-def plan_of(params: Mapping[str, Any]) -> IoPlan:
-    """The plan that a suite's parameters mean; UsageError names what is wrong in them."""
-    given = FioParams.from_mapping(params)
-    every = [job for name, body in given.measurements.items() for job in _jobs(str(name), body)]
-    if not every:
-        raise UsageError("a suite of fio", "no measurements in its params", "name one")
-    jobs = chosen(every, given.only or (), lambda job: (job.measurement, job.configuration))
-    for job in jobs:
-        if given.size_bytes // job.threads < job.access_bytes:
-            raise UsageError(
-                f"{job.configuration} in a file of {format_bytes(given.size_bytes)}",
-                f"{job.threads} threads with {job.access_bytes} bytes each do not fit",
-                "give a larger size",
-            )
-    return IoPlan(given.size_bytes, given.duration.ns, tuple(jobs))
+    def resolve(self) -> Self:
+        """Refuse what measures nothing, and threads for which the file is too small."""
+        if not self.measurements:
+            raise UsageError("a suite of fio", "no measurements in its params", "name one")
+        for job in self.jobs:
+            if self.size_bytes // job.threads < job.access_bytes:
+                raise UsageError(
+                    f"{job.configuration} in a file of {format_bytes(self.size_bytes)}",
+                    f"{job.threads} threads with {job.access_bytes} bytes each do not fit",
+                    "give a larger size",
+                )
+        return self
 
 
 def check_written(document: Document, part: Mapping[str, Any], where: Where) -> None:
@@ -271,8 +260,7 @@ def check_written(document: Document, part: Mapping[str, Any], where: Where) -> 
         return
     at: Where = (*where, "params", "measurements")
     try:
-        bodies = _Bodies().parse("measurements", part.get("params", {}).get("measurements", {}))
-        for name, body in bodies.items():
+        for name, body in _bodies(part.get("params", {}).get("measurements", {})).items():
             at = (*where, "params", "measurements", name)
             list(_jobs(str(name), body))
     except UsageError as error:
@@ -281,7 +269,17 @@ def check_written(document: Document, part: Mapping[str, Any], where: Where) -> 
         ) from error
 
 
-def _jobs(name: str, body: Any) -> Iterator[IoJob]:
+def _bodies(value: Json) -> JsonObject:
+    if isinstance(value, Mapping):
+        return value
+    raise UsageError(
+        "measurements of a suite of fio",
+        f"{value!r} is no mapping of names",
+        "write wal: {operation: write, pattern: sequential, access: 4KiB}, say",
+    )
+
+
+def _jobs(name: str, body: Json) -> Iterator[IoJob]:
     """The configurations of one measurement; UsageError names it and what is wrong in it."""
     problem = f"measurement {name}"
     if not isinstance(body, Mapping):

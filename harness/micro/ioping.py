@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools
@@ -18,7 +18,13 @@ from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
 from harness.micro.io_jobs import SECTOR_BYTES, Patterns, Size
 from harness.micro.overrides import chosen
-from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
+from harness.micro.protocol import (
+    Measured,
+    MeasuringProgram,
+    Planned,
+    PlannedOne,
+    Workplace,
+)
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
@@ -30,10 +36,10 @@ _CASES = tuple((o, p) for o in ("read", "write") for p in ("random", "sequential
 
 
 @dataclass(frozen=True)
-class IopingParams(Parameters):
+class Ioping(Parameters, MeasuringProgram):
     """One request after another, by ioping."""
 
-    workload = "ioping"
+    workload = name = "ioping"
     aliases = {"size": "working_set"}  # noqa: RUF012
 
     requests: int = parameter(Count(1_000_000), 2000, help="of each case and repeat")
@@ -58,36 +64,59 @@ class IopingParams(Parameters):
             )
         return self
 
+    def check(self, tier: Tier) -> None:
+        """UsageError where ioping is missing, or the tier has no room for the files."""
+        version()
+        external_tools.require_room(tier, self.working_set_bytes, "ioping", "working_set")
+        for key, size in (("access", self.access_bytes), ("working_set", self.working_set_bytes)):
+            if external_tools.refuses_past_cache(tier, size):
+                raise UsageError(
+                    f"{key} {size} of ioping on tier {tier.name!r}",
+                    "it goes past the page cache there, where only whole blocks go",
+                    f"a multiple of {SECTOR_BYTES} bytes, or of 4096 where the device has such "
+                    "blocks",
+                )
 
-#: Of ``-p``.
-PARAMETERS = tuple(IopingParams.declared())
+    def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
+        """Each case in a file of its own, for the same number of requests."""
+        size, requests = self.working_set_bytes, self.requests
+        return Planned(
+            [
+                PlannedOne(_configuration(*case), 1, size, operations=requests)
+                for case in self.cases
+            ],
+            None,
+            f"the writing of files of {format_bytes(size)}",
+        )
 
-
-def check(params: Mapping[str, Any], tier: Tier) -> None:
-    """UsageError where ioping is missing, a parameter is wrong, or the tier has no room for it."""
-    plan = IopingParams.from_mapping(params)
-    version()
-    external_tools.require_room(tier, plan.working_set_bytes, "ioping", "working_set")
-    for key, size in (("access", plan.access_bytes), ("working_set", plan.working_set_bytes)):
-        if external_tools.refuses_past_cache(tier, size):
-            raise UsageError(
-                f"{key} {size} of ioping on tier {tier.name!r}",
-                "it goes past the page cache there, where only whole blocks go",
-                f"a multiple of {SECTOR_BYTES} bytes, or of 4096 where the device has such blocks",
-            )
-
-
-def planned(params: Mapping[str, Any], repeats: int, _tier: Tier | None = None) -> Planned:
-    """Each case in a file of its own, for the same number of requests."""
-    plan = IopingParams.from_mapping(params)
-    return Planned(
-        tuple(
-            PlannedOne(_configuration(*case), 1, plan.working_set_bytes, operations=plan.requests)
-            for case in plan.cases
-        ),
-        None,
-        f"the writing of files of {format_bytes(plan.working_set_bytes)}",
-    )
+    def measure(self, work: Workplace) -> Measured:
+        """Random and sequential reads and writes; latencies of all repeats in one histogram."""
+        found_version = version()
+        direct = takes_direct(work.files, work.env.credentials)
+        times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in self.cases}
+        for repeat in range(work.repeats):
+            for operation, pattern in self.cases:
+                done = f"{repeat + 1} of {work.repeats}"
+                work.env.progress.say(f"{work.tier.name}: ioping {pattern} {operation} ({done})")
+                argv = _argv(self, operation, pattern, direct, work.seed + repeat)
+                name = f"{_configuration(operation, pattern)} (repeat {done})"
+                found = work.step(name, partial(_measured, work, argv, self))
+                times[operation, pattern].append(found)
+        metrics = [
+            metric
+            for (operation, pattern), repeats in times.items()
+            for metric in _metrics(_labels(work, self, operation, pattern, direct), repeats)
+        ]
+        requests = sum(len(one) for repeats in times.values() for one in repeats)
+        return Measured(
+            metrics=metrics,
+            checks=[Check("io_without_errors", "passed", f"{requests:,} requests, none failed")],
+            version=found_version,
+            tool="ioping",
+            artifacts={
+                "ioping": {"argv": [_argv(self, o, p, direct, work.seed) for o, p in self.cases]}
+            },
+        )
 
 
 def version() -> str:
@@ -95,53 +124,18 @@ def version() -> str:
     return external_tools.require("ioping", ["-v"])
 
 
-def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
-    """Random and sequential reads and writes; latencies of all repeats in one histogram."""
-    plan = IopingParams.from_mapping(params)
-    found_version = version()
-    direct = takes_direct(work.files, work.env.credentials)
-    times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in plan.cases}
-    for repeat in range(work.repeats):
-        for operation, pattern in plan.cases:
-            work.env.progress.say(
-                f"{work.tier.name}: ioping {pattern} {operation} ({repeat + 1} of {work.repeats})"
-            )
-            argv = _argv(plan, operation, pattern, direct, work.seed + repeat)
-            configuration = _configuration(operation, pattern)
-            name = f"{configuration} (repeat {repeat + 1} of {work.repeats})"
-            found = work.step(name, partial(_measured, work, argv, plan, name))
-            times[operation, pattern].append(found)
-    metrics = [
-        metric
-        for (operation, pattern), repeats in times.items()
-        for metric in _metrics(_labels(work, plan, operation, pattern, direct), repeats)
-    ]
-    done = sum(len(one) for repeats in times.values() for one in repeats)
-    return Measured(
-        metrics=tuple(metrics),
-        checks=(Check("io_without_errors", "passed", f"{done:,} requests, none failed"),),
-        version=found_version,
-        build=f"ioping {found_version}",
-        source="Debian's or the host's own ioping",
-        artifacts={
-            "ioping": {"argv": [_argv(plan, o, p, direct, work.seed) for o, p in plan.cases]}
-        },
-    )
+def _measured(work: Workplace, argv: list[str], plan: Ioping) -> list[int]:
+    return _times(external_tools.run(work, argv), plan)
 
 
-def _measured(work: Workplace, argv: list[str], plan: IopingParams, name: str) -> list[int]:
-    with measuring(name):
-        return _times(external_tools.run(work, argv), plan)
-
-
-def _argv(plan: IopingParams, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:
+def _argv(plan: Ioping, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:
     argv = ["ioping", "-J", "-i", "0", "-c", str(plan.requests + _IGNORED), "-a", str(_IGNORED)]
     argv += ["-s", str(plan.access_bytes), "-S", str(plan.working_set_bytes), "-e", str(seed)]
     argv += ["-D"] * direct + ["-W"] * (operation == "write") + ["-L"] * (pattern == "sequential")
     return [*argv, "."]
 
 
-def _times(printed: str, plan: IopingParams) -> list[int]:
+def _times(printed: str, plan: Ioping) -> list[int]:
     """Nanoseconds of each request; RunFailed where some are missing."""
     try:
         found = [
@@ -163,7 +157,7 @@ def _configuration(operation: str, pattern: str) -> str:
 
 
 def _labels(
-    work: Workplace, plan: IopingParams, operation: str, pattern: str, direct: bool
+    work: Workplace, plan: Ioping, operation: str, pattern: str, direct: bool
 ) -> dict[str, str]:
     facts = work.tier.facts
     return {

@@ -7,6 +7,7 @@ the two are comparable, and what was done can be compared with what was requeste
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -28,9 +29,17 @@ from harness.micro.like_suite import (
     upper_bytes,
     without_direct,
 )
-from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
+from harness.micro.protocol import (
+    Measured,
+    MeasuringProgram,
+    Planned,
+    PlannedOne,
+    Workplace,
+    measuring,
+)
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
+from harness.store.spec import Json, JsonObject
 from harness.supervise.user_files import (
     User,
     acting_as,
@@ -55,68 +64,113 @@ _SLOWER, _AT_LEAST_S = 6, 60
 
 
 @dataclass(frozen=True)
-class LikeParams(Parameters):
+class _Trace:
+    values = "of a run"
+
+    def parse(self, name: str, value: Json) -> JsonObject:
+        if isinstance(value, Mapping):
+            return value
+        raise UsageError("a suite of like", "no trace in its params", "use --like RUN instead")
+
+
+@dataclass(frozen=True)
+class Like(Parameters, MeasuringProgram):
     """File I/O like that of a run."""
 
-    workload = "like"
+    workload = name = "like"
     aliases = {"runtime": "duration"}  # noqa: RUF012
 
     duration: Duration = parameter(Time(10_000_000), "5s", help="of each repeat")
     size_bytes: int = parameter(
         Size(unit=WRITTEN_BYTES), "1GiB", name="size", help="all files at most, in whole MiB"
     )
+    trace: JsonObject = parameter(_Trace(), "", help="its I/O trace (like_suite.suite_like)")
 
+    @property
+    def executable(self) -> str | None:
+        """fio's."""
+        return shutil.which("fio")
 
-def _own(params: Mapping[str, Any]) -> LikeParams:
-    """UsageError for a wrong parameter, and for a suite that was not derived from a run."""
-    if "trace" not in params:
-        raise UsageError("a suite of like", "no trace in its params", "use --like RUN instead")
-    return LikeParams.from_mapping({k: value for k, value in params.items() if k != "trace"})
+    @property
+    def in_spec(self) -> JsonObject:
+        """The run."""
+        return {"like": self.trace["run"]}
 
+    def check(self, tier: Tier) -> None:
+        """UsageError where fio or the trace's library is missing, or the tier has no room."""
+        if tier.facts.kind not in DIRECTORY_KINDS:
+            external_tools.require_room(tier, 0, "fio", "size")
+        plan = self.plan(tier)
+        fio.version()
+        if find_native(LIBRARY) is None:
+            raise UsageError("trace fio", f"{LIBRARY} was not built", "run `make setup`")
+        external_tools.require_room(tier, plan.size_bytes, "fio", "size")
 
-def _plan(params: Mapping[str, Any], tier: Tier) -> LikePlan:
-    """UsageError for a wrong parameter, and for a tier that cannot hold the files."""
-    given = _own(params)
-    free = int((free_now(tier) or 0) * _OF_FREE)
-    memory = int((LIVE.available_memory_bytes() or 0) * _OF_MEMORY)
-    room = min(given.size_bytes, free, memory) // MIB * MIB
-    return derive(params["trace"], given.duration.ns, room)
+    def plan(self, tier: Tier | None) -> LikePlan:
+        """UsageError for a tier that cannot hold the files; without one, of all the room."""
+        room = self.size_bytes
+        if tier is not None:
+            free = int((free_now(tier) or 0) * _OF_FREE)
+            memory = int((LIVE.available_memory_bytes() or 0) * _OF_MEMORY)
+            room = min(room, free, memory) // MIB * MIB
+        return derive(self.trace, self.duration.ns, room)
 
+    def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
+        """The derived jobs; without a tier, as if it had all the room."""
+        plan = self.plan(tier)
+        return Planned(
+            [
+                PlannedOne(
+                    _described(job, stream, plan),
+                    job.threads,
+                    plan.files[job.part].size_bytes,
+                    plan.duration_ns,
+                )
+                for job in plan.jobs
+                for stream in job.streams
+            ],
+            repeats * plan.duration_ns,
+            f"the writing of files of {format_bytes(plan.size_bytes)}",
+            _document(plan),
+        )
 
-def check(params: Mapping[str, Any], tier: Tier) -> None:
-    """UsageError where fio or the trace's library is missing, or the tier has no room."""
-    if tier.facts.kind not in DIRECTORY_KINDS:
-        external_tools.require_room(tier, 0, "fio", "size")
-    plan = _plan(params, tier)
-    fio.version()
-    if find_native(LIBRARY) is None:
-        raise UsageError("trace fio", f"{LIBRARY} was not built", "run `make setup`")
-    external_tools.require_room(tier, plan.size_bytes, "fio", "size")
-
-
-def planned(params: Mapping[str, Any], repeats: int, tier: Tier | None = None) -> Planned:
-    """The derived jobs; without a tier, as if it had all the room."""
-    given = _own(params)
-    plan = (
-        _plan(params, tier)
-        if tier
-        else derive(params["trace"], given.duration.ns, given.size_bytes)
-    )
-    return Planned(
-        tuple(
-            PlannedOne(
-                _described(job, stream, plan),
-                job.threads,
-                plan.files[job.part].size_bytes,
-                plan.duration_ns,
-            )
-            for job in plan.jobs
-            for stream in job.streams
-        ),
-        repeats * plan.duration_ns,
-        f"the writing of files of {format_bytes(plan.size_bytes)}",
-        _document(plan),
-    )
+    def measure(self, work: Workplace) -> Measured:
+        """Replay the jobs, once for each repeat, from the same state of the page cache."""
+        plan = self.plan(work.tier)
+        found_version = fio.version()
+        past_cache = fio.takes_direct(work.files, work.env.credentials)
+        wants_direct = any(job.direct for job in plan.jobs)
+        if not past_cache:
+            plan = without_direct(plan)
+        _make_files(work, plan, past_cache)
+        repeats: list[dict[str, Reading]] = []
+        for repeat in range(work.repeats):
+            done = f"{repeat + 1} of {work.repeats}"
+            said = f"{work.tier.name}: I/O like that of {self.trace['run']}"
+            work.env.progress.say(f"{said} ({done})")
+            _reset_files(work, plan)
+            with measuring(f"I/O like that of a run (repeat {done})"):
+                repeats.append(_replay(work, plan, work.seed + repeat))
+        total = reduce(lambda a, b: {role: a[role] + b[role] for role in a}, repeats)
+        executed = list(_executed(plan, total))
+        failed = sum(one["errors"] for one in executed)
+        warnings = [*_incomplete(self.trace), *mix_warnings(self.trace, executed, work.repeats)]
+        if wants_direct and not past_cache:
+            warnings.append(_NO_DIRECT)
+        return Measured(
+            metrics=list(_metrics(total, repeats)),
+            checks=[
+                Check(
+                    "io_without_errors",
+                    "failed" if failed else "passed",
+                    f"{counted(sum(one['calls'] for one in executed), 'call')}, {failed} failed",
+                )
+            ],
+            version=found_version,
+            tool="fio",
+            artifacts={"like": {"plan": _document(plan), "executed": executed}},
+            uncontrolled=tuple(warnings),
+        )
 
 
 def _described(job: Job, stream: Stream, plan: LikePlan) -> str:
@@ -143,53 +197,6 @@ def _document(plan: LikePlan) -> dict[str, Any]:
     }
 
 
-def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
-    """Replay the jobs, once for each repeat, from the same state of the page cache."""
-    plan = _plan(params, work.tier)
-    found_version = fio.version()
-    user = work.env.credentials
-    past_cache = fio.takes_direct(work.files, user)
-    wants_direct = any(job.direct for job in plan.jobs)
-    if not past_cache:
-        plan = without_direct(plan)
-    _make_files(work, plan, past_cache)
-    repeats: list[dict[str, Reading]] = []
-    for repeat in range(work.repeats):
-        said = f"{work.tier.name}: I/O like that of {params['trace']['run']}"
-        work.env.progress.say(f"{said} ({repeat + 1} of {work.repeats})")
-        for part, file in plan.files.items():
-            path = work.files / part / iolog.FILE
-            page_cache.drop(path, user)
-            page_cache.warm(path, user, file.resident_bytes)
-        for job in plan.jobs:
-            for name in iolog.names(job, grows=True):
-                _allocate(work.files / name, job.growing_bytes, user)
-        with measuring(f"I/O like that of a run (repeat {repeat + 1} of {work.repeats})"):
-            repeats.append(_replay(work, plan, work.seed + repeat))
-    done = reduce(lambda a, b: {role: a[role] + b[role] for role in a}, repeats)
-    executed = list(_executed(plan, done))
-    failed = sum(one["errors"] for one in executed)
-    trace = params["trace"]
-    warnings = [*_incomplete(trace), *mix_warnings(trace, executed, work.repeats)]
-    if wants_direct and not past_cache:
-        warnings.append(_NO_DIRECT)
-    return Measured(
-        metrics=tuple(_metrics(done, repeats)),
-        checks=(
-            Check(
-                "io_without_errors",
-                "failed" if failed else "passed",
-                f"{counted(sum(one['calls'] for one in executed), 'call')}, {failed} failed",
-            ),
-        ),
-        version=found_version,
-        build=f"fio {found_version}",
-        source="Debian's or the host's own fio",
-        artifacts={"like": {"plan": _document(plan), "executed": executed}},
-        uncontrolled=tuple(warnings),
-    )
-
-
 # Files and processes ---------------------------------------------------------------
 
 
@@ -202,6 +209,18 @@ def _make_files(work: Workplace, plan: LikePlan, past_cache: bool) -> None:
     with acting_as(user):
         for name in dict.fromkeys(name for job in plan.jobs for name in iolog.names(job, False)):
             os.link(work.files / name.partition("/")[0] / iolog.FILE, work.files / name)
+
+
+def _reset_files(work: Workplace, plan: LikePlan) -> None:
+    """The state of the page cache, and of files that grow, before each repeat."""
+    user = work.env.credentials
+    for part, file in plan.files.items():
+        path = work.files / part / iolog.FILE
+        page_cache.drop(path, user)
+        page_cache.warm(path, user, file.resident_bytes)
+    for job in plan.jobs:
+        for name in iolog.names(job, grows=True):
+            _allocate(work.files / name, job.growing_bytes, user)
 
 
 def _allocate(path: Path, size: int, user: User | None) -> None:

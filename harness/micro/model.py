@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.micro.chains import LINE_BYTES, ChainOperation
+from harness.store.spec import JsonObject
 
 #: The measured tier, or DRAM in addition to it.
 Place = Literal["tier", "dram"]
@@ -102,7 +103,6 @@ class Suite:
     """A suite as requested, expanded for a host.
 
     ``program``: ``microbench``, or the name of another one that ``params`` go to.
-    ``block``: what is run instead on tiers that are block devices, where it is another.
     ``published``: which of a paper's numbers it repeats. ``repeats``: the default.
     ``documents``: the files it came from, parsed, by their names: what a run keeps of it.
     """
@@ -111,8 +111,7 @@ class Suite:
     description: str
     measurements: tuple[Measurement, ...]
     program: str = "microbench"
-    params: Mapping[str, Any] = field(default_factory=dict)
-    block: Mapping[str, Any] | None = None
+    params: JsonObject = field(default_factory=dict)
     published: Mapping[str, Any] | None = None
     repeats: int = 1
     documents: Mapping[str, Any] = field(default_factory=dict)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,25 +16,31 @@ from harness import native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
-from harness.micro.host_capacity import HostCapacity
+from harness.micro.estimate import estimate
+from harness.micro.host_capacity import HostCapacity, capacity_of
 from harness.micro.keys import KEYS
 from harness.micro.metrics import NOTHING_DONE, collected, metrics_of, pages_of
 from harness.micro.model import Suite
-from harness.micro.program import run_program
-from harness.micro.protocol import Measured, Workplace, failed_in
+from harness.micro.params import MicroParams
+from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace, failed_in
 from harness.micro.result_warnings import warnings_of
-from harness.micro.scaling import ScaledSuite
+from harness.micro.scaling import ScaledSuite, scale
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.store import schemas
 from harness.store.result import Check, CheckStatus
+from harness.store.spec import JsonObject
+from harness.supervise.conversation import converse
 from harness.supervise.credentials import run_unprivileged
-from harness.supervise.failures import ending
+from harness.supervise.failures import ending, log_tail
+from harness.supervise.user_files import read_bytes, refuse_writable
 from harness.tiers.linux.model import Tier
 from harness.units import counted
 
 NAME = "microbench"
 _TIMEOUT_S = 60
+#: Of a library, for its digest.
+_MOST_BYTES = 1 << 30
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
 _OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
 #: Suite keys by the names that the program has for them.
@@ -49,9 +56,94 @@ _REFUSED = re.compile(
 )
 
 
-def check() -> None:
-    """UsageError where the program was not built."""
+@dataclass(frozen=True)
+class Microbench(MeasuringProgram):
+    """The program with a suite, scaled to what a host has for a tier.
+
+    ``library_digest``: SHA-256 of an index library.
+    """
+
+    suite: Suite
+    scaled: ScaledSuite
+    capacity: HostCapacity
+    library_digest: str = ""
+    name = NAME
+
+    @property
+    def in_spec(self) -> JsonObject:
+        return {"index_library": self.library_digest} if self.library_digest else {}
+
+    def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
+        """Each configuration once in every block."""
+        return estimate(self.scaled.measurements, self.capacity, repeats)
+
+    def measure(self, work: Workplace) -> Measured:
+        """Run all measurements, interleaved."""
+        scaled = self.scaled
+        spec = spec_json(
+            scaled.measurements,
+            work.tier,
+            work.directory,
+            self.capacity,
+            seed=work.seed,
+            repeats=work.repeats,
+        )
+        result = _result_of(spec, work, scaled, f"{self.suite.name} on {work.tier.name}")
+        return Measured(
+            metrics=list(metrics_of(scaled.measurements, result, work.repeats)),
+            checks=[
+                _plausible(scaled, work.repeats),
+                *_on_node(spec, result),
+                *_got_nothing_done(scaled, result, work.repeats),
+            ],
+            version=result["version"],
+            artifacts={"microbench": {"spec": spec, "result": result}},
+            uncontrolled=tuple(warnings_of(scaled.measurements, result, work.repeats)),
+        )
+
+
+def prepare(
+    suite: Suite, tier: Tier, env: Environment, limits: MicroParams, overwrite: bool
+) -> Microbench:
+    """Scale a suite to a tier; UsageError for the first thing that cannot work."""
     native_programs.microbench_program()
+    if tier.facts.kind == "devdax" and not overwrite:
+        raise UsageError(
+            f"suite {suite.name} on tier {tier.name!r}",
+            f"it would write into the raw device {tier.claim.device}, whatever is on it",
+            "add --overwrite if its content may go",
+        )
+    if limits.index_library:
+        _check_library(Path(limits.index_library), tier, env)
+    capacity = capacity_of(tier, env, limits)
+    scaled = scale(suite, capacity, limits)
+    refuse(scaled, tier, capacity, env)
+    digest = _digest(scaled.library, env) if scaled.library else ""
+    return Microbench(suite, scaled, capacity, digest)
+
+
+def _check_library(library: Path, tier: Tier, env: Environment) -> None:
+    if tier.facts.kind == "devdax":
+        raise UsageError(
+            f"--index-library {library}",
+            "only root opens a raw device, and a library is never loaded as root",
+            "measure it on memory, or on a file system of that device",
+        )
+    if env.credentials is None or native_programs.open_to(library, env.credentials):
+        return
+    try:  # root copies it
+        refuse_writable(library.parent, env.credentials)
+    except PermissionError as error:
+        raise UsageError(
+            f"--index-library {library}",
+            f"{env.credentials.name} may not execute it, and {error.strerror}",
+            f"let that user read and execute it, or make {library.parent} root's alone",
+        ) from error
+
+
+def _digest(library: Path, env: Environment) -> str:
+    with env.readable(library) as file:
+        return hashlib.sha256(read_bytes(file, env.credentials, _MOST_BYTES)).hexdigest()
 
 
 def refuse(
@@ -125,23 +217,15 @@ def _loading(spec: dict[str, Any], library: Path) -> dict[str, Any]:
     return spec
 
 
-def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite: Suite) -> Measured:
-    """Run all measurements of a scaled suite, interleaved."""
+def _result_of(
+    spec: dict[str, Any], work: Workplace, scaled: ScaledSuite, label: str
+) -> dict[str, Any]:
+    """Of all measurements, of those that an earlier attempt finished, too."""
     env = work.env
-    spec = spec_json(
-        scaled.measurements,
-        work.tier,
-        work.directory,
-        capacity,
-        seed=work.seed,
-        repeats=work.repeats,
-    )
     every = [one["name"] for one in spec["measurements"]]
     results = {name: found for name in every if (found := work.finished(name))}
     left = [one for one in spec["measurements"] if one["name"] not in results]
-    user = _user(work)
-    program = native_programs.microbench_for(user, work.scratch)
-    label = f"{suite.name} on {work.tier.name}"
+    program = native_programs.microbench_for(_user(work), work.scratch)
     with (
         env.readable(scaled.library) if scaled.library else nullcontext() as library,
         env.progress.task(label, len(left)) as task,
@@ -151,31 +235,46 @@ def measure(work: Workplace, scaled: ScaledSuite, capacity: HostCapacity, suite:
         under_way = UnderWay(scaled, spec, work, task, results)
         try:
             if left:
-                run_program(
-                    [str(program), "-"],
-                    {**spec, "measurements": left},
-                    env.supervisor,
-                    work.scratch,
-                    user,
-                    under_way.receive,
-                    env.credentials,
-                )
+                _run(program, {**spec, "measurements": left}, work, under_way.receive)
         except RunFailed as error:
             raise under_way.named(error) from error
-    result = _joined([results[name] for name in every])
-    return Measured(
-        metrics=tuple(metrics_of(scaled.measurements, result, work.repeats)),
-        checks=(
-            _plausible(scaled, work.repeats),
-            *_on_node(spec, result),
-            *_got_nothing_done(scaled, result, work.repeats),
-        ),
-        version=result["version"],
-        build=result["version"],
-        source="built with the harness",
-        artifacts={"microbench": {"spec": spec, "result": result}},
-        uncontrolled=tuple(warnings_of(scaled.measurements, result, work.repeats)),
+    return _joined([results[name] for name in every])
+
+
+def _run(
+    program: Path,
+    spec: Mapping[str, Any],
+    work: Workplace,
+    on_event: Callable[[str, dict[str, Any]], None],
+) -> None:
+    """The program with its spec on stdin and its progress on descriptor 3; RunFailed in its words.
+
+    ``on_event``: receives ``measuring`` as a measurement begins and ``measured`` with the result
+    of that alone; the next one begins when it returns.
+    """
+    env, log = work.env, work.scratch / "microbench.log"
+    process = env.supervisor.spawn(
+        [str(program), "-"],
+        log=log,
+        log_owner=env.credentials,
+        credentials=_user(work),
+        pipes=True,
+        progress=True,
     )
+
+    def progress(line: bytes) -> bool:
+        event = json.loads(line)
+        on_event(event["event"], event["counts"])
+        return bool(event["event"] == "measured")
+
+    code, printed = converse(process, json.dumps(spec), progress)
+    try:
+        document: dict[str, Any] = json.loads(printed)
+    except ValueError:
+        document = {}
+    if code != 0 or document.get("status") != "complete":
+        found = document.get("error") or f"it {ending(code)}: {log_tail(log, env.credentials)}"
+        raise RunFailed("measure with microbench", found)
 
 
 def _joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:

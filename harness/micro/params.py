@@ -12,6 +12,7 @@ from harness.host.processors import parse_cpus
 from harness.micro.io_jobs import Patterns, Size
 from harness.micro.keys import KEYS
 from harness.micro.model import Pages
+from harness.store.spec import MICRO
 from harness.workloads.parameters import (
     Choice,
     Count,
@@ -49,7 +50,7 @@ _SUITES: Mapping[str, Any] = {"default_text": "the suite's"}
 class MicroParams(Parameters):
     """A suite of microbenchmarks on a tier."""
 
-    workload = "micro"
+    workload = MICRO
     aliases = {"runtime": "duration"}  # noqa: RUF012
 
     threads: int | None = parameter(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
+from harness.micro.model import Measurement
+from harness.native_programs import find_native
 from harness.store.checkpoint import Checkpoint
-from harness.store.result import Check, Metric
-from harness.store.spec import Json
+from harness.store.spec import Json, JsonObject
 from harness.tiers.linux.model import Tier
-from harness.warnings import RunWarning
+from harness.workload import Outcome
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Workplace:
         """A step's result: that of an earlier attempt, else measured now and written down."""
         found = self.finished(name)
         if found is None:
-            found = measure()
+            with measuring(name):
+                found = measure()
             self.finish(name, found)
         return found
 
@@ -58,22 +61,24 @@ class Workplace:
         return self.directory
 
 
-@dataclass(frozen=True)
-class Measured:
+@dataclass(frozen=True, kw_only=True)
+class Measured(Outcome):
     """What one program measured on one tier.
 
-    ``version`` and ``build``: of the program, as in a manifest; ``artifacts``: JSON documents
-    by name, stored with the result. ``checks``: at least one, since a run without any is of
-    unknown worth.
+    ``version``: of the program; ``tool``: that the host has, empty for our own. ``checks``: at
+    least one, since a run without any is of unknown worth.
     """
 
-    metrics: tuple[Metric, ...]
-    checks: tuple[Check, ...]
     version: str
-    build: str
-    source: str = ""
-    artifacts: Mapping[str, Any] = field(default_factory=dict)
-    uncontrolled: tuple[RunWarning, ...] = ()
+    tool: str = ""
+
+    @property
+    def program(self) -> tuple[str, str, str]:
+        """Version, build and source, as in a manifest."""
+        if not self.tool:
+            return self.version, self.version, "built with the harness"
+        source = f"Debian's or the host's own {self.tool}"
+        return self.version, f"{self.tool} {self.version}", source
 
 
 @dataclass(frozen=True)
@@ -89,15 +94,47 @@ class PlannedOne:
 
 @dataclass(frozen=True)
 class Planned:
-    """What another program will do: ``measuring_ns`` of all repeats; None where counts end it.
+    """What a program will do: ``measuring_ns`` of all repeats; None where counts end it.
 
-    ``extra``: what else takes time, of unknown length. ``details``: for programs that read it.
+    ``setup_ns``: what else takes time, about; None where that is not known: ``extra`` says what it
+    is. ``counted``: configurations that end by a number of operations, whose time is in neither.
+    ``details``: for programs that read it.
     """
 
-    configurations: tuple[PlannedOne, ...]
+    configurations: Sequence[Measurement | PlannedOne]
     measuring_ns: int | None
-    extra: str
+    extra: str = ""
     details: Mapping[str, Any] | None = None
+    setup_ns: int | None = None
+    counted: int | None = None
+
+    @property
+    def known_ns(self) -> int:
+        """Of all whose length is known."""
+        return (self.measuring_ns or 0) + (self.setup_ns or 0)
+
+
+class MeasuringProgram(Protocol):
+    """What measures a suite on a tier; made with its parameters, which are checked."""
+
+    #: As in a suite.
+    name: ClassVar[str]
+
+    @property
+    def executable(self) -> str | None:
+        """Its file; None where it is missing."""
+        return str(find_native(self.name) or "") or shutil.which(self.name)
+
+    @property
+    def in_spec(self) -> JsonObject:
+        """What the run's spec has of it, in addition to the suite."""
+        return {}
+
+    def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
+        """What it will do; without a tier, as if that had all the room."""
+
+    def measure(self, work: Workplace) -> Measured:
+        """Measure all of it."""
 
 
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:

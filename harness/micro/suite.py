@@ -123,7 +123,6 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
         name,
         "; ".join(descriptions),
         tuple(measurements),
-        block=first.get("block") if len(documents) == 1 else None,
         repeats=max(_mapping(document).get("repeats", 1) for document in documents),
         published=first.get("published") if len(documents) == 1 else None,
         documents={Path(document.path).name: document.value for document in documents},

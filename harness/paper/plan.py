@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from harness import registry
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
-from harness.execution.run_list import Step, complete_runs, plan_steps
+from harness.execution.run_list import Step, expected_ns, plan_steps
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Estimator
 from harness.micro.perma import is_perma
-from harness.micro.runner import ResolvedSuite, SuiteRequest, finished_run, parameter_names
-from harness.micro.runner import prepare as prepare_suite
+from harness.micro.runner import SuiteRequest, parameter_names, suite_steps
 from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
 from harness.store.runs import Store, StoredRun
@@ -48,35 +47,27 @@ class PaperRequest:
 
 @dataclass(frozen=True)
 class Part:
-    """One run of a cell. ``done``: the complete run that makes it needless; ``why``: why it cannot
-    be run here. ``step`` or ``suite``: what is run.
-    """
+    """One run of a cell. ``why``: why it cannot be run here. ``step``: what is run."""
 
     what: str
-    done: StoredRun | None = None
     why: str = ""
     step: Step | None = None
-    suite: ResolvedSuite | None = None
+
+    @property
+    def done(self) -> StoredRun | None:
+        """The complete run that makes it needless."""
+        return self.step.done if self.step else None
 
     @property
     def to_do(self) -> bool:
         """Whether it can be run and has not been."""
         return self.done is None and not self.why
 
-    def estimate_ns(self, times: Estimator) -> int | None:
-        """How long it will take, at least; None where nothing is known."""
-        if self.suite is not None:
-            if self.suite.expected:
-                return self.suite.expected.total_ns
-            return self.suite.planned.measuring_ns if self.suite.planned else None
-        took = self.step.run_time(times) if self.step else None
-        return took.duration_ns if took else None
-
 
 @dataclass(frozen=True)
 class Cell:
     """Runs that are compared with one another. ``entry``: its place among the paper's figures;
-    ``turn``: among the figure's cells; ``plan``: None of a suite.
+    ``turn``: among the figure's cells; ``plan``: theirs. ``alone``: a suite, which needs no other.
     """
 
     entry: int
@@ -84,6 +75,7 @@ class Cell:
     what: str
     parts: tuple[Part, ...]
     plan: Plan | None = None
+    alone: bool = False
 
     @property
     def to_do(self) -> tuple[Part, ...]:
@@ -93,13 +85,12 @@ class Cell:
     @property
     def single(self) -> bool:
         """Whether nothing can be compared in it; a suite answers by itself."""
-        return self.plan is not None and sum(not part.why for part in self.parts) < 2
+        return not self.alone and sum(not part.why for part in self.parts) < 2
 
     def estimate_ns(self, times: Estimator) -> int | None:
         """Of the parts to do; None where one of them is not known, or there are none."""
-        found = [part.estimate_ns(times) for part in self.to_do]
-        known = [one for one in found if one is not None]
-        return sum(known) if known and len(known) == len(found) else None
+        steps = [part.step for part in self.to_do if part.step]
+        return expected_ns(steps, times) if steps else None
 
 
 @dataclass(frozen=True)
@@ -195,15 +186,7 @@ def _figure(
         cells = tuple(_cells(number, plan, env, store))
         return Figure(entry, plan.figures or entry.published, cells, params=params)
     if entry.suite:
-        documents = load_documents(find_suite(entry.suite))
-        named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
-        published = tuple(figure for one in named for figure in one.get("figures", ()))
-        requests = (_suite_request(entry, tier, request, of_suites) for tier in entry.tiers)
-        parts = [_on_tier(one, env, store) for one in requests]
-        own = (Cell(number, i, entry.suite, (part,)) for i, part in enumerate(parts))
-        resolved = (part.suite for part in parts if part.suite)
-        params = {name: text for one in resolved for name, text in one.request.params.items()}
-        return Figure(entry, published or entry.published, tuple(own), params=params)
+        return _suite_figure(number, entry, request, of_suites, env, store)
     return Figure(entry, entry.published, (), entry.missing)
 
 
@@ -241,25 +224,18 @@ def _text(value: object) -> str:
 def _parts(plan: Plan, env: Environment, store: Store) -> Iterator[Part]:
     """A part for each run of a plan; what cannot be run here says why."""
     try:
-        steps: Sequence[Step | UsageError] = plan_steps(plan, env, store, enough=ENOUGH)
+        steps = plan_steps(plan, env, store, enough=ENOUGH)
     except UsageError:
         steps = [_step(plan, spec, env, store) for spec in plan.runs]
     for spec, step in zip(plan.runs, steps, strict=True):
-        what = _arm(spec)
-        if isinstance(step, UsageError):
-            why = f"{step.problem}: {step.context}"
-            yield Part(what, why=why, step=Step(spec, None, None))
-        elif step.done is None and step.prepared is None:
-            yield Part(what, why=step.why, step=step)
-        else:
-            yield Part(what, done=step.done, step=step)
+        yield Part(_arm(spec), "" if step.done or step.prepared else step.why, step)
 
 
-def _step(plan: Plan, spec: RunSpec, env: Environment, store: Store) -> Step | UsageError:
+def _step(plan: Plan, spec: RunSpec, env: Environment, store: Store) -> Step:
     try:
         (step,) = plan_steps(replace(plan, runs=(spec,)), env, store, enough=ENOUGH)
     except UsageError as error:
-        return error
+        return Step(spec, None, None, f"{error.problem}: {error.context}")
     return step
 
 
@@ -287,15 +263,34 @@ def _suite_request(
     )
 
 
-def _on_tier(request: SuiteRequest, env: Environment, store: Store) -> Part:
-    try:
-        names = parameter_names(request, env)
-        params = {name: text for name, text in request.params.items() if name in names}
-        resolved = prepare_suite(replace(request, params=params), env)
-    except UsageError as error:
-        return Part(request.tier, why=f"{error.problem}: {error.context}")
-    done = finished_run(resolved, env, complete_runs(store, env, ENOUGH))
-    return Part(request.tier, done=done, suite=resolved)
+def _suite_figure(
+    number: int,
+    entry: Entry,
+    request: PaperRequest,
+    of_suites: Mapping[str, str],
+    env: Environment,
+    store: Store,
+) -> Figure:
+    """A cell for each tier."""
+    cells: list[Cell] = []
+    given: dict[str, str] = {}
+    for turn, tier in enumerate(entry.tiers):
+        of_tier = _suite_request(entry, tier, request, of_suites)
+        plan = None
+        try:
+            names = parameter_names(of_tier, env)
+            params = {name: text for name, text in of_suites.items() if name in names}
+            of_tier = replace(of_tier, params=params)
+            plan, (step,) = suite_steps([of_tier], env, store, enough=ENOUGH)
+            part = Part(tier, step=step)
+            given |= params
+        except UsageError as error:
+            part = Part(tier, f"{error.problem}: {error.context}")
+        cells.append(Cell(number, turn, entry.suite, (part,), plan, alone=True))
+    documents = load_documents(find_suite(entry.suite))
+    named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
+    published = tuple(figure for one in named for figure in one.get("figures", ()))
+    return Figure(entry, published or entry.published, tuple(cells), params=given)
 
 
 # The budget ---------------------------------------------------------------------------------
@@ -335,7 +330,7 @@ def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
 
 def _place(cell: Cell) -> tuple[bool, int, int, int]:
     """In the order of the module; all tiers of a suite belong to the first turn."""
-    turn = cell.turn if cell.plan else 0
+    turn = 0 if cell.alone else cell.turn
     return cell.single, turn, cell.entry, cell.turn
 
 

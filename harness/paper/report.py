@@ -37,8 +37,6 @@ def figure_runs(
 
 
 def _hash(part: Part) -> str:
-    if part.suite is not None:
-        return part.suite.spec().hash()
     return part.step.spec.hash() if part.step else ""
 
 

@@ -15,7 +15,6 @@ from harness.execution.environment import Environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.budget import Budget
 from harness.experiment.run_time import Estimator
-from harness.micro.runner import run as run_suite
 from harness.paper.plan import ENOUGH, Cell
 from harness.store.runs import Store, StoredRun
 
@@ -47,9 +46,9 @@ def run_cells(
 
 
 def _run(cell: Cell, env: Environment, store: Store) -> list[StoredRun]:
-    if cell.plan is None:
-        return [run_suite(part.suite, env, store) for part in cell.to_do if part.suite]
-    specs = tuple(part.step.spec for part in cell.to_do if part.step)
-    # Checked again: another figure may have made some of them meanwhile.
-    steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=ENOUGH)
+    assert cell.plan is not None, "there is something to do"
+    steps = [part.step for part in cell.to_do if part.step]
+    if not cell.alone:  # checked again: the data of others take space, another figure made some
+        specs = tuple(step.spec for step in steps)
+        steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=ENOUGH)
     return run_plan(cell.plan, [step for step in steps if step.done is None], env, store)

@@ -37,6 +37,8 @@ DEFAULT_MONITORS = frozenset(
 
 #: The driver of workloads that the harness itself offers, through one connection a stream.
 NATIVE = "native"
+#: The workload of suites of microbenchmarks: no engine has it.
+MICRO = "micro"
 
 
 def canonical_json(value: Any) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from example_run import SPEC
 
-from harness.execution.run_list import completed_before_interruption, newest_resumable
+from harness.execution.run_list import completed_before_interruption, newest_alike, steps_of
 from harness.execution.run_record import ResumePolicy
 from harness.experiment.placement import parse_placement
+from harness.experiment.profile import Plan
 from harness.store.spec import RunSpec
 
 SSD, PMEM, CXL = (
@@ -63,17 +65,72 @@ def made_under(run_id: str, conditions: Any) -> Any:
         ({"kernel": "6.1", "program": ["fio", 6]}, "a"),
         ({"kernel": "6.1", "program": ["fio", 8]}, None),  # another build
         ({"kernel": "6.2", "program": ["fio", 7]}, None),
-        (None, None),  # an external server
     ],
 )
-def test_a_finished_run_is_kept_where_an_interrupted_one_would_be_resumed(
-    now: Any, expected: str | None
-) -> None:
+def test_the_newest_run_under_the_same_conditions_is_kept(now: Any, expected: str | None) -> None:
     runs = [
         made_under("a", {"kernel": "6.1", "program": ["fio", 6]}),
         made_under("b", {"kernel": "6.1", "program": ["fio", 7]}),
         made_under("c", None),
     ]
-    kept, why = newest_resumable(runs, ResumePolicy({}, now))
+    kept, why = newest_alike(runs, now)
     assert (kept and kept.run_id) == expected
     assert bool(why) == (expected is None)
+
+
+class _Made:
+    """A run that a list takes, of no engine and no suite."""
+
+    details: ClassVar[dict[str, Any]] = {}
+    needs_bytes: ClassVar[dict[Any, int]] = {}
+
+    def __init__(self, build: int, spec: RunSpec = CXL) -> None:
+        self.build, self.spec = build, spec
+
+    def run_time(self, times: Any) -> None:
+        return None
+
+    def conditions(self, env: Any) -> dict[str, Any]:
+        return {"build": self.build}
+
+    def resume_conditions(self) -> dict[str, Any]:
+        return {"scaled": 1}
+
+    def run(self, env: Any, store: Any, policy: ResumePolicy) -> Any:
+        return policy
+
+
+FACTS = dict.fromkeys(
+    (
+        *("governor", "turbo", "smt", "thp", "aslr", "prefetchers", "memory_speed"),
+        *("uncore_frequency", "dimm_power_budget", "memory_bytes"),
+    )
+) | {"host_id": "here", "kernel": {"release": "6.1"}}
+HERE: Any = SimpleNamespace(host=FACTS)
+PLAN = Plan("mine", "", (CXL,))
+
+
+@pytest.mark.parametrize(("build", "done"), [(7, True), (8, False)])
+def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(
+    build: int, done: bool
+) -> None:
+    complete = run(1, CXL)
+    complete.manifest = {"conditions": {"build": 7}}
+    store: Any = SimpleNamespace(runs=lambda: [complete])
+    (step,) = steps_of(PLAN, [_Made(build)], HERE, store)
+    assert (step.done is complete) == done and bool(step.why) != done
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed(
+    placed: bool,
+) -> None:
+    first = SSD if placed else replace(SSD, placement=None)  # a server of the user's
+    plan = Plan("mine", "", (first, CXL))
+    before = run(1, first)
+    unchanged = {"build": 7, "experiment": plan.experiment, "host": "here", "kernel": "6.1"}
+    facts = {name: None for name in FACTS if name not in ("host_id", "kernel")}
+    before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
+    store: Any = SimpleNamespace(runs=lambda: [before], interrupted=lambda spec: spec == CXL)
+    steps = steps_of(plan, [_Made(7, first), _Made(7)], HERE, store, again=True, resume=True)
+    assert [step.done is before for step in steps] == [placed, False]

@@ -28,9 +28,10 @@ from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
 from harness.hdr import Histogram
-from harness.micro import external_tools, fio, ioping
+from harness.micro import external_tools, fio
+from harness.micro.fio import Fio
 from harness.micro.fio_result import histogram, sample_of
-from harness.micro.io_jobs import IoPlan, plan_of
+from harness.micro.ioping import Ioping
 from harness.micro.protocol import Measured, Workplace
 from harness.micro.suite import find_suite, load_documents
 from harness.progress import progress_on_stderr
@@ -81,7 +82,9 @@ def _in_time(measure: Callable[[str], Found]) -> Found:
 
 def _fio(work: Workplace, size: str = TINY["size"], **measurements: Any) -> Measured:
     params = {"size": size, "measurements": measurements}
-    return _in_time(lambda duration: fio.measure(work, {**params, "duration": duration}))
+    return _in_time(
+        lambda duration: Fio.from_mapping({**params, "duration": duration}).measure(work)
+    )
 
 
 def _by_configuration(measured: Measured, name: str) -> dict[str, Any]:
@@ -155,16 +158,16 @@ def test_a_log_that_appends_grows_and_is_gone_afterwards(work: Workplace) -> Non
 
 def test_a_log_that_appends_has_room_beforehand() -> None:
     wal = {"operation": "write", "pattern": "sequential", "access": 4096, "appends": True}
-    assert plan_of(TINY | {"measurements": {"w": wal}}).room_bytes == 16 * MIB
-    assert plan_of(TINY | {"measurements": {"w": wal | {"appends": False}}}).room_bytes == 8 * MIB
+    for body, room in ((wal, 16 * MIB), (wal | {"appends": False}, 8 * MIB)):
+        assert Fio.from_mapping(TINY | {"measurements": {"w": body}}).room_bytes == room
 
 
 def test_percentiles_are_those_of_fio(work: Workplace) -> None:
     read = {"operation": "read", "pattern": "random", "access": "4KiB"}
-    fio._fill(work, plan_of(TINY | {"measurements": {"r": read}}), past_cache=False)
+    fio.fill(work, "data", 8 * MIB, past_cache=False)
 
     def measure(duration: str) -> tuple[dict[str, Any], Histogram]:
-        plan = plan_of(TINY | {"duration": duration, "measurements": {"r": read}})
+        plan = Fio.from_mapping(TINY | {"duration": duration, "measurements": {"r": read}})
         document = fio._fio(work, fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1))
         sample = sample_of(document, plan.jobs[0])
         return document["jobs"][0]["read"]["lat_ns"], hdr.decode(sample.latencies)
@@ -187,7 +190,7 @@ def test_bins_keep_their_counts() -> None:
 
 def test_what_fio_did_not_do_is_no_result() -> None:
     params = {"measurements": {"r": {"operation": "read", "pattern": "random", "access": "4KiB"}}}
-    job = plan_of(params).jobs[0]
+    job = Fio.from_mapping(params).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
     with pytest.raises(RunFailed, match="did no I/O: no operation ended in time"):
         sample_of({"jobs": [{"error": 0, "read": side}]}, job)
@@ -200,7 +203,7 @@ def test_what_fio_did_not_do_is_no_result() -> None:
 def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
     """As fio 3.33 writes it of 50 ms on a disk that is busy for longer."""
     wal = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
-    job = plan_of({"measurements": {"wal": wal}}).jobs[0]
+    job = Fio.from_mapping({"measurements": {"wal": wal}}).jobs[0]
     side = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": {"9": 1}}}
     sync = {"lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
     with pytest.raises(RunFailed, match="no fdatasync ended in time"):
@@ -222,11 +225,11 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
             raise OSError(errno.EINVAL, "Invalid argument", path)
         return opened(path, flags, mode)
 
-    fio.check(asked(direct=True), work.tier)
+    Fio.from_mapping(asked(direct=True)).check(work.tier)
     monkeypatch.setattr(external_tools.os, "open", without)
     with pytest.raises(UsageError, match="do not go past the page cache there"):
-        fio.check(asked(direct=True), work.tier)
-    fio.check(asked(direct="auto"), work.tier)
+        Fio.from_mapping(asked(direct=True)).check(work.tier)
+    Fio.from_mapping(asked(direct="auto")).check(work.tier)
 
 
 def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workplace) -> None:
@@ -266,7 +269,7 @@ def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
 
 
 def test_ioping_tells_every_request(work: Workplace) -> None:
-    measured = ioping.measure(work, {"requests": 8, "working_set": "4MiB"})
+    measured = Ioping.from_mapping({"requests": 8, "working_set": "4MiB"}).measure(work)
     durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
     cases = {(m.labels["operation"], m.labels["pattern"]) for m in durations}
     assert cases == {(o, p) for o in ("read", "write") for p in ("random", "sequential")}
@@ -289,7 +292,7 @@ def test_what_ioping_would_not_ask_for_is_refused(
     params: dict[str, str], named: str, found: str
 ) -> None:
     with pytest.raises(UsageError, match=found) as refused:
-        ioping.planned(params, repeats=1)
+        Ioping.from_mapping(params)
     assert refused.value.problem.startswith(named)
 
 
@@ -300,15 +303,15 @@ def test_what_ioping_would_not_ask_for_is_refused(
 def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them(
     work: Workplace, params: dict[str, str], named: str
 ) -> None:
-    few = {"working_set": "1MiB", "requests": 4} | params
+    few = Ioping.from_mapping({"working_set": "1MiB", "requests": 4} | params)
     try:
-        ioping.check(few, work.tier)
+        few.check(work.tier)
     except UsageError as refused:
         assert refused.problem.startswith(named) and "only whole blocks" in refused.context
         with pytest.raises(RunFailed, match="Invalid argument"):
-            ioping.measure(work, few)
+            few.measure(work)
     else:
-        assert ioping.measure(work, few).metrics
+        assert few.measure(work).metrics
 
 
 def test_threads_side_by_side_begin_at_whole_blocks(work: Workplace) -> None:
@@ -324,7 +327,7 @@ def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: Workplac
     params = {"size": "900TiB", "measurements": {"r": {"operation": "read", "pattern": "random",
                                                        "access": "4KiB"}}}  # fmt: skip
     with pytest.raises(UsageError, match="are free"):
-        fio.check(params, work.tier)
+        Fio.from_mapping(params).check(work.tier)
 
 
 @pytest.mark.parametrize("name", ["fio", "ioping"])
@@ -344,8 +347,8 @@ def test_an_old_fio_is_refused() -> None:
 
 def test_lists_are_swept_in_their_order() -> None:
     body = {"operation": "read", "pattern": "random", "access": [64, "4KiB"], "threads": [1, 2]}
-    plan = plan_of({"measurements": {"r": body}})
-    assert isinstance(plan, IoPlan) and plan.size_bytes == 1024 * MIB
+    plan = Fio.from_mapping({"measurements": {"r": body}})
+    assert plan.size_bytes == 1024 * MIB
     assert [(job.access_bytes, job.threads) for job in plan.jobs] == [
         (64, 1), (64, 2), (4096, 1), (4096, 2),
     ]  # fmt: skip
@@ -355,14 +358,14 @@ def test_lists_are_swept_in_their_order() -> None:
 def test_reads_and_writes_of_one_measurement_keep_a_job_file_each() -> None:
     """The artifact has job files by configuration: so do those of the shipped table4."""
     (document,) = load_documents(find_suite("nvm-for-databases/table4"))
-    jobs = plan_of(document.value["block"]["params"]).jobs
+    jobs = Fio.from_mapping(document.value["block"]["params"]).jobs
     assert len(jobs) == len({job.configuration for job in jobs}) == 8
 
 
 _MEASURE = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from harness.micro import fio
+    from harness.micro.fio import Fio
     from harness.micro.protocol import Workplace
     from harness.execution.environment import open_environment
     from harness.progress import progress_on_stderr
@@ -373,7 +376,8 @@ _MEASURE = textwrap.dedent("""
           open_environment(tier.parent / "host.yml", [], progress) as env,
           env.directory(tier / "run") as directory, env.scratch() as scratch):
         work = Workplace(env.tiers["ssd"], env, directory, scratch, 1, 1)
-        fio.measure(work, {"size": "8MiB", "duration": "10m", "measurements": {"r": body}})
+        params = {"size": "8MiB", "duration": "10m", "measurements": {"r": body}}
+        Fio.from_mapping(params).measure(work)
 """)
 
 
@@ -403,25 +407,21 @@ LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
 
 
 @pytest.mark.parametrize(
-    ("measure", "params", "named"),
+    ("program", "params", "named"),
     [
-        (
-            fio.measure,
-            LONG_FIO,
-            r"r/access=4096,.* \(repeat 1 of 2\)",
-        ),
-        (ioping.measure, LONG_IOPING, r"ioping/operation=read,pattern=\w+ \(repeat 1 of 2\)"),
+        (Fio, LONG_FIO, r"r/access=4096,.* \(repeat 1 of 2\)"),
+        (Ioping, LONG_IOPING, r"ioping/operation=read,pattern=\w+ \(repeat 1 of 2\)"),
     ],
 )
 def test_a_program_that_dies_is_named_with_its_configuration(
-    work: Workplace, tier_path: Path, measure: Any, params: dict[str, Any], named: str
+    work: Workplace, tier_path: Path, program: Any, params: dict[str, Any], named: str
 ) -> None:
     """As the kernel kills it where memory is short."""
     killed: list[int] = []
     end = threading.Thread(target=lambda: killed.extend(_kill_as_it_measures(tier_path)))
     end.start()
     with pytest.raises(RunFailed, match="was killed by signal 9") as failed:
-        measure(work, params)
+        program.from_mapping(params).measure(work)
     end.join()
     assert killed
     assert re.search(named, str(failed.value)), failed.value

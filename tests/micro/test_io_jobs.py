@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.micro.io_jobs import plan_of
+from harness.micro.io_jobs import FioParams
 from harness.micro.suite import suite_of
 from harness.yamlfile import parse_yaml
 
@@ -50,16 +50,16 @@ def written(params: str) -> UsageError:
 )  # fmt: skip
 def test_wrong_parameters_are_named(params: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as told:
-        plan_of(params)
+        FioParams.from_mapping(params)
     assert said in str(told.value)
 
 
 def test_past_the_page_cache_go_whole_blocks_only() -> None:
     with pytest.raises(UsageError, match="only whole blocks") as told:
-        plan_of({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
+        FioParams.from_mapping({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
     assert told.value.problem == "measurement r: access 3000" and "512" in told.value.hint
     for fits in ({"access": 512, "direct": True}, {"access": 3000, "direct": "auto"}):
-        (job,) = plan_of({"measurements": {"r": READ | fits}}).jobs
+        (job,) = FioParams.from_mapping({"measurements": {"r": READ | fits}}).jobs
         assert job.access_bytes == fits["access"]
 
 

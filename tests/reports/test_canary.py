@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from report_runs import Case, metric, write
 
-from harness.execution import canary as canaries
-from harness.execution.canary import canary
+from harness.micro import canary as canaries
+from harness.micro.canary import canary
 from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.runs import Store
 from reports.canary import moved_figures

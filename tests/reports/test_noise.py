@@ -144,7 +144,7 @@ def test_an_interrupted_calibration_has_its_whole_blocks(
         return [write(tmp_path, Case(metrics=[one], **changes)) for one in results]
 
     nowhere = SimpleNamespace()
-    monkeypatch.setattr(command, "open_environment", lambda *_: nullcontext(nowhere))
+    monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
     monkeypatch.setattr(
         command, "plan_steps", lambda plan, *_, **__: [Step(one, None, None) for one in plan.runs]
     )

@@ -19,7 +19,6 @@ from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
 from harness.micro import native
 from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
-from harness.micro.runner import run as run_suite
 from harness.micro.suite import find_suite, load_documents
 from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.runs import Store
@@ -105,20 +104,14 @@ def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterato
         request = SuiteRequest(_SUITE, documents, tier, emulate=emulate)
         try:
             first = prepare(request, env)
-            count = first.repeats * _configurations(first)
+            count = first.repeats * len(first.planned.configurations)
             each_ns = (budget_ns - _SETUP_NS) / count
-            if first.program != native.NAME:
+            if first.program.name != native.NAME:
                 each_ns -= _FIO_NS
             duration = {"duration": f"{max(20, round(each_ns / 1e6))}ms"}
             yield prepare(SuiteRequest(_SUITE, documents, tier, duration, emulate=emulate), env)
         except HarnessError as error:
             _left_out(tier, error)
-
-
-def _configurations(one: ResolvedSuite) -> int:
-    if one.scaled is not None:
-        return len(one.scaled.measurements)
-    return len(one.planned.configurations) if one.planned else 1
 
 
 def _measured(
@@ -129,9 +122,9 @@ def _measured(
     for suite in suites:
         env.progress.say(f"canary on {suite.tier.name}")
         try:
-            experiment = {"name": "canary", "hash": suite.spec().hash()}
+            experiment = {"name": "canary", "hash": suite.spec.hash()}
             # Without conditions nothing is kept for a later one, whose time is another.
-            run = run_suite(suite, env, store, ResumePolicy(experiment, None))
+            run = suite.run(env, store, ResumePolicy(experiment, None))
         except HarnessError as error:
             if interruption(error) is not None:
                 raise
