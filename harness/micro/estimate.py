@@ -1,8 +1,8 @@
 """The duration of a scaled suite on an idle machine: its measurements and their set-up.
 
 Chases are laid out again for each measurement, which takes longer than the measurement where
-their range is large; logs are zeroed before it and recovered after it. What counts end takes
-what it takes: that is not known beforehand.
+their range is large; logs are zeroed before it and recovered after it. The duration of a
+measurement that ends after a count of operations is not known beforehand.
 """
 
 from __future__ import annotations

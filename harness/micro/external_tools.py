@@ -36,21 +36,21 @@ def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ())
 
     The packages are Debian's: each is called as its program.
     """
-    asked = f"measure with {name}"
+    problem = f"measure with {name}"
     path = shutil.which(name)
     if path is None:
         raise UsageError(
-            asked, f"{name} is not installed", f"install it (Debian: sudo apt install {name})"
+            problem, f"{name} is not installed", f"install it (Debian: sudo apt install {name})"
         )
     done = subprocess.run(
         [path, *arguments], capture_output=True, text=True, check=False, timeout=30
     )
-    told = _VERSION.search(done.stdout + done.stderr)
-    version = told.group() if told else ""
+    match = _VERSION.search(done.stdout + done.stderr)
+    version = match.group() if match else ""
     if tuple(map(int, version.split(".") if version else ())) < at_least:
         wanted = ".".join(map(str, at_least))
         raise UsageError(
-            asked, f"{path} is version {version or 'unknown'}", f"install {wanted} or later"
+            problem, f"{path} is version {version or 'unknown'}", f"install {wanted} or later"
         )
     return version
 
@@ -60,11 +60,11 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
 
     ``name``: of the program; ``key``: of its parameter that says the file's size.
     """
-    asked = f"measure with {name} on tier {tier.name!r}"
+    problem = f"measure with {name} on tier {tier.name!r}"
     path = tier.claim.path
     if path is None or tier.facts.kind not in DIRECTORY_KINDS:
         raise UsageError(
-            asked,
+            problem,
             f"a {tier.facts.kind} has no files, and {name} measures in one",
             "choose a tier that is a directory",
         )
@@ -72,7 +72,7 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
     free = capacity.f_bavail * capacity.f_frsize
     if size_bytes > free * (1 - _SPARE_SHARE):
         raise UsageError(
-            f"{asked} in a file of {format_bytes(size_bytes)}",
+            f"{problem} in a file of {format_bytes(size_bytes)}",
             f"{format_bytes(free)} are free in {path}, and {1 - _SPARE_SHARE:.0%} of that may go",
             f"make room, or give a smaller one with -p {key}=…",
         )

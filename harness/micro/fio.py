@@ -236,8 +236,10 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
 
 
 def _findings(params: FioParams, past_cache: bool, cached: bool) -> Iterator[RunWarning]:
-    asked = any(job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in params.jobs)
-    if asked and not past_cache:
+    direct_requested = any(
+        job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in params.jobs
+    )
+    if direct_requested and not past_cache:
         yield RunWarning(
             code="no-direct-io",
             problem="the file system takes no direct I/O",

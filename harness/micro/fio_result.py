@@ -43,9 +43,9 @@ class IoSample:
 def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
     """The one job of a fio run; RunFailed where it failed, or did nothing."""
     try:
-        (told,) = document["jobs"]
-        side = told[job.operation]
-        sync = told["sync"]["lat_ns"] if job.sync in ("fsync", "fdatasync") else None
+        (job_result,) = document["jobs"]
+        side = job_result[job.operation]
+        sync = job_result["sync"]["lat_ns"] if job.sync in ("fsync", "fdatasync") else None
         # Without a single one fio leaves its bins out.
         syncs = histogram(sync.get("bins", {})) if sync else None
         found = IoSample(
@@ -57,7 +57,7 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             syncs=syncs.encode() if syncs else None,
             sync_mean_ns=float(sync["mean"]) if sync else 0.0,
         )
-        failed = int(told["error"])
+        failed = int(job_result["error"])
     except (KeyError, ValueError, TypeError) as error:
         raise RunFailed(
             f"read fio's result of {job.configuration}",

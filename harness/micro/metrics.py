@@ -121,7 +121,7 @@ def _chased(one: JobResults) -> Iterator[float]:
 
 def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
     """The labels of a job's metrics."""
-    job, measurement, told = one.job, one.measurement, one.repeats[0]
+    job, measurement, first = one.job, one.measurement, one.repeats[0]
     labels = {"measurement": measurement.name, "configuration": measurement.configuration}
     if len(measurement.jobs) > 1:
         labels["job"] = job.name
@@ -132,7 +132,7 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
     labels |= {
         "threads": str(job.threads),
         "range_bytes": str(job.range_bytes),
-        "pages": pages_of(result["targets"][told["target"]]),
+        "pages": pages_of(result["targets"][first["target"]]),
     }
     optional = {
         "place": job.place if job.place == "dram" else "",
@@ -140,8 +140,8 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
         "partitions": str(job.partitions) if job.partitions != 1 else "",
         "dram_range_bytes": str(job.dram_range_bytes or ""),
         "dram_share": _text(job.dram_share) if job.dram_share else "",
-        "isa": str(told["facts"].get("isa", "")),
-        "persistent": told["durable"],
+        "isa": str(first["facts"].get("isa", "")),
+        "persistent": first["durable"],
     }
     labels |= {name: text for name, text in optional.items() if text}
     return labels | _pace_label(measurement, job) | _load_beside(measurement, job)
@@ -162,21 +162,21 @@ def _pace_text(job: Job) -> str:
 
 def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
     """What loads the memory while this job waits for it."""
-    beside = [one for one in measurement.jobs if one is not job and one.kind in _LOADING]
+    loading = [one for one in measurement.jobs if one is not job and one.kind in _LOADING]
     swept = any(axis.key == "pace" for axis in measurement.axes)
-    if job.kind not in _WAITING or not (beside or swept):
+    if job.kind not in _WAITING or not (loading or swept):
         return {}
-    if not beside:
+    if not loading:
         return {"load_operation": "none", "load_threads": "0", "load_bytes_per_second": "none"}
-    (load, *_) = beside
-    told = {
+    (load, *_) = loading
+    labels = {
         "load_operation": _text(load.keys["operation"]),
         "load_threads": str(load.threads),
         "load_bytes_per_second": _pace_text(load),
     }
     if load.keys["operation"] == "mixed":
-        told["load_read_share"] = _text(load.keys["read_share"])
-    return told
+        labels["load_read_share"] = _text(load.keys["read_share"])
+    return labels
 
 
 def pages_of(target: Mapping[str, Any]) -> str:

@@ -85,8 +85,8 @@ class Measurement:
     def configuration(self) -> str:
         """``random_reads/threads=1,access_size=64``: unique in a suite."""
         several = len({axis.job for axis in self.axes}) > 1
-        told = [f"{axis.job + '.' if several else ''}{axis.key}={axis.text}" for axis in self.axes]
-        return f"{self.name}/{','.join(told)}" if told else self.name
+        swept = [f"{axis.job + '.' if several else ''}{axis.key}={axis.text}" for axis in self.axes]
+        return f"{self.name}/{','.join(swept)}" if swept else self.name
 
     @property
     def identity(self) -> str:

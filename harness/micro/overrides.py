@@ -40,7 +40,7 @@ def chosen(
 
 
 def _end_of_pattern(pieces: Sequence[str], at: int, known: Sequence[str]) -> int:
-    """Behind the longest run of pieces from ``at`` that matches as one; ``at`` where none does.
+    """After the longest run of pieces from ``at`` that matches as one; ``at`` where none does.
 
     A piece that matches by itself is a pattern of its own and continues none: ``*write*,*random*``
     are two, though there are configurations of both.

@@ -63,26 +63,26 @@ class PermaConfig:
 
     def to_json(self, memory_type: str) -> dict[str, Any]:
         """As PerMA-Bench's results hold a configuration; ``memory_type``: pmem or dram."""
-        told: dict[str, Any] = {"memory_type": memory_type}
-        told |= {key: getattr(self, key) for key in _ALWAYS_TOLD}
+        document: dict[str, Any] = {"memory_type": memory_type}
+        document |= {key: getattr(self, key) for key in _ALWAYS}
         if self.uses_dram:
-            told |= {key: getattr(self, key) for key in _DRAM_TOLD}
+            document |= {key: getattr(self, key) for key in _OF_DRAM}
         if self.custom:
-            told["number_operations"] = self.number_operations
-            told["custom_operations"] = chain_text(self.custom_operations)
+            document["number_operations"] = self.number_operations
+            document["custom_operations"] = chain_text(self.custom_operations)
         else:
-            told |= {"access_size": self.access_size, "operation": self.operation}
+            document |= {"access_size": self.access_size, "operation": self.operation}
         if self.operation == "write" and not self.custom:
-            told["persist_instruction"] = self.persist_instruction
+            document["persist_instruction"] = self.persist_instruction
         if self.exec_mode == "random":
-            told["number_operations"] = self.number_operations
-            told["random_distribution"] = self.random_distribution
+            document["number_operations"] = self.number_operations
+            document["random_distribution"] = self.random_distribution
             if self.random_distribution == "zipf":
-                told["zipf_alpha"] = self.zipf_alpha
-        return told | ({"run_time": self.run_time} if self.run_time else {})
+                document["zipf_alpha"] = self.zipf_alpha
+        return document | ({"run_time": self.run_time} if self.run_time else {})
 
 
-_ALWAYS_TOLD = (
+_ALWAYS = (
     "memory_range",
     "exec_mode",
     "number_partitions",
@@ -91,7 +91,7 @@ _ALWAYS_TOLD = (
     "prefault_file",
     "min_io_chunk_size",
 )
-_DRAM_TOLD = ("dram_memory_range", "dram_operation_ratio", "dram_huge_pages")
+_OF_DRAM = ("dram_memory_range", "dram_operation_ratio", "dram_huge_pages")
 
 
 class _Wrong(Exception):

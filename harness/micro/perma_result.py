@@ -109,12 +109,12 @@ def _benchmark(
         job.name: sorted(a.key for a in first.axes if a.job in ("", job.name)) for job in first.jobs
     }
     single = len(first.jobs) == 1
-    told: dict[str, Any] = {"bm_name": first.name}
+    document: dict[str, Any] = {"bm_name": first.name}
     if not single:
-        told["sub_bm_names"] = list(swept)
-    told["bm_type"] = "single" if single else "parallel"
-    told["matrix_args"] = next(iter(swept.values())) if single else swept
-    told["benchmarks"] = []
+        document["sub_bm_names"] = list(swept)
+    document["bm_type"] = "single" if single else "parallel"
+    document["matrix_args"] = next(iter(swept.values())) if single else swept
+    document["benchmarks"] = []
     for one in rated:
         timed = latencies.get(_key(one))
         of_timed = jobs[timed.configuration] if timed else [None] * len(one.jobs)
@@ -125,15 +125,15 @@ def _benchmark(
         }
         if single:
             ((config, results),) = parts.values()
-            told["benchmarks"].append({"config": config, "results": results})
+            document["benchmarks"].append({"config": config, "results": results})
         else:
-            told["benchmarks"].append(
+            document["benchmarks"].append(
                 {
                     "config": {name: config for name, (config, _) in parts.items()},
                     "results": {name: {"results": results} for name, (_, results) in parts.items()},
                 }
             )
-    return told
+    return document
 
 
 def _timed(one: Measurement) -> bool:
@@ -152,16 +152,16 @@ def _config(config: PermaConfig, one: JobResults, memory: Memory) -> dict[str, A
     is not once over its range.
     """
     job = one.job
-    told = _fitted(config, job).to_json(memory.memory_type) | memory.to_json()
-    told.pop("number_operations", None)
-    told.pop("run_time", None)
+    document = _fitted(config, job).to_json(memory.memory_type) | memory.to_json()
+    document.pop("number_operations", None)
+    document.pop("run_time", None)
     once = job.range_bytes // config.access_size
     if job.operations and (config.counted or job.operations != once):
-        told["number_operations"] = job.operations
+        document["number_operations"] = job.operations
     if duration := one.measurement.duration_ns:
         seconds, rest = divmod(duration, NS_PER_S)
-        told["run_time"] = duration / NS_PER_S if rest else seconds
-    return told
+        document["run_time"] = duration / NS_PER_S if rest else seconds
+    return document
 
 
 def _fitted(config: PermaConfig, job: Job) -> PermaConfig:
@@ -199,12 +199,12 @@ def _result(one: JobResults, latency: JobResults | None) -> dict[str, Any]:
     sort = _CHAINED if one.job.kind == "chain" else _ACCESSED
     figures = [_figures(sort, repeat) for repeat in one.repeats]
     middle = statistics.median_low(one[sort.rate] for one in figures)
-    told = next(one for one in figures if one[sort.rate] == middle)
+    document = next(one for one in figures if one[sort.rate] == middle)
     timed = latency.repeats if latency and not latency.idle else ()
     encoded = [repeat["latency_hdr"] for repeat in timed if repeat["latency_hdr"]]
     if encoded:
-        told["latency"] = _latency(hdr.decode(hdr.merge_encoded(encoded)))
-    return told
+        document["latency"] = _latency(hdr.decode(hdr.merge_encoded(encoded)))
+    return document
 
 
 def _figures(sort: _Sort, repeat: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,11 +237,11 @@ def _latency(times: hdr.Histogram) -> dict[str, Any]:
     mean = times.mean
     variance = float((times.counts * (middles - mean) ** 2).sum()) / max(1, times.total)
     used = np.flatnonzero(times.counts)
-    told = {
+    document = {
         "max": times.max,
         "avg": mean,
         "min": int(low[used[0]]) if len(used) else 0,
         "std_dev": math.sqrt(variance),
     }
     percentiles = times.percentiles(list(_PERCENTILES.values()))
-    return told | dict(zip(_PERCENTILES, percentiles, strict=True))
+    return document | dict(zip(_PERCENTILES, percentiles, strict=True))

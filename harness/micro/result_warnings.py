@@ -18,14 +18,14 @@ from harness.warnings import RunWarning
 _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
 #: Share of the processors' time that the hypervisor may take without a warning. It is counted in
 #: ticks of 10 ms: measurements shorter than a hundred of them do not resolve 1 %.
-_STOLEN, _JUDGED_NS = 0.01, NS_PER_S
+_STOLEN, _LONG_ENOUGH_NS = 0.01, NS_PER_S
 #: Share of a thread's time that other processes may have its processor without a warning; threads
 #: that ran for less time than this say nothing of it.
 _SHARED, _LEAST_NS = 0.02, 1_000_000
-#: What a page fault takes at the least: without, and with a wait for storage. Told where they
+#: What a page fault takes at the least: without, and with a wait for storage. Reported where they
 #: took so much of a thread's time.
 _MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.005
-#: So many configurations that lost most are named.
+#: The number of configurations that are named, those that lost most.
 _WORST = 3
 #: Kinds that report rates, and the time below which they are doubtful: threads look at the
 #: clock, and whether another one has ended, up to 400 µs apart.
@@ -54,14 +54,14 @@ def warnings_of(
 
 def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
     """The program's own words, with configurations by their names; the same ones once."""
-    told: dict[str, list[str]] = {}
+    by_words: dict[str, list[str]] = {}
     for note in result["notes"]:
         match = _NOTED.match(note)
         words = match.group(2) if match else note
-        names = told.setdefault(words, [])
+        names = by_words.setdefault(words, [])
         if match and (name := measurements[int(match.group(1))].configuration) not in names:
             names.append(name)
-    for number, (words, names) in enumerate(told.items(), 1):
+    for number, (words, names) in enumerate(by_words.items(), 1):
         of = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: " if names else ""
         yield RunWarning(
             code="microbench-note",
@@ -96,17 +96,17 @@ def _persistence(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
 ) -> Iterator[RunWarning]:
     """Where nothing that was written would survive."""
-    told = {
+    answers = {
         repeat["durable"]: repeat["durable_why"]
         for one in collected(measurements, result, repeats)
         for repeat in one.repeats
         if repeat["durable"] is not None
     }
-    if told and set(told) == {"no"}:
+    if answers and set(answers) == {"no"}:
         yield RunWarning(
             code="not-persistent",
             problem="no write survives a loss of power",
-            context=told["no"],
+            context=answers["no"],
             hint="do not read the figures as those of persistent memory",
         )
 
@@ -115,9 +115,9 @@ def _stolen(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
 ) -> Iterator[RunWarning]:
     """Measurements of a second and more one by one, shorter ones together."""
-    told = [one for one in _processor_times(measurements, result, repeats) if one.stolen_ns >= 0]
-    long = [one for one in told if one.wall_ns >= _JUDGED_NS]
-    short = [one for one in told if one.wall_ns < _JUDGED_NS]
+    counted = [one for one in _processor_times(measurements, result, repeats) if one.stolen_ns >= 0]
+    long = [one for one in counted if one.wall_ns >= _LONG_ENOUGH_NS]
+    short = [one for one in counted if one.wall_ns < _LONG_ENOUGH_NS]
     together = _ProcessorTime(
         *(sum(getattr(one, key) for one in short) for key in ("stolen_ns", "all_ns", "wall_ns"))
     )
@@ -125,7 +125,7 @@ def _stolen(
     if many := sum(one.share > _STOLEN for one in long):
         worst = max(one.share for one in long)
         found.append(f"in {many} of {len(long)} measurements of 1 s or more, up to {worst:.0%}")
-    if together.wall_ns >= _JUDGED_NS and together.share > _STOLEN:
+    if together.wall_ns >= _LONG_ENOUGH_NS and together.share > _STOLEN:
         found.append(f"{together.share:.0%} in {len(short)} shorter ones together")
     if found:
         yield RunWarning(

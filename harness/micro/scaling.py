@@ -69,8 +69,8 @@ def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetK
         key = target_of(job, capacity)
         found[key] = found.get(key, 0) + job.range_bytes
         if job.dram_range_bytes:
-            beside: TargetKey = ("dram", job.pages)
-            found[beside] = found.get(beside, 0) + job.dram_range_bytes
+            second: TargetKey = ("dram", job.pages)
+            found[second] = found.get(second, 0) + job.dram_range_bytes
     return found
 
 

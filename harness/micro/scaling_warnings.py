@@ -170,10 +170,10 @@ def _smaller_ranges(
     return halved, cut
 
 
-def _size(size_bytes: int, beside: int) -> str:
+def _size(size_bytes: int, other_bytes: int) -> str:
     """In bytes where rounded it would look like the other one."""
     text = format_bytes(size_bytes)
-    return text if text != format_bytes(beside) else f"{size_bytes:,} B"
+    return text if text != format_bytes(other_bytes) else f"{size_bytes:,} B"
 
 
 def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:

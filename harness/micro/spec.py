@@ -15,7 +15,7 @@ from harness.tiers.explain import node_list
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 _DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
-#: Behind the name of a measurement: which of the interleaved blocks it belongs to.
+#: After the name of a measurement: which of the interleaved blocks it belongs to.
 BLOCK = "#"
 
 
@@ -117,7 +117,7 @@ def _job(
 ) -> dict[str, Any]:
     """``taken``: how far the targets belong to the jobs before it; it is moved on."""
     key = target_of(job, capacity)
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "name": job.name,
         "kind": job.kind,
         "target": _target_name(key),
@@ -132,17 +132,17 @@ def _job(
     }
     taken[key] = taken.get(key, 0) + job.range_bytes
     if job.kind == "chain":
-        told |= _chain(job)
+        document |= _chain(job)
     if job.dram_range_bytes:
-        beside: TargetKey = ("dram", job.pages)
-        told["second"] = {
-            "target": _target_name(beside),
+        second: TargetKey = ("dram", job.pages)
+        document["second"] = {
+            "target": _target_name(second),
             "share": job.dram_share,
-            "offset_bytes": taken.get(beside, 0),
+            "offset_bytes": taken.get(second, 0),
             "range_bytes": job.dram_range_bytes,
         }
-        taken[beside] = taken.get(beside, 0) + job.dram_range_bytes
-    return told
+        taken[second] = taken.get(second, 0) + job.dram_range_bytes
+    return document
 
 
 def _pace(job: Job) -> Mapping[str, Any] | None:
