@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
 from harness.units import format_bytes, format_ns
 
 EMULATED = "EMULATED"
+#: The unit of a ratio.
+TIMES = "×"
 #: Between parts of a table's cell: a page shows one a line, Markdown all in one.
 LINE = ";\n"
 #: An empty cell: not measured.
@@ -42,15 +45,20 @@ def quantity_text(value: float, unit: str, resolution: float = 0.0) -> str:
     """
     if 0 <= value < resolution:
         return f"< {quantity_text(resolution, unit)}"
-    if unit == "ns":
-        return format_ns(value)
-    if unit in ("B", "bytes"):
-        return format_bytes(value)
-    if unit == "B/s":
-        return f"{format_bytes(value)}/s"
+    if scaled := _SCALED.get(unit):
+        return scaled(value)
     if unit == "1":  # a pure number, as in UCUM and OpenMetrics
         return f"{value:,.0f}" if value == int(value) else significant(value)
     return f"{significant(value)} {unit}".strip()
+
+
+_SCALED: Mapping[str, Callable[[float], str]] = {
+    "ns": format_ns,
+    "B": format_bytes,
+    "bytes": format_bytes,
+    "B/s": lambda value: f"{format_bytes(value)}/s",
+    TIMES: lambda value: f"{significant(value)}{TIMES}",
+}
 
 
 def range_text(low: float, high: float, unit: str, resolution: float = 0.0) -> str:
@@ -78,7 +86,7 @@ def gain_text(ratio: float) -> str:
 
 def times(ratio: float) -> str:
     """``1.90×``."""
-    return f"{significant(ratio)}×"
+    return quantity_text(ratio, TIMES)
 
 
 def times_at_most(ratio: float) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
-from reports.formatting import NOTHING, quantity_text
+from reports.formatting import quantity_text
 from reports.plan_metrics import plan_summaries
 from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
@@ -122,18 +122,7 @@ def _base(unit: str) -> tuple[float, str]:
 # Next to what was measured here ---------------------------------------------------
 
 
-#: Why there is no number of this host, by code, as tables say it with the context.
-_LACKS = {
-    "no-counterpart": NOTHING,
-    "not-derived": "not derived here",
-    "not-measured": "not measured",
-    "one-sided": "not measured on both sides",
-    "unlike-sides": "both sides differ in {}",
-    "other-side": "is {}",
-    "ambiguous": "ambiguous: {}",
-    "needs": "needs {}",
-    "elsewhere": "see {}",
-}
+#: Why there is no number of this host; the words are the template's (templates/published.j2).
 Lack: TypeAlias = Literal[
     "no-counterpart",
     "not-derived",
@@ -154,35 +143,27 @@ class Missing:
     code: Lack = "no-counterpart"
     context: str = ""
 
-    def __str__(self) -> str:
-        return _LACKS[self.code].format(self.context)
-
 
 @dataclass(frozen=True)
 class Number:
-    """A number of this host that is the same quantity as a published one.
+    """A number of this host that is the same quantity as a published one; None: there is none.
 
-    ``name``: which it is of several.
+    ``name``: which it is of several; ``high``: the end of a range that ``value`` begins.
     """
 
-    value: float
+    value: float | None
     unit: str
     emulated: bool
     name: str = ""
-
-    def __str__(self) -> str:
-        mark = " (EMULATED)" * self.emulated
-        return f"{self.name} {quantity_text(self.value, self.unit)}{mark}".lstrip()
+    high: float | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell with numbers of this host."""
+    """A cell with numbers of this host. ``conditions``: under which all of them were measured."""
 
     numbers: tuple[Number, ...]
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.numbers))
+    conditions: tuple[str, ...] = ()
 
 
 Cell: TypeAlias = str | Measured | Missing

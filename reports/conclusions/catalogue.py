@@ -10,7 +10,6 @@ from reports.conclusions.devices import (
     IndexGain,
     Instructions,
     MoreDimms,
-    PersistInstruction,
     Practice,
     PricePerformance,
     Unflushed,
@@ -162,6 +161,8 @@ PRACTICES = tuple(
     )
 )
 
+#: PerMA-Bench's instructions that persist.
+_PERSIST = ("store+clwb", "store+clflushopt", "ntstore")
 _OF_DIMMS = {"measurement": ("sequential_reads", "random_reads", "sequential_writes")}
 #: Section 6 of PerMA-Bench (VLDB 2022): eight aspects and price-performance.
 OF_DEVICES = (
@@ -218,7 +219,7 @@ OF_DEVICES = (
         "The persist instruction decides the bandwidth of random writes.",
         "best over worst instruction that persists",
         "above",
-        PersistInstruction({"measurement": "random_writes"}),
+        Instructions({"measurement": "random_writes"}, _PERSIST, _PERSIST),
         _suite("perma-bench/raw/random_writes", options=" --repeats 6"),
         of="some",
     ),
@@ -232,7 +233,7 @@ OF_DEVICES = (
             (
                 Instructions(
                     {"measurement": ("random_writes", "sequential_writes")},
-                    ("store+clwb", "store+clflushopt", "ntstore"),
+                    _PERSIST,
                     ("store",),
                 ),
                 Unflushed(),

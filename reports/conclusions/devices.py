@@ -16,13 +16,11 @@ from typing import Any
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
 from reports.conclusions.model import Evidence, Trial
-from reports.formatting import counted
-from reports.micro.hypotheses import claim, claim_of
-from reports.micro.pairs import Pair, UnderivedError, is_dram, pairs, ways
+from reports.micro.hypotheses import claim
+from reports.micro.pairs import Having, PairQuery, Ratio, UnderivedError
 from reports.micro.points import (
     DURATION,
     MEAN,
-    NEAR_NODES,
     OPERATIONS,
     RATE,
     Device,
@@ -31,22 +29,16 @@ from reports.micro.points import (
 )
 from reports.micro.practices import practices
 from reports.micro.prices import price_of
-from reports.micro.questions import INSTRUCTIONS, beyond_caches, largest, sequence_of
+from reports.micro.questions import INSTRUCTIONS, largest, sequence_of
+from reports.micro.ratios import UNFLUSHED_LOGS, threads_of, unflushed_chain, unflushed_index
+from reports.micro.tier_pairs import differ_in, is_dram, ways
 
-Labels = Mapping[str, str | tuple[str, ...]]
 _SIZE = "access_size_bytes"
-#: What an index is made of, besides its flushes.
-_INDEX = ("index", "workload", "discipline", "fence")
 
 
 def _modules(evidence: Evidence) -> list[Device]:
     """The devices that are not DRAM: the papers' advice is about these."""
     return [device for device in evidence.devices if not is_dram(device)]
-
-
-def _points(device: Device, metric: str, labels: Labels) -> list[Point]:
-    wanted = {"job": "", "numa": NEAR_NODES, **labels}
-    return beyond_caches(device, device.select(metric, **wanted))
 
 
 def _by_place(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -84,66 +76,51 @@ class Practice:
 
 @dataclass(frozen=True)
 class Instructions:
-    """The best of some instructions over the best of others, each at its best thread count.
+    """The best of some instructions over the worst of others, each at its best thread count.
 
     ``over``, ``under``: instructions without their fence (``store+clwb``).
     """
 
-    labels: Labels
+    labels: Having
     over: tuple[str, ...]
     under: tuple[str, ...]
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each device, measurement and size."""
         for device in _modules(evidence):
-            held = _by_place(_points(device, RATE, self.labels))
-            for place, points in held.items():
-                over = [p for p in points if _kind(p) in self.over]
-                under = [p for p in points if _kind(p) in self.under]
-                if not over or not under:
-                    continue
-                top, base = best(over), best(under)
-                what = f"{device.marked_name}, {place}: {_kind(top)} over {_kind(base)}"
-                yield _trial(what, top, base, bound, device)
+            for place, points in _by_place(PairQuery(RATE, self.labels).points(device, {})).items():
+                over, under = (_ranked(points, kinds) for kinds in (self.over, self.under))
+                if over and under and over[-1] is not under[0]:
+                    top, base = over[-1], under[0]
+                    what = f"{device.marked_name}, {place}: {_kind(top)} over {_kind(base)}"
+                    yield _trial(what, Ratio(top, base), bound, device)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """The writes that no tier was measured by."""
-        yield f"{' and '.join((*self.over, *self.under))} on a tier other than DRAM"
+        kinds = dict.fromkeys((*self.over, *self.under))
+        yield f"{' and '.join(kinds)} on a tier other than DRAM"
 
 
-@dataclass(frozen=True)
-class PersistInstruction:
-    """The best instruction that persists over the worst, each at its best thread count."""
-
-    labels: Labels
-
-    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each device, measurement and size."""
-        for device in _modules(evidence):
-            for place, points in _by_place(_points(device, RATE, self.labels)).items():
-                kinds: dict[str, list[Point]] = {}
-                for point in points:
-                    if _kind(point) not in ("store", "load"):
-                        kinds.setdefault(_kind(point), []).append(point)
-                ranked = sorted(map(best, kinds.values()), key=lambda point: point.median)
-                if len(ranked) > 1:
-                    top, last = ranked[-1], ranked[0]
-                    what = f"{device.marked_name}, {place}: {_kind(top)} over {_kind(last)}"
-                    yield _trial(what, top, last, bound, device)
-
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """The writes that no tier was measured by."""
-        yield "random writes by two instructions that persist, on a tier other than DRAM"
+def _ranked(points: Sequence[Point], kinds: tuple[str, ...]) -> list[Point]:
+    """The best point of each kind that there is, the worst first."""
+    held = ([p for p in points if _kind(p) == kind] for kind in kinds)
+    return sorted(map(best, filter(None, held)), key=lambda point: point.median)
 
 
 def _kind(point: Point) -> str:
-    """``store+clwb``: instructions without their fence."""
-    sequence = sequence_of(point)
-    return sequence.operation + (f"+{sequence.flush}" if sequence.flush != "none" else "")
+    return sequence_of(point).kind
 
 
-def _trial(what: str, a: Point, b: Point, bound: float, device: Device) -> Trial:
-    made = claim_of(a, b, bound)
+def _ratios(query: PairQuery, over: Device, under: Device) -> list[Ratio]:
+    """Empty where none can be formed."""
+    try:
+        return query.ratios(over, under)
+    except UnderivedError:
+        return []
+
+
+def _trial(what: str, ratio: Ratio, bound: float, device: Device) -> Trial:
+    made = ratio.claim(bound)
     return Trial(what, made, "" if made else "nothing-done", device.emulated)
 
 
@@ -154,43 +131,28 @@ class Unflushed:
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each device, chain, log or index, and thread count."""
         for device in _modules(evidence):
-            points = _points(device, OPERATIONS, {"mode": ("", "independent")})
-            chains = [p for p in points if p["chain"]]
-            held = [
-                (p, q)
-                for p in chains
-                for q in chains
-                if "_cache" in p["chain"]
-                and q["chain"] == p["chain"].replace("_cache", "_none")
-                and p["threads"] == q["threads"]
-                and p["measurement"] == q["measurement"]
+            points = device.select(OPERATIONS, mode=("", "independent"))
+            chains = dict.fromkeys(p["chain"] for p in points if "_cache" in p["chain"])
+            flushes = dict.fromkeys(p["flush"] for p in points if p["index"])
+            queries = [
+                *map(unflushed_chain, chains),
+                UNFLUSHED_LOGS,
+                *(unflushed_index(flush) for flush in flushes if flush != "none"),
             ]
-            logs = [p for p in points if p["measurement"] == "log"]
-            held += [
-                (p, q)
-                for p in logs
-                for q in logs
-                if (p["flush"], q["flush"]) == ("clwb", "none")
-                and all(p[name] == q[name] for name in ("writer", "threads", "entry_bytes"))
-            ]
-            indexes = [p for p in points if p["index"]]
-            held += [
-                (p, q)
-                for p in indexes
-                for q in indexes
-                if p["flush"] != "none" == q["flush"]
-                and all(p[name] == q[name] for name in (*_INDEX, "threads", "range_bytes"))
-            ]
-            for flushed, bare in held:
-                kind = flushed["writer"] or " ".join(filter(None, map(flushed.__getitem__, _INDEX)))
-                name = f"{flushed['measurement'].replace('_', ' ')} {kind}".strip()
-                threads = counted(int(flushed.number("threads")), "thread")
-                what = f"{device.marked_name}, {name}, {threads}: flushed over not flushed"
-                yield _trial(what, flushed, bare, bound, device)
+            for query in queries:
+                for one in _ratios(query, device, device):
+                    what = f"{device.marked_name}, {one.name}: flushed over not flushed"
+                    yield _trial(what, Ratio(one.under, one.over), bound, device)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Both forms."""
         yield "indexes, their chains or logs with flushes and without, on a tier other than DRAM"
+
+
+def _place(point: Point) -> str:
+    """``random reads 256 B, 8 threads``."""
+    size = format_bytes(point.number(_SIZE))
+    return f"{point['measurement'].replace('_', ' ')} {size}, {threads_of(point)}"
 
 
 @dataclass(frozen=True)
@@ -203,33 +165,24 @@ class HostState:
 
     state: str
     rank: Callable[[str], float | None]
-    labels: Labels
+    labels: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each pair of states and each measurement."""
-        for one, other in combinations(_modules(evidence), 2):
-            if (one.host, one.tier.get("name")) != (other.host, other.tier.get("name")):
+        for more, less in permutations(_modules(evidence), 2):
+            ranks = [self.rank(device.state.get(self.state, "")) for device in (more, less)]
+            high, low = ranks
+            if high is None or low is None or high <= low or not differ_in(self.state, more, less):
                 continue
-            if {**one.state, self.state: ""} != {**other.state, self.state: ""}:
+            query = PairQuery(RATE, self.labels, each=_place, every=True)
+            values = f"{more.state[self.state]} over {less.state[self.state]}"
+            try:
+                found = query.ratios(more, less)
+            except UnderivedError as error:
+                yield Trial(f"{more.marked_name}: {self.state}", None, str(error), more.emulated)
                 continue
-            ranks = [self.rank(device.state.get(self.state, "")) for device in (one, other)]
-            low, high = ranks
-            if low is None or high is None or low == high:
-                continue
-            more, less = (other, one) if low < high else (one, other)
-            yield from self._trials(more, less, bound)
-
-    def _trials(self, more: Device, less: Device, bound: float) -> Iterator[Trial]:
-        try:
-            held = pairs(_points(more, RATE, self.labels), _points(less, RATE, self.labels))
-        except UnderivedError as error:
-            yield Trial(f"{more.marked_name}: {self.state}", None, str(error), more.emulated)
-            return
-        values = f"{more.state[self.state]} over {less.state[self.state]}"
-        for a, b in held:
-            size, threads = format_bytes(a.number(_SIZE)), int(a.number("threads"))
-            what = f"{a['measurement'].replace('_', ' ')} {size}, {counted(threads, 'thread')}"
-            yield _trial(f"{more.marked_name}, {what}: {values}", a, b, bound, more)
+            for one in found:
+                yield _trial(f"{more.marked_name}, {one.name}: {values}", one, bound, more)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Two states."""
@@ -251,7 +204,7 @@ def switched_on(text: str) -> float | None:
 class MoreDimms:
     """Bandwidth of more interleaved DIMMs over that of fewer, of one host."""
 
-    labels: Labels
+    labels: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each step and measurement."""
@@ -261,11 +214,10 @@ class MoreDimms:
             for fewer, more in pairwise(own):
                 if ways(fewer) == ways(more):
                     continue
-                for a, b in _alike(more, fewer, self.labels):
-                    size = format_bytes(a.number(_SIZE))
-                    what = f"{a['measurement'].replace('_', ' ')} {size}, {a['threads']} threads"
-                    counts = f"{ways(more)} over {ways(fewer)} DIMMs"
-                    yield _trial(f"{what}: {counts}", a, b, bound, more)
+                counts = f"{ways(more)} over {ways(fewer)} DIMMs"
+                query = PairQuery(RATE, self.labels, each=_place, every=True)
+                for one in _ratios(query, more, fewer):
+                    yield _trial(f"{one.name}: {counts}", one, bound, more)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Two numbers."""
@@ -282,7 +234,7 @@ class DimmSize:
     modules, as the firmware lists them.
     """
 
-    labels: Labels
+    labels: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each pair of tiers and each measurement."""
@@ -290,13 +242,12 @@ class DimmSize:
         for one, other in combinations(known, 2):
             if self.size(one) == self.size(other) or self.others(one) != self.others(other):
                 continue
-            for a, b in _alike(one, other, self.labels):
-                sides = sorted(((a, one), (b, other)), key=lambda side: -side[0].median)
-                (top, better), (base, worse) = sides
+            query = PairQuery(RATE, self.labels, each=_place, every=True)
+            for found in _ratios(query, one, other):
+                sides = (found.over, one), (found.under, other)
+                (top, better), (base, worse) = sorted(sides, key=lambda side: -side[0].median)
                 sizes = f"{format_bytes(self.size(better))} over {format_bytes(self.size(worse))}"
-                what = f"{a['measurement'].replace('_', ' ')} {format_bytes(a.number(_SIZE))}"
-                threads = counted(int(a.number("threads")), "thread")
-                yield _trial(f"{what}, {threads}: {sizes} DIMMs", top, base, bound, better)
+                yield _trial(f"{found.name}: {sizes} DIMMs", Ratio(top, base), bound, better)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Two sizes."""
@@ -325,7 +276,7 @@ class IndexGain:
     where all of them gain.
     """
 
-    accesses: Labels
+    accesses: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each pair of tiers and each configuration of an index."""
@@ -334,14 +285,15 @@ class IndexGain:
             if newer.host == older.host:
                 continue
             gains: dict[str, list[float]] = {}
-            for a, b in _alike(newer, older, self.accesses):
-                gains.setdefault(a["threads"], []).append(a.median / b.median)
-            for a, b in _alike(newer, older, {}, OPERATIONS):
+            for one in _ratios(PairQuery(RATE, self.accesses, every=True), newer, older):
+                gains.setdefault(one.over["threads"], []).append(one.value)
+            for one in _ratios(PairQuery(OPERATIONS, every=True), newer, older):
+                a = one.over
                 least = min(gains.get(a["threads"], ()), default=0.0)
                 if a["index"] and least > 1:
                     flush = a["flush"] or "its own flushes"
                     what = f"{a['index']}, {a['workload']}, {flush}: {newer.name} over {older.name}"
-                    yield _trial(f"{what}, accesses {least:.3g}×", a, b, least, newer)
+                    yield _trial(f"{what}, accesses {least:.3g}×", one, least, newer)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Both suites on both hosts."""
@@ -353,18 +305,11 @@ def _host(device: Device) -> Mapping[str, Any]:
     return next((run.manifest["host"] for run in device.runs if run.manifest), {})
 
 
-def _alike(a: Device, b: Device, labels: Labels, metric: str = RATE) -> list[Pair]:
-    try:
-        return pairs(_points(a, metric, labels), _points(b, metric, labels))
-    except UnderivedError:
-        return []
-
-
 @dataclass(frozen=True)
 class PricePerformance:
     """What PMem delivers for the price of a GB, over what DRAM delivers (Table 2)."""
 
-    columns: tuple[Labels, ...]
+    columns: tuple[Having, ...]
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each device that is not DRAM and each rate."""
@@ -385,9 +330,9 @@ class PricePerformance:
 
 
 def _priced(
-    device: Device, dram: Device, labels: Labels, cheaper: float, bound: float
+    device: Device, dram: Device, labels: Having, cheaper: float, bound: float
 ) -> Iterator[Trial]:
-    both = [_points(one, RATE, labels) for one in (device, dram)]
+    both = [PairQuery(RATE, labels).points(one, {}) for one in (device, dram)]
     if not all(both):
         return
     a, b = (best(points) for points in both)

@@ -10,8 +10,11 @@ from reports.formatting import EMULATED, NOTHING, counted, interval_text, signif
 HEAD = ("paper", "section", "conclusion", "here", "by")
 TRIALS_HEAD = ("section", "ratio", "measured", "interval", "bound", "repeats", "outcome")
 
-#: Reasons by code; others are texts themselves.
+#: Reasons by code, some with a context after it; others are texts themselves.
 _REASONS = {
+    "one-sided": "not measured on both sides",
+    "unlike-sides": "both sides differ in",
+    "ambiguous": "ambiguous",
     "bound-in-interval": "the interval holds the bound",
     "not-shown": "not shown among all trials",
     "unpaired": "the repeats did not run side by side",
@@ -32,7 +35,8 @@ def reason(code: str, repeats_needed: int = 0) -> str:
     """A reason in words."""
     if code == "too-few-repeats":
         return f"too few repeats, {repeats_needed} needed"
-    return _REASONS.get(code, code)
+    known, colon, context = code.partition(": ")
+    return _REASONS[known] + colon + context if known in _REASONS else code
 
 
 def row(one: Checked) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ class FigureView:
 def _cell_json(cell: Cell) -> Any:
     if isinstance(cell, Missing):
         return {"missing": cell.code, "context": cell.context}
-    return {"numbers": list(map(asdict, cell.numbers))} if isinstance(cell, Measured) else cell
+    return asdict(cell) if isinstance(cell, Measured) else cell
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ Labels = Mapping[str, str]
 class Settings:
     """What a run's suite sets for a measurement beside what it sweeps; empty where unknown.
 
-    ``whole``: all of it; ``untold``: what no label tells of a point, which alone can set the
+    ``whole``: all of it; ``unlabelled``: what no label tells of a point, which alone can set the
     points of two measurements apart.
     """
 
     whole: str = ""
-    untold: str = ""
+    unlabelled: str = ""
 
 
 def settings_of(run: StoredRun, measurement: str) -> Settings:
@@ -63,13 +63,15 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     if not found and not asked:
         return Settings()
     # Of several jobs side by side each has its labels, and what the others do is in none.
-    untold = [
+    unlabelled = [
         [_without(one, () if "jobs" in body else LABELLED_KEYS) for one in (body, defaults)]
         for body, defaults in found
     ]
     whole = [[_without(one, ()) for one in both] for both in found]
-    whole_text, untold_text = (json.dumps([one, asked], sort_keys=True) for one in (whole, untold))
-    return Settings(whole_text, untold_text)
+    whole_text, unlabelled_text = (
+        json.dumps([one, asked], sort_keys=True) for one in (whole, unlabelled)
+    )
+    return Settings(whole_text, unlabelled_text)
 
 
 def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tuple[Any, Any]]:

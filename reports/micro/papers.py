@@ -19,7 +19,7 @@ from reports.charts.curves import x_text
 from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
-from reports.micro.pairs import Asked, UnderivedError, clear
+from reports.micro.pairs import UnderivedError, clear
 from reports.micro.points import (
     DURATION,
     LATENCY,
@@ -36,7 +36,8 @@ from reports.micro.points import (
 from reports.micro.policies import FLUSHES_PER_WRITE
 from reports.micro.prices import price_of
 from reports.micro.questions import FOLLOW, beyond_caches
-from reports.micro.ratios import check_dimms
+from reports.micro.ratios import PaperRow
+from reports.micro.tier_pairs import check_dimms
 from reports.prices import PriceList
 from reports.published import (
     Cell,
@@ -211,7 +212,7 @@ def _measured(
     if match is None:
         return Missing()
     if match[1] not in _MEASURED:
-        row = Asked(paper, series.figure, match[1], series.arm, point.x, device, every)
+        row = PaperRow(paper, series.figure, match[1], series.arm, point.x, device, every)
         return derived(row)
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
@@ -221,7 +222,7 @@ def _measured(
     found = [p for p in points if over_dimms or _is_at(p, point.x)]
     try:
         if over_dimms:
-            check_dimms(device, point.x)
+            check_dimms(device, int(point.x))
         if not found or found[0].unit != series.base_unit:
             return Missing()
         clear(found)

@@ -51,7 +51,7 @@ class Point:
     """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
-    ``settings``: what the suite sets beside what it sweeps, and ``untold`` what of it no label
+    ``settings``: what the suite sets beside what it sweeps, and ``unlabelled`` what of it no label
     tells (reports.micro.configured).
     """
 
@@ -63,7 +63,7 @@ class Point:
     encoded: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     settings: str = ""
-    untold: str = ""
+    unlabelled: str = ""
 
     def beside(self, other: Point) -> bool:
         """Whether repeat k of both was measured in the same block of the same run."""
@@ -278,13 +278,13 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     Configurations of one measurement that no label tells apart get the labels that do.
     """
     found: dict[_PointKey, list[_Told]] = {}
-    untold: dict[_PointKey, str] = {}
+    unlabelled: dict[_PointKey, str] = {}
     for run in runs:
         settings = cache(partial(settings_of, run))
         for metric in run.run["metrics"]:
             of_suite = settings(metric["labels"].get("measurement", ""))
             key = (metric["name"], of_suite.whole, frozenset(metric["labels"].items()))
-            untold[key] = of_suite.untold
+            unlabelled[key] = of_suite.unlabelled
             found.setdefault(key, []).append((run.run_id, metric))
     labels_of = dict(_told_by_labels(found))
     for key, held in found.items():
@@ -302,7 +302,7 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
                 encoded,
                 tuple(run_id for run_id, _ in held),
                 key[1],
-                untold[key],
+                unlabelled[key],
             )
 
 

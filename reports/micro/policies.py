@@ -6,11 +6,10 @@ on processors whose clwb leaves them in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from reports.micro.pairs import Asked, UnderivedError, one_experiment, pairs, ratio_of
 from reports.micro.points import DURATION, OPERATIONS, Device, Point
 from reports.micro.questions import Instructions, beyond_caches, largest
 
@@ -68,33 +67,3 @@ def flushed_line(device: Device) -> FlushedLine | None:
     if not medians.keys() >= {"clwb", "store", "clflush"}:
         return None
     return FlushedLine(medians["clwb"], medians["store"], medians["clflush"])
-
-
-def measured_over(asked: Asked) -> str:
-    """``level_hash manual over vanilla``: measurements of Figure 2 of one index and workload.
-
-    A gain in operations names its cause.
-    """
-    index, over, _, under = asked.arm.split()
-    if asked.x != "d" and over.endswith("_unaware"):
-        raise UnderivedError("needs", "updates that insert, as the paper's: here they are in place")
-    rates = asked.metric == "operations_ratio"
-    points = asked.device.select(
-        OPERATIONS if rates else FLUSHES_PER_WRITE,
-        measurement=(over, under),
-        index=index,
-        workload=asked.x,
-    )
-    same = one_experiment(beyond_caches(asked.device, points), *_POLICY)
-    a, b = (_of(same, name) for name in (over, under))
-    return ratio_of(pairs(a, b, *_POLICY)) + (_cause(asked.device) if rates else "")
-
-
-def _of(points: Sequence[Point], measurement: str) -> list[Point]:
-    return [p for p in points if p["measurement"] == measurement]
-
-
-def _cause(device: Device) -> str:
-    line = flushed_line(device)
-    words = {"kept": " (clwb keeps the line)", "evicted": " (clwb evicts the line)"}
-    return words.get(line.outcome, "") if line else ""

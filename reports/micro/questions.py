@@ -3,7 +3,7 @@
 Suites name their measurements alike (``mix``, ``threads``, ``access_size``) and measure them
 otherwise: other patterns, ranges, partitions, threads. Points are of one *experiment* where
 they are alike in every label but those that the question varies, and in what their suites set
-beside (``Point.untold``); a question is answered from one
+beside (``Point.unlabelled``); a question is answered from one
 experiment alone, that of the most samples, since the best of two is a figure of neither.
 """
 
@@ -134,7 +134,7 @@ def _once(points: Sequence[Point]) -> list[Point]:
 def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
     left_out = (*_NAMES, *FOLLOW, *varied)
     told = [(name, value) for name, value in point.labels.items() if name not in left_out]
-    return frozenset([*told, ("", point.untold)])
+    return frozenset([*told, ("", point.unlabelled)])
 
 
 def _weight(points: Sequence[Point]) -> tuple[int, float]:
@@ -149,6 +149,11 @@ class Instructions:
     operation: str
     flush: str = "none"
     fence: str = "none"
+
+    @property
+    def kind(self) -> str:
+        """Without the fence, as the papers name them: ``store+clwb``."""
+        return self.operation + (f"+{self.flush}" if self.flush != "none" else "")
 
     @property
     def title(self) -> str:
@@ -167,11 +172,15 @@ def sequence_of(point: Point) -> Instructions:
     return Instructions(point["operation"], point["flush"] or "none", point["fence"] or "none")
 
 
+def of_kind(name: str) -> dict[str, str | tuple[str, ...]]:
+    """The labels of instructions without their fence: ``store+clwb``."""
+    operation, _, flush = name.partition("+")
+    return {"operation": operation, "flush": flush or ("", "none")}
+
+
 def by_kind(points: Sequence[Point]) -> Mapping[str, list[Point]]:
-    """By instructions without their fence, as the papers name them: ``store+clwb``."""
+    """By instructions without their fence."""
     held: dict[str, list[Point]] = {}
     for point in points:
-        told = sequence_of(point)
-        name = told.operation + (f"+{told.flush}" if told.flush != "none" else "")
-        held.setdefault(name, []).append(point)
+        held.setdefault(sequence_of(point).kind, []).append(point)
     return held

@@ -17,6 +17,7 @@ from report_runs import Case, write
 from harness.micro.fio_result import histogram
 from harness.paths import data_folder
 from harness.store.runs import StoredRun, write_json_atomically
+from reports.published import Cell, Measured, Number
 
 GB = 1e9
 KINDS = {
@@ -215,3 +216,27 @@ def _loaded(bandwidth: float, latency: float, repeats: int) -> Iterator[dict[str
     if bandwidth:
         yield rate("loaded_latency", bandwidth, repeats, configuration=configuration, job="load",
                    **KINDS["load"])  # fmt: skip
+
+
+def shown(cell: Cell) -> Any:
+    """Three digits of each number by name, of one without a name alone; else the cell.
+
+    A range is a pair, rates are in GB/s, conditions follow the numbers.
+    """
+    if not isinstance(cell, Measured):
+        return cell
+    values: dict[str, Any] = {}
+    for one in cell.numbers:
+        several = one.name in values
+        values[one.name] = [values[one.name], _rounded(one)] if several else _rounded(one)
+    found = values[""] if values.keys() == {""} else values
+    return (found, *cell.conditions) if cell.conditions else found
+
+
+def _rounded(one: Number) -> float | tuple[float, ...] | None:
+    if one.value is None:
+        return None
+    ends = dict.fromkeys((one.value, one.value if one.high is None else one.high))
+    scale = GB if one.unit == "B/s" else 1
+    digits = [float(f"{end / scale:.3g}") if one.unit != "bytes" else end for end in ends]
+    return digits[0] if len(digits) == 1 else tuple(digits)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from micro_runs import KINDS, micro_run, rate, with_suite
+from micro_runs import KINDS, micro_run, rate, shown, with_suite
 from report_runs import EMULATED, Case, metric, write
 
 from harness.store.runs import StoredRun
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
+from reports.published import Missing
 
 PAPER = "nvm-for-databases"
 
@@ -29,10 +30,10 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     runs = [tpcc(tmp_path, "ssd-both", 100e3), tpcc(tmp_path, "pmem-both", 200e3)]
     left_out = (("postgres, users 16, ssd-both", "over the budget"),)
     (view,) = page_of(PAPER, "The paper", [table5(*runs, left_out=left_out)]).figures
-    rows = {(row[1], row[2]): tuple(map(str, row[4:])) for row in view.rows}
-    assert rows["postgres/ssd-both", "8"] == ("170,800 1/min ± 50 1/min", "100,000 1/min")
-    assert rows["postgres/pmem-both", "8"][1] == "200,000 1/min"
-    assert rows["sqlserver/ssd-both", "8"][1] == "–"
+    rows = {(row[1], row[2]): tuple(map(shown, row[4:])) for row in view.rows}
+    assert rows["postgres/ssd-both", "8"] == ("170,800 1/min ± 50 1/min", 100e3)
+    assert rows["postgres/pmem-both", "8"][1] == 200e3
+    assert rows["sqlserver/ssd-both", "8"][1] == Missing()
     assert (view.done, view.of.planned, view.measured) == (2, 40, 2)
     (row,) = (dict(zip(COMPARED, row, strict=True)) for row in view.compared)
     assert row["measured on"] == "pmem-both against ssd-both"
@@ -40,8 +41,8 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     assert row["verdict"] == "not resolvable"
     page = view.to_json()
     assert page["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
-    number = {"value": 100e3, "unit": "1/min", "emulated": False, "name": ""}
-    assert page["published"][0]["measured here"] == {"numbers": [number]}
+    number = {"value": 100e3, "unit": "1/min", "emulated": False, "name": "", "high": None}
+    assert page["published"][0]["measured here"] == {"numbers": (number,), "conditions": ()}
 
 
 def test_a_figure_without_runs_lists_what_is_published(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import duration, flushes, micro_run, operations, with_suite
+from micro_runs import duration, flushes, micro_run, operations, shown, with_suite
 
 from reports.micro.findings import Finding, findings
 from reports.micro.papers import paper_rows
 from reports.micro.points import devices
 from reports.micro.report import write_cards
+from reports.published import Missing
 
 Metric = dict[str, Any]
 VANILLA = {"discipline": "designed", "flush": "clflush", "fence": "mfence"}
@@ -92,24 +93,24 @@ def test_the_card_has_both_rows(tmp_path: Path) -> None:
     assert "| A line after clwb | kept | " in text
 
 
-def _told(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], str]:
+def _told(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], Any]:
     """The cells next to Figure 2's numbers, by series, metric and place."""
     run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
     rows = paper_rows(devices([run]))
     assert rows is not None
-    return {(series, metric, str(row[2])): str(row[4])
+    return {(series, metric, str(row[2])): shown(row[4])
             for row in rows.rows for series, metric in [str(row[1]).split(", ", 1)]}  # fmt: skip
 
 
 def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:
     rates = [_index("vanilla", 2e6, VANILLA), _index("manual", 2.3e6, MANUAL)]
     row = ("level_hash manual over vanilla", "operations_ratio", "a")
-    assert _told(tmp_path / "a", *rates)[row] == "1.15×"
+    assert _told(tmp_path / "a", *rates)[row] == 1.15
     kept = _told(tmp_path / "b", *rates, *_line(30, 40, 140))
-    assert kept[row] == "1.15× (clwb keeps the line)"
+    assert kept[row] == (1.15, "clwb keeps the line")
     evicted = _told(tmp_path / "c", *rates, *_line(30, 300, 310))
-    assert evicted[row] == "1.15× (clwb evicts the line)"
-    assert evicted["level_hash manual over vanilla", "operations_ratio", "b"] == "not measured"
+    assert evicted[row] == (1.15, "clwb evicts the line")
+    assert evicted[*row[:2], "b"] == Missing("not-measured")
 
 
 def test_updates_in_place_are_no_inserts_of_fast_fair(tmp_path: Path) -> None:
@@ -122,8 +123,8 @@ def test_updates_in_place_are_no_inserts_of_fast_fair(tmp_path: Path) -> None:
                                       ("manual_unaware", 1.2e6, MANUAL))),
     )  # fmt: skip
     row = ("fast_fair manual_unaware over vanilla_unaware", "operations_ratio")
-    assert told[*row, "d"] == "1.20×"
-    assert told[*row, "a"].startswith("needs updates that insert")
+    assert told[*row, "d"] == 1.2
+    assert told[*row, "a"].context.startswith("updates that insert")
 
 
 def test_counts_of_flushes_lie_next_to_the_papers(tmp_path: Path) -> None:
@@ -136,11 +137,11 @@ def test_counts_of_flushes_lie_next_to_the_papers(tmp_path: Path) -> None:
         flushes("vanilla", 3, **hashed),
     )
     row = ("fast_fair vanilla_unaware over vanilla", "flushes_per_write_ratio", "d")
-    assert told[row] == "5.00×"
+    assert told[row] == 5.0
     by_discipline = {
         discipline: told["level_hash", metric, "a"]
         for discipline in ("designed", "optimized")
         for metric in [f"flushes_per_write[index=level_hash,discipline={discipline},"
                        "flush=clflush,fence=mfence]"]
     }  # fmt: skip
-    assert by_discipline == {"designed": "3", "optimized": "–"}
+    assert by_discipline == {"designed": 3, "optimized": Missing()}

@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import KINDS, micro_run, numa_tier, rate, tier_facts, with_suite
+from micro_runs import KINDS, micro_run, numa_tier, rate, shown, tier_facts, with_suite
 
 from harness.store.runs import StoredRun
 from reports.micro.papers import paper_rows
 from reports.micro.points import devices
+from reports.published import Missing
 
 ARM = "apache_256 enabled over disabled, slower_access_size"
 
 
-def cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, str]]:
+def cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
     """Cells by quantity and place, then by device."""
     found = devices(runs)
     rows = paper_rows(found)
     assert rows is not None
-    return {(row[1], row[2]): dict(zip([d.name for d in found], map(str, row[4:]), strict=True))
+    return {(row[1], row[2]): dict(zip([d.name for d in found], map(shown, row[4:]), strict=True))
             for row in rows.rows}  # fmt: skip
 
 
@@ -41,29 +42,28 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
         reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
         reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
     )
-    expected = "256 B 1.00×, 512 B 0.900×, 1 KiB 0.750×"  # 10/10, 18/20, 15/20
-    assert set(found[ARM, "16"].values()) == {expected}
-    assert found[ARM, "32"]["pmem (prefetchers enabled)"] == (
-        "needs 32 threads, measured with 16"
-    )  # fmt: skip
-    assert "needs Viper" in "".join(
-        found["barlow_256 disabled over enabled, operations_ratio", "64"].values()
+    expected = {"256 B": 1.0, "512 B": 0.9, "1 KiB": 0.75}  # 10/10, 18/20, 15/20
+    assert list(found[ARM, "16"].values()) == [expected] * 2
+    assert found[ARM, "32"]["pmem (prefetchers enabled)"] == Missing(
+        "needs", "32 threads, measured with 16"
     )
+    row = found["barlow_256 disabled over enabled, operations_ratio", "64"]
+    assert all("Viper" in cell.context for cell in row.values())
 
 
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
-        (["enabled"], "needs a run of this tier with prefetchers disabled"),
-        (["enabled", "disabled: L2"], "needs a run of this tier with prefetchers disabled"),
-        (["unreadable"], "needs prefetchers whose state can be read (root, module msr, no VM)"),
+        (["enabled"], "a run of this tier with prefetchers disabled"),
+        (["enabled", "disabled: L2"], "a run of this tier with prefetchers disabled"),
+        (["unreadable"], "prefetchers whose state can be read (root, module msr, no VM)"),
     ],
 )
 def test_without_both_states_the_missing_one_is_named(
     tmp_path: Path, states: list[str], expected: str
 ) -> None:
     found = cells(*(reads(tmp_path, state, {512: 20}) for state in states))
-    assert list(found[ARM, "16"].values())[0] == expected  # noqa: RUF015
+    assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
 
 
 def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) 
         reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
     )
     assert set(found[ARM, "16"].values()) == {
-        "needs a run of this tier with prefetchers disabled",
-        "needs a run of this tier with prefetchers enabled",
+        Missing("needs", "a run of this tier with prefetchers disabled"),
+        Missing("needs", "a run of this tier with prefetchers enabled"),
     }
 
 
@@ -104,18 +104,21 @@ WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
 def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
     found = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
     one, six = found[READS, "1"]
-    assert found[READS, "1"] == {one: "5 GiB/s", six: "needs a tier of 1 DIMM, here: 6"}
-    assert found[READS, "6"] == {one: "needs a tier of 6 DIMMs, here: 1", six: "40 GiB/s"}
-    assert set(found[WRITES].values()) == {"8.00×"}
+    assert found[READS, "1"] == {
+        one: 5.37,
+        six: Missing("needs", "a tier of 1 DIMM, here: 6"),
+    }  # 5 GiB/s
+    assert found[READS, "6"] == {one: Missing("needs", "a tier of 6 DIMMs, here: 1"), six: 42.9}
+    assert set(found[WRITES].values()) == {8.0}
 
 
 def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
     found = cells(dimms(tmp_path / "a", 6, 40.0))
-    assert found[WRITES] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
+    assert found[WRITES] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
     found = cells(dimms(tmp_path / "b", None, 40.0))
-    assert found[READS, "6"] == {"pmem": "needs a tier of 6 DIMMs, here: none"}
+    assert found[READS, "6"] == {"pmem": Missing("needs", "a tier of 6 DIMMs, here: none")}
     found = cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
-    assert found[READS, "1"] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
-    assert found[READS, "6"] == {"pmem": "–"}
+    assert found[READS, "1"] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
+    assert found[READS, "6"] == {"pmem": Missing()}
     found = cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
-    assert set(found[WRITES].values()) == {"needs 32 threads, measured with 2"}
+    assert set(found[WRITES].values()) == {Missing("needs", "32 threads, measured with 2")}
