@@ -58,11 +58,6 @@ def basis(
     return tuple(_facts(a, b, pairing, warnings))
 
 
-def line(facts: Iterable[Fact]) -> str:
-    """All of them."""
-    return "; ".join(fact.text for fact in facts)
-
-
 def apart(
     named: Iterable[tuple[str, Sequence[Fact]]],
 ) -> tuple[str, dict[str, list[str]]]:

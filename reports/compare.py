@@ -23,7 +23,7 @@ from reports.canary import canary_warnings
 from reports.headline import NONE, Headline, headline
 from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
-from reports.metric_registry import metric_info
+from reports.metric_registry import MetricInfo, metric_info
 from reports.pairing import paired
 from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, emulations, facts, marked
@@ -99,8 +99,13 @@ class Row:
     @property
     def title(self) -> str:
         """``query time, query 6``."""
-        title, labels = metric_info(self.quantity, self.better).title, self.quantity.labels_text()
-        return f"{title}, {labels}" if labels else title
+        labels = self.quantity.labels_text()
+        return f"{self.info.title}, {labels}" if labels else self.info.title
+
+    @property
+    def info(self) -> MetricInfo:
+        """What is known of its metric."""
+        return metric_info(self.quantity, self.better)
 
     @property
     def contrary(self) -> bool:
@@ -215,7 +220,7 @@ class Group:
             and row.estimate.low is not None
             and row.better != "none"
             and row.quantity != self.headline.quantity
-            and metric_info(row.quantity, row.better).role in ("headline", "detail")
+            and row.info.role in ("headline", "detail")
         ]
         shown = [row for row in rows if factor(row) > 1 and row.shown]
         notable = shown or [row for row in rows if factor(row) >= _WORTH_NAMING]

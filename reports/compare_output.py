@@ -1,32 +1,14 @@
-"""A comparison as JSON and as a table for a terminal."""
+"""A comparison as JSON, and as the template shows it on a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Group as Renderables
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from reports.basis import line
-from reports.compare import Comparison, Group, Row, Side
-from reports.formatting import (
-    NOTHING,
-    interval_text,
-    p_text,
-    quantity_text,
-    significant,
-    times,
-)
+from reports.compare import Comparison, Group, Row
 from reports.headline import SetRate
 from reports.labels import in_words, value_text
-from reports.metric_registry import metric_info
-from reports.values import Quantity, Summary
-
-# JSON ---------------------------------------------------------------------------
+from reports.values import Quantity
 
 
 def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str, Any]:
@@ -56,8 +38,8 @@ def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
         "set_rate": _rate_json(group.headline.rate),
         "worsening": _change_json(group.worsening),
         "gain": _change_json(group.gain),
-        "a": _side_json(group.a),
-        "b": _side_json(group.b),
+        "a": asdict(group.a),
+        "b": asdict(group.b),
         "pairing": group.pairing,
         "why_unpaired": group.why_unpaired,
         "left_out": list(group.left_out),
@@ -92,12 +74,6 @@ def _change_json(row: Row | None) -> dict[str, Any] | None:
     return named | {"ratio": row.ratio, "outcome": row.decision.outcome}
 
 
-def _side_json(side: Side) -> dict[str, Any]:
-    return {
-        name: value if isinstance(value, str) else list(value) for name, value in vars(side).items()
-    }
-
-
 def _row_json(row: Row) -> dict[str, Any]:
     document: dict[str, Any] = {
         **(_quantity_json(row.quantity) or {}),
@@ -121,135 +97,23 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-# Terminal -----------------------------------------------------------------------
+@dataclass(frozen=True)
+class ComparisonView:
+    """As templates/compare_page.j2 shows it; ``everything``: counters and operator times, too."""
 
-_LEGEND = (
-    "Median of a percentile: of the repeats' percentiles. Interval: of each row, 95 % or the most "
-    "the repeats allow. p: Holm over the headlines of an experiment, or its rows of a metric; a "
-    "difference is resolved at p ≤ {alpha:g}."
-)
+    comparison: Comparison
+    everything: bool = False
 
+    def rows(self, group: Group) -> list[Row]:
+        """Those shown of a group."""
+        roles = ("headline", "detail")
+        return [row for row in group.rows if self.everything or row.info.role in roles]
 
-def table(comparison: Comparison, everything: bool = False) -> RenderableType:
-    """The comparison for a terminal: a table and the verdict for each group.
-
-    ``everything`` adds counters and operator times to headlines and details.
-    """
-    parts: list[RenderableType] = []
-    for group in comparison.groups:
-        parts += [_group_table(group, everything), *_verdict(group), _what(group), Text()]
-    parts += [Text(f"also differs: {one}", style="bold red") for one in comparison.differences]
-    parts += [Text(f"not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
-    parts += [Text(f"not compared, without a counterpart: {text}") for text in comparison.unmatched]
-    parts.append(Text(_LEGEND.format(alpha=comparison.alpha), style="dim"))
-    return Renderables(*parts)
-
-
-def _group_table(group: Group, everything: bool) -> Table:
-    context = ", ".join(
-        in_words(f, v) if f.startswith("params.") else value_text(f, v)
-        for f, v in group.context.items()
-        if v != "null"
-    )
-    names = (group.a.marked_name, group.b.marked_name)
-    shown = Table(title=Text(f"{context}: {names[1]} against {names[0]}"))
-    shown.add_column("metric")
-    for name in (*(f"{name}, median" for name in names), "B is better by", "interval", "p", "n"):
-        shown.add_column(Text(name), justify="right")
-    shown.add_column("verdict")
-    for row in group.rows:
-        role = metric_info(row.quantity, row.better).role
-        if everything or role in ("headline", "detail"):
-            shown.add_row(*(Text(cell) for cell in _cells(row)))
-    return shown
-
-
-def _cells(row: Row) -> list[str]:
-    medians = [_median(row.a, row), _median(row.b, row)]
-    estimate, decision = row.estimate, row.decision
-    if estimate is None or decision is None:
-        return [row.title, *medians, "", "", "", "", row.note]
-    paired = estimate.pairing == "paired"
-    return [
-        row.title,
-        *medians,
-        times(estimate.ratio),
-        interval_text(estimate),
-        p_text(decision.adjusted_p),
-        str(estimate.n_a) if paired else f"{estimate.n_a}, {estimate.n_b}",
-        _verdict_text(row),
-    ]
-
-
-def _verdict_text(row: Row) -> str:
-    """``not resolvable (6 repeats, 11 needed)``."""
-    parts: list[str] = [row.verdict]
-    if row.better == "none" and row.shown:
-        parts = ["higher" if row.ratio > 1 else "lower"]
-    if row.verdict == "not resolvable" and row.estimate and row.decision:
-        repeats = min(row.estimate.n_a, row.estimate.n_b)
-        parts = [f"{row.verdict} ({repeats} repeats, {row.decision.repeats_needed} needed)"]
-    if row.contrary:
-        parts.append("medians point the other way")
-    if row.ready_made:
-        parts.append("one side is ready-made by its driver")
-    return "; ".join(parts)
-
-
-def _median(summary: Summary | None, row: Row) -> str:
-    resolution = metric_info(row.quantity, row.better).resolution
-    return quantity_text(summary.median, row.unit, resolution) if summary else NOTHING
-
-
-def _verdict(group: Group) -> Iterator[Text]:
-    """The verdict, what decides it, and what limits it."""
-    a, b = group.a.marked_name, group.b.marked_name
-    yield Text(f"verdict, {b} against {a}: {group.verdict}", style="bold")
-    for name, quantity in (
-        ("headline", group.headline.quantity),
-        ("second", group.headline.second),
-    ):
-        if row := group.row(quantity):
-            yield _row_line(name, row)
-    yield from _rates(group)
-    for name, change in (("largest worsening", group.worsening), ("largest gain", group.gain)):
-        if change is not None:
-            yield _row_line(name, change)
-    yield Text(f"rests on: {line(group.rests_on)}")
-    if group.pairing == "unpaired":
-        yield Text(f"unpaired: {group.why_unpaired}", style="yellow")
-    for warning in group.warnings:
-        yield Text(str(warning), style="bold red")
-    if group.left_out:
-        yield Text(f"left out, without a pair: {', '.join(group.left_out)}")
-    for side_ in (group.a, group.b):
-        if side_.emulated:
-            yield Text(f"EMULATED: {side_.name} ({', '.join(side_.emulated)})", style="bold red")
-        if side_.unknown:
-            yield Text(f"† answers not checked: {', '.join(side_.unknown)}", style="yellow")
-
-
-def _rates(group: Group) -> Iterator[Text]:
-    """How each side kept the rate that was set."""
-    if (rate := group.headline.rate) is None:
-        return
-    yield Text(f"the rate was set by {rate.by}: latency is compared instead of throughput")
-    for name, side in ((group.a.marked_name, rate.a), (group.b.marked_name, rate.b)):
-        if side is not None:
-            rates = f"{significant(side.done_per_s)} of {significant(side.offered_per_s)} per s"
-            yield Text(f"  {name}: {rates}, missed in {side.missed} of {side.runs} repeats")
-
-
-def _row_line(name: str, row: Row) -> Text:
-    if row.estimate is None:
-        return Text(f"{name}: {row.title}: {row.note}")
-    ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
-    return Text(f"{name}: {row.title}: {ratio}, {_verdict_text(row)}")
-
-
-def _what(group: Group) -> Table:
-    """The workload, its driver and every parameter."""
-    shown = Table(title=Text("What was run"), show_header=False, title_justify="left")
-    for name, value in group.what:
-        shown.add_row(Text(name), Text(value))
-    return shown
+    @staticmethod
+    def context(group: Group) -> str:
+        """What both sides are."""
+        return ", ".join(
+            in_words(f, v) if f.startswith("params.") else value_text(f, v)
+            for f, v in group.context.items()
+            if v != "null"
+        )

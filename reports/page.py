@@ -1,9 +1,9 @@
-"""Render a page: one template, written as one HTML file and as Markdown; and write its files.
+"""Render a page: one template, as one HTML file, as Markdown, or on a terminal; write its files.
 
-A template calls the macros of ``macros.html.j2`` or ``macros.md.j2`` as ``m``; everything else in
-it is escaped for the format. The HTML file fetches nothing (its content security policy forbids
-it) and opens from ``file://``. Everything is made in memory first: a report that cannot be made
-leaves no file.
+A template calls the macros of ``macros.html.j2``, ``macros.md.j2`` or ``macros.text.j2`` as ``m``;
+everything else in it is escaped for the format. The HTML file fetches nothing (its content security
+policy forbids it) and opens from ``file://``. Everything is made in memory first: a report that
+cannot be made leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness import terminal
 from harness.errors import UsageError
 from harness.units import format_bytes
 from reports import formatting
 from reports.charts.drawing import Drawing
-from reports.conclusions import output as conclusions
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
 @cache
-def _environment(form: Literal["html", "md"]) -> Environment:
+def _environment(form: Literal["html", "md", "text"]) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
+        autoescape=form != "text",
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -46,6 +49,7 @@ def _environment(form: Literal["html", "md"]) -> Environment:
         "times": formatting.times,
         "share_of": formatting.share_text,
         "gain": formatting.gain_text,
+        "at_most": formatting.times_at_most,
         "interval": formatting.interval_text,
         "p": formatting.p_text,
         "percent": formatting.percent,
@@ -65,16 +69,43 @@ def render(template: str, view: object, form: Literal["html", "md"]) -> str:
         view=view,
         macros=f"macros.{form}.j2",
         nothing=formatting.NOTHING,
-        conclusion_head=conclusions.HEAD,
-        conclusion_row=conclusions.row,
-        conclusion_trials_head=conclusions.TRIALS_HEAD,
-        conclusion_trials=conclusions.trial_rows,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         svg=lambda drawing: Markup(drawing.inline_svg),
     )
     return text if form == "html" else re.sub(r"\n{3,}", "\n\n", text).lstrip()
+
+
+#: By the kind of a paragraph.
+_STYLES = {"title": "bold", "warning": "bold red", "caution": "yellow", "note": "dim"}
+
+
+def print_page(template: str, view: object, console: Console) -> None:
+    """The page of a view on a terminal."""
+    from rich.text import Text
+
+    def put(renderable: object) -> str:
+        with console.capture() as captured:
+            console.print(renderable)
+        return captured.get()
+
+    def put_text(text: object, kind: str = "") -> str:
+        return put(Text(" ".join(str(text).split()), style=_STYLES.get(kind, "")))
+
+    def put_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str) -> str:
+        right = range(1, len(head) - 1) if kind == "numbers" else ()
+        return put(terminal.table(head, rows, title, right))
+
+    page = _environment("text").get_template(template)
+    text = page.render(
+        view=view,
+        macros="macros.text.j2",
+        nothing=formatting.NOTHING,
+        put_text=put_text,
+        put_table=put_table,
+    )
+    console.file.write(re.sub(r"\n{2,}", "\n", text).lstrip("\n"))
 
 
 def _verbatim(text: object) -> Markup:

@@ -38,11 +38,11 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
-from reports.explain import output
 from reports.explain.ceilings import Ceilings, ceilings
-from reports.explain.comparisons import NO_EVIDENCE, Evidence, Explained, explained
+from reports.explain.comparisons import NO_EVIDENCE, Evidence, explained
 from reports.explain.known import Missing, Value
-from reports.explain.score import Score, score
+from reports.explain.output import ExplainedView
+from reports.explain.score import score
 from reports.formatting import utc
 from reports.headline import headline
 from reports.history import History, histories
@@ -158,17 +158,6 @@ class CeilingRow:
     def known(self) -> bool:
         """Whether there is any."""
         return any(one.share is not None for one in self.ceilings.total)
-
-
-@dataclass(frozen=True)
-class ExplainedView:
-    """Device and engine of every comparison of placements; see reports.explain."""
-
-    rows: tuple[Explained, ...]
-    score: Score
-
-    #: How ``rows`` and ``score`` are written.
-    text = output
 
 
 @dataclass(frozen=True)

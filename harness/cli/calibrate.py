@@ -12,7 +12,7 @@ import typer
 
 from harness import registry
 from harness.cli import show
-from harness.cli.common import print_json, print_table, store
+from harness.cli.common import print_json, store
 from harness.cli.options import RunCommand, RunGroup, callback
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import hours, print_run_list
@@ -23,6 +23,7 @@ from harness.experiment.calibration import pairs_of, twice
 from harness.experiment.preflight import placement_label
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
+from harness.terminal import print_table
 from harness.units import parse_share
 from harness.workloads.parameters import Parameters
 

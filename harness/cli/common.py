@@ -7,16 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from harness import paths
 from harness.errors import UsageError
 from harness.store.runs import Store, StoredRun
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
@@ -38,10 +35,6 @@ EmulateOption = Annotated[
 ]
 
 
-#: Tables with more rows are printed as plain columns, ten times as fast.
-_MAX_RICH_ROWS = 500
-
-
 def store(results: Path | None) -> Store:
     """Return the store of --results; UsageError if it is in or at a file."""
     root = paths.results_root(results)
@@ -57,36 +50,6 @@ def print_json(document: Any) -> None:
     """One JSON document on stdout."""
     json.dump(document, sys.stdout, indent=1, ensure_ascii=False, default=str)
     print()
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """Print a table of formatted cells; the first column is never wrapped."""
-    if len(rows) > _MAX_RICH_ROWS:
-        _print_columns([columns, *rows])
-        return
-    from rich.table import Table
-
-    table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False)
-    table.columns[0].no_wrap = True
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    console().print(table)
-
-
-def _print_columns(rows: Sequence[Sequence[Any]]) -> None:
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for row in texts:
-        print("  ".join(map(str.ljust, row, widths)).rstrip())
-
-
-def console() -> Console:
-    """stdout, wide enough that a pipe does not cut run ids."""
-    from rich.console import Console
-
-    return Console(
-        width=None if sys.stdout.isatty() else 200, markup=False, highlight=False, soft_wrap=False
-    )
 
 
 def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:

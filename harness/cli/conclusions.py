@@ -6,15 +6,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import (
-    JsonOption,
-    ResultsOption,
-    chosen_runs,
-    print_json,
-    print_table,
-    store,
-)
+from harness.cli.common import JsonOption, ResultsOption, chosen_runs, print_json, store
 from harness.errors import UsageError, nearest
+from harness.terminal import console
 
 
 def conclusions(
@@ -28,7 +22,7 @@ def conclusions(
     """Test the papers' conclusions on stored runs."""
     from reports.conclusions.catalogue import CONCLUSIONS
     from reports.conclusions.model import check_all
-    from reports.conclusions.output import HEAD, TRIALS_HEAD, commands, row, trial_rows
+    from reports.page import print_page
 
     papers = list(dict.fromkeys(one.paper for one in CONCLUSIONS))
     if paper is not None and paper not in papers:
@@ -49,8 +43,4 @@ def conclusions(
     if json_:
         print_json({"conclusions": [one.to_json() for one in found]})
         return
-    print_table(HEAD, [row(one) for one in found])
-    if trials := trial_rows(found):
-        print_table(TRIALS_HEAD, trials)
-    for line in commands(found):
-        print(f"to test more: {line}")
+    print_page("conclusions_page.j2", found, console())

@@ -9,20 +9,13 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import (
-    HostOption,
-    JsonOption,
-    QuietOption,
-    available,
-    confirm,
-    print_json,
-    print_table,
-)
+from harness.cli.common import HostOption, JsonOption, QuietOption, available, confirm, print_json
 from harness.errors import UsageError
 from harness.execution.environment import dataset_stores
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import Dataset, remove_datasets
 from harness.supervise.user_files import regular_bytes
+from harness.terminal import print_table
 from harness.units import format_bytes
 
 app = typer.Typer(help="List, remove and verify datasets.", no_args_is_help=True)

@@ -9,14 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness import native_programs, registry
-from harness.cli.common import (
-    EmulateOption,
-    HostOption,
-    JsonOption,
-    available,
-    print_json,
-    print_table,
-)
+from harness.cli.common import EmulateOption, HostOption, JsonOption, available, print_json
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
 from harness.execution.monitoring import GuardedMonitor
@@ -26,6 +19,7 @@ from harness.micro import fio, ioping
 from harness.monitors import MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise.credentials import shared_user_warnings, unprivileged
+from harness.terminal import print_table
 from harness.tiers.discovery import find_tiers_and_problems
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from harness import paths, registry
-from harness.cli.common import JsonOption, QuietOption, available, print_json, print_table
+from harness.cli.common import JsonOption, QuietOption, available, print_json
 from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
+from harness.terminal import print_table
 
 app = typer.Typer(help="List engines; install pinned versions.", no_args_is_help=True)
 

@@ -6,15 +6,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import (
-    JsonOption,
-    ResultsOption,
-    chosen_runs,
-    console,
-    print_json,
-    store,
-)
+from harness.cli.common import JsonOption, ResultsOption, chosen_runs, print_json, store
 from harness.errors import UsageError
+from harness.terminal import console
 
 
 def explain(
@@ -29,10 +23,11 @@ def explain(
     json_: JsonOption = False,
 ) -> None:
     """Compare device ratio, ceiling, prediction, measurement."""
-    from reports.explain import output
     from reports.explain.comparisons import Evidence, explained
+    from reports.explain.output import ExplainedView, to_json
     from reports.explain.score import score
     from reports.micro.points import is_micro
+    from reports.page import print_page
     from reports.select import unplanted
     from reports.series import panels
 
@@ -52,8 +47,8 @@ def explain(
             "no two placements of one engine and workload are among them",
             "measure both: harness run … --placement ssd-both --placement pmem-both",
         )
-    found = score(rows)
+    view = ExplainedView(tuple(rows), score(rows))
     if json_:
-        print_json(output.to_json(rows, found))
+        print_json(to_json(view))
     else:
-        console().print(output.table(rows, found))
+        print_page("explain_page.j2", view, console())

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import JsonOption, QuietOption, key_values, print_json, print_table
+from harness.cli.common import JsonOption, QuietOption, key_values, print_json
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.progress import progress_on_stderr
 from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
 from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
+from harness.terminal import print_table
 from harness.yamlfile import parse_yaml
 
 app = typer.Typer(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import show
-from harness.cli.common import JsonOption, names, print_json, print_table, store
+from harness.cli.common import JsonOption, names, print_json, store
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
 from harness.cli.run_list import estimated_ns, list_rows
@@ -32,6 +32,7 @@ from harness.micro.suite import (
     suite_name,
 )
 from harness.store.runs import Store, StoredRun
+from harness.terminal import print_table
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from harness.yamlfile import Document

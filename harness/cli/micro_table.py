@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness import hdr
-from harness.cli.common import print_table
+from harness.terminal import print_table
 from harness.units import format_ns
 
 _WHOLE = ("operation_duration_ns", "io_like_duration_ns")

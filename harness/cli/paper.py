@@ -18,7 +18,6 @@ from harness.cli.common import (
     ResultsOption,
     key_values,
     print_json,
-    print_table,
     store,
 )
 from harness.cli.run_list import hours
@@ -28,6 +27,7 @@ from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figures_of
 from harness.paper.run import run_cells
 from harness.store.runs import StoredRun
+from harness.terminal import print_table
 from harness.units import counted, parse_duration_ns
 
 if TYPE_CHECKING:

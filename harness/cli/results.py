@@ -14,7 +14,6 @@ from harness.cli.common import (
     QuietOption,
     ResultsOption,
     chosen_runs,
-    console,
     print_json,
     store,
 )
@@ -27,6 +26,7 @@ from harness.micro import runner as suites
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO
+from harness.terminal import console
 from harness.units import parse_share
 from harness.warnings import RunWarning, warn
 
@@ -53,8 +53,9 @@ def compare(
     json_: JsonOption = False,
 ) -> None:
     """Compare two sets of runs: ratios, intervals, a verdict."""
-    from reports import compare_output
     from reports.compare import compare as compared
+    from reports.compare_output import ComparisonView, to_json
+    from reports.page import print_page
     from reports.select import select
 
     above = parse_share(fail_above) if fail_above is not None else None
@@ -66,9 +67,9 @@ def compare(
         raise RunFailed(f"compare {b}", "each of its runs failed", "`harness runs show` has why")
     found = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
-        print_json(compare_output.to_json(found, above))
+        print_json(to_json(found, above))
     else:
-        console().print(compare_output.table(found, all_))
+        print_page("compare_page.j2", ComparisonView(found, all_), console())
     failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
     if above is not None and (failed or any(group.regressed(above) for group in found.groups)):
         raise typer.Exit(1)

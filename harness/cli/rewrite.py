@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import JsonOption, print_json, print_table
+from harness.cli.common import JsonOption, print_json
 from harness.errors import UsageError
 from harness.rewrite import rewrite as rewrite_program
 from harness.rewrite.rules import RULES, read_rule
+from harness.terminal import print_table
 
 _FENCES = {"added": "{0} added", "follows": "one follows", "none": ""}
 

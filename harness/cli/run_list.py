@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.cli import show
-from harness.cli.common import print_json, print_table, store
+from harness.cli.common import print_json, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
 from harness.execution.run_list import Step, expected_ns, plan_steps, run_plan
@@ -29,6 +29,7 @@ from harness.experiment.sequential import (
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
+from harness.terminal import print_table
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning, warn
 

@@ -13,19 +13,12 @@ import typer
 
 from harness import hdr
 from harness.cli import show
-from harness.cli.common import (
-    JsonOption,
-    ResultsOption,
-    confirm,
-    metric_value,
-    print_json,
-    print_table,
-    store,
-)
+from harness.cli.common import JsonOption, ResultsOption, confirm, metric_value, print_json, store
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.store.runs import StoredRun, Unfinished
 from harness.store.spec import MICRO, NATIVE
+from harness.terminal import print_table
 from harness.units import format_bytes, format_ns, parse_size
 from harness.warnings import RunWarning
 

@@ -8,9 +8,10 @@ from typing import Any
 import typer
 
 from harness import hdr
-from harness.cli.common import metric_value, print_json, print_table
+from harness.cli.common import metric_value, print_json
 from harness.experiment.preflight import placement_label
 from harness.store.runs import StoredRun
+from harness.terminal import print_table
 from harness.units import format_ns
 
 

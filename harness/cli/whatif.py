@@ -14,7 +14,7 @@ import typer
 
 from harness import registry
 from harness.cli import show
-from harness.cli.common import print_json, print_table, store
+from harness.cli.common import print_json, store
 from harness.cli.options import RunCommand, RunGroup, callback
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import print_run_list
@@ -29,6 +29,7 @@ from harness.iotrace.page import OPERATIONS, PARTS
 from harness.iotrace.plant import varied
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
+from harness.terminal import print_table
 from harness.workloads.parameters import Parameters
 
 _LEVELS = "auto"

@@ -211,6 +211,12 @@ class Checked:
         return max((one.decision.repeats_needed for one in short if one), default=0)
 
     @property
+    def more(self) -> str:
+        """The command that measures what it needs; empty where it was testable, or never is."""
+        untested = self.outcome == UNTESTABLE and self.conclusion.test is not None
+        return self.conclusion.command if untested else ""
+
+    @property
     def emulated(self) -> tuple[str, ...]:
         """The emulated tiers that its numbers come from."""
         return tuple(dict.fromkeys(by for one in self.tested for by in one.trial.emulated))

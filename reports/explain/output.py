@@ -1,73 +1,49 @@
-"""Explanations as text and as JSON, for the terminal and the report."""
+"""Explanations as JSON, and as the templates show them (templates/explain.j2)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from rich.console import Group as Lines
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from reports.basis import apart
 from reports.explain.comparisons import SUITE_ALIKE, Base, Explained
-from reports.explain.known import Known, Missing, Reason
-from reports.explain.score import LEAST_POINTS, Correlation, ModelScore, Realised, Score
+from reports.explain.known import Known, Missing
+from reports.explain.score import LEAST_POINTS, Score
 from reports.explain.slopes import Slope
-from reports.formatting import NOTHING, percent, significant, times_at_most
-
-HEAD = (
-    "engine and workload",
-    "compared",
-    "device ratio",
-    "ceiling",
-    "sensitivity",
-    "predicted",
-    "measured",
-    "realised fraction",
-)
-#: Of a device ratio whose suite was unlike the runs.
-_MARK = "*"
-_WHY: Mapping[Reason, str] = {
-    "no trace": "no I/O trace",
-    "no suite": "needs harness run micro --like",
-    "suite incomplete": "the suite lacks calls of the run",
-    "no waits": "no waits",
-    "no ceiling": "none",
-    "a rate was set": "a rate was set",
-    "memory moved": "memory is no device of files",
-    "delays planted": "delays were planted",
-    "no part moved": "no part is on another tier",
-    "no what-if": "needs harness whatif",
-    "what-if unlike A": "the what-if was not like A's runs",
-    "not linear": "not linear: not extrapolated",
-    "not monotonic": "not monotonic: not extrapolated",
-    "below zero": "below zero: not extrapolated",
-    "below floor": "below the time spent elsewhere: not extrapolated",
-    "too uncertain": "too uncertain: measure longer",
-    "above the ceiling": "above the ceiling: not extrapolated",
-    "not measured": "not measured",
-    "not resolvable": "not resolvable",
-}
 
 
-def cells(row: Explained) -> tuple[str, ...]:
-    """One for each of ``HEAD``."""
-    ceiling = row.ceiling
-    at_most = "at most " + times_at_most(ceiling.value) if not isinstance(ceiling, Missing) else ""
-    above = "; measured above it: one of the two is wrong" if row.above_ceiling else ""
-    query = f", query {row.query}" if row.query else ""
-    return (
-        row.where + query + (f" ({row.query_class})" if row.query_class else ""),
-        f"{row.b} against {row.a}",
-        known_text(row.device_ratio, "×") + (f" {_MARK}" if row.suite_unlike_run else ""),
-        at_most + above or known_text(ceiling),
-        _slopes_text(row.sensitivity),
-        _predicted_text(row),
-        known_text(row.measured, "×"),
-        known_text(row.realised),
-    )
+@dataclass(frozen=True)
+class ExplainedView:
+    """Device and engine of every comparison of placements."""
+
+    rows: tuple[Explained, ...]
+    score: Score
+    least_points: int = LEAST_POINTS
+    suite_alike: tuple[float, float] = SUITE_ALIKE
+
+    @property
+    def commands(self) -> list[str]:
+        """Those that give what is missing."""
+        return commands(self.rows)
+
+    @property
+    def suite_over_run(self) -> tuple[float, ...]:
+        """The ends of it where a suite was unlike the baseline's runs; empty otherwise."""
+        found = [row.suite_over_run or 0.0 for row in self.rows if row.suite_unlike_run]
+        return (min(found), max(found)) if found else ()
+
+    @property
+    def not_used(self) -> list[str]:
+        """What-ifs of other conditions, and what they differ in."""
+        every = (row.sensitivity for row in self.rows)
+        return list(dict.fromkeys(k.detail for k in every if isinstance(k, Missing) and k.detail))
+
+    @property
+    def rests_on(self) -> tuple[str, Mapping[str, list[str]]]:
+        """What all comparisons rest on; and what else, with those that do."""
+        whole = (row for row in self.rows if not row.query)
+        return apart((f"{row.where}, {row.b} against {row.a}", row.rests_on) for row in whole)
 
 
 def commands(rows: Sequence[Explained]) -> list[str]:
@@ -76,118 +52,11 @@ def commands(rows: Sequence[Explained]) -> list[str]:
     return list(dict.fromkeys(c for k in every if isinstance(k, Missing) for c in k.commands))
 
 
-def suite_note(rows: Sequence[Explained]) -> str:
-    """What the mark of a device ratio means; empty without one."""
-    found = [row.suite_over_run or 0.0 for row in rows if row.suite_unlike_run]
-    if not found:
-        return ""
-    ends = dict.fromkeys(significant(end) for end in (min(found), max(found)))
-    low, high = SUITE_ALIKE
-    return (
-        f"{_MARK}: on the baseline's own tiers, the suite's calls took {' to '.join(ends)} times "
-        f"as long as in its runs (alike: {low} to {high}): their device ratio may be another one"
-    )
-
-
-def not_used(rows: Sequence[Explained]) -> list[str]:
-    """What-ifs of other conditions, and what they differ in."""
-    every = (row.sensitivity for row in rows)
-    return list(dict.fromkeys(k.detail for k in every if isinstance(k, Missing) and k.detail))
-
-
-def known_text(known: Known, unit: str = "") -> str:
-    """``1.90× [1.60, 2.20]``, with its coverage where that is below 95 %; or why not known."""
-    if isinstance(known, Missing):
-        return _WHY[known.why]
-    text = significant(known.value) + unit
-    if known.low is None or known.high is None:
-        return text
-    coverage = "" if known.covered else f" at {percent(known.confidence)}"
-    return f"{text} [{significant(known.low)}, {significant(known.high)}]{coverage}"
-
-
-def correlation_text(one: Correlation) -> str:
-    """Of device ratio and speed-up."""
-    if one.rho is None or one.chance_low is None or one.chance_high is None or one.p is None:
-        return "device ratios do not differ" if one.points >= LEAST_POINTS else few(one.points)
-    chance = f"[{one.chance_low:.2f}, {one.chance_high:.2f}]"
-    return f"{one.rho:.2f} over {one.points} points (by chance {chance}, p = {one.p:.2g})"
-
-
-def few(points: int) -> str:
-    """In place of a coefficient or an average."""
-    return f"too few points ({points} of {LEAST_POINTS})"
-
-
-def realised_cells(one: Realised) -> tuple[str, ...]:
-    """Of which points, median, range, number, and how many are not resolvable."""
-    found = one.summary
-    name = "log and data" if (one.by, one.name) == ("moved", "all") else one.name
-    return (
-        f"{one.by}: {name}",
-        few(one.points) if one.median is None else significant(one.median),
-        f"{significant(found.low)} – {significant(found.high)}" if found else NOTHING,
-        str(one.points),
-        str(one.unresolved),
-    )
-
-
-REALISED_HEAD = ("realised fraction by", "median", "range", "points", "not resolvable")
-MODEL_HEAD = ("model", "points", "median error", "largest error")
-_MODELS = {
-    "device ratio": "device ratio alone",
-    "waits": "waits and device ratio (Amdahl)",
-    "causal": "causal (what-if)",
-}
-
-
-def model_cells(one: ModelScore) -> tuple[str, ...]:
-    """Errors of the predicted latency."""
-    n = len(one.errors)
-    if one.median is None or one.largest is None:
-        return _MODELS[one.model], str(n), few(n), few(n)
-    return _MODELS[one.model], str(n), percent(one.median), percent(one.largest)
-
-
-def table(rows: Sequence[Explained], found: Score) -> RenderableType:
-    """For the terminal."""
-    return Lines(
-        _table("Device and engine", HEAD, [cells(row) for row in rows]),
-        Text(
-            f"rank correlation of device ratio and speed-up: {correlation_text(found.correlation)}"
-        ),
-        *([Text(note)] if (note := suite_note(rows)) else []),
-        *map(Text, _basis(rows)),
-        *(Text(f"missing: {command}") for command in commands(rows)),
-        *(Text(f"not used: {why}") for why in not_used(rows)),
-        *(
-            [_table("", REALISED_HEAD, [realised_cells(one) for one in found.realised])]
-            if found.realised
-            else []
-        ),
-        _table(
-            "Errors of latencies predicted without B's runs",
-            MODEL_HEAD,
-            [model_cells(one) for one in found.models],
-        ),
-    )
-
-
-def _basis(rows: Sequence[Explained]) -> Iterator[str]:
-    shared, more = apart(
-        (f"{row.where}, {row.b} against {row.a}", row.rests_on) for row in rows if not row.query
-    )
-    if shared:
-        yield f"each comparison rests on: {shared}"
-    for text, names in more.items():
-        yield f"{'; '.join(names)} rests{' also' if shared else ''} on: {text}"
-
-
-def to_json(rows: Sequence[Explained], found: Score) -> dict[str, Any]:
+def to_json(view: ExplainedView) -> dict[str, Any]:
     """``{comparisons, correlation, realised, models}``; docs/explain.md has the fields."""
-    correlation = found.correlation
+    found, correlation = view.score, view.score.correlation
     return {
-        "comparisons": [_row_json(row) for row in rows],
+        "comparisons": [_row_json(row) for row in view.rows],
         "correlation": {
             "points": correlation.points,
             "rho": correlation.rho,
@@ -285,33 +154,3 @@ def _slope_json(one: Slope) -> dict[str, Any]:
         "linear": one.linear,
         "run": one.run_id,
     }
-
-
-def _predicted_text(row: Explained) -> str:
-    """``1.37× [1.20, 1.60], of 35.9 ms (measured: 36.6 ms)``."""
-    text = known_text(row.predicted, "×")
-    if row.base is None:
-        return text
-    return f"{text}{': ' if isinstance(row.predicted, Missing) else ', of '}{row.base}"
-
-
-def _slopes_text(found: tuple[Slope, ...] | Missing) -> str:
-    if isinstance(found, Missing):
-        return _WHY[found.why]
-    return ", ".join(map(_slope_text, found))
-
-
-def _slope_text(one: Slope) -> str:
-    of_query = f" of query {one.query}" if one.query else ""
-    slope = one.line.fit.slope
-    interval = f"{significant(slope.value)} [{significant(slope.low)}, {significant(slope.high)}]"
-    return f"{one.part}.{one.operation}{of_query} {interval}{'' if one.linear else ' (not linear)'}"
-
-
-def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    shown = Table(title=Text(title) if title else None, title_justify="left")
-    for name in head:
-        shown.add_column(Text(name))
-    for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    return shown

@@ -1,8 +1,8 @@
-"""What a configuration was beside its labels: two of them with the same labels are not one point.
+"""What a configuration was in addition to its labels: equal labels do not make one point.
 
-Labels tell what was done in a measurement, but not all of it: not how long it took, on which
-processors, or by a suite's rarer keys. Points that are equal in all labels are told apart here, by
-what their suites say and by the swept keys in their configurations' names.
+Labels say what was done in a measurement, but not all of it: not how long it took, on which
+processors, or by a suite's rarer keys. Points that are equal in all labels are distinguished here,
+by what their suites say and by the swept keys in their configurations' names.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from harness.store import schemas
 from harness.store.runs import StoredRun
 
-#: What ``-p`` may change without changing a figure, or what a label tells.
+#: What ``-p`` may change without changing a figure, or what a label says.
 _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
-#: What a tier is made of, and what it makes of a job: not what was asked of it.
+#: What a tier is made of, and what it makes of a job: not what was requested of it.
 _OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
 #: Keys of a suite's job that labels of its metrics report, if by their absence (``numa: near``).
 LABELLED_KEYS = frozenset(
@@ -30,9 +30,9 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run's suite sets for a measurement beside what it sweeps; empty where unknown.
+    """What a run's suite sets for a measurement in addition to what it sweeps; empty where unknown.
 
-    ``whole``: all of it; ``unlabelled``: what no label tells of a point, which alone can set the
+    ``whole``: all of it; ``unlabelled``: what no label says of a point, which alone can set the
     points of two measurements apart.
     """
 
@@ -51,16 +51,16 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
         text = json.dumps([documents, run.run["spec"]["params"]], sort_keys=True)
         return Settings(text, text)
     found = [
-        told
+        body
         for document in (documents.values() if isinstance(documents, dict) else ())
         if isinstance(document, dict)
-        for told in _of_document(document, measurement)
+        for body in _of_document(document, measurement)
     ]
     params = run.run["spec"]["params"]
-    asked = {k: v for k, v in params.get("asked", {}).items() if k not in _ASKED_OTHERWISE}
+    requested = {k: v for k, v in params.get("asked", {}).items() if k not in _ASKED_OTHERWISE}
     if "index_library" in params:  # its digest: of a path, another build is another program
-        asked["index_library"] = params["index_library"]
-    if not found and not asked:
+        requested["index_library"] = params["index_library"]
+    if not found and not requested:
         return Settings()
     # Of several jobs side by side each has its labels, and what the others do is in none.
     unlabelled = [
@@ -69,7 +69,7 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     ]
     whole = [[_without(one, ()) for one in both] for both in found]
     whole_text, unlabelled_text = (
-        json.dumps([one, asked], sort_keys=True) for one in (whole, unlabelled)
+        json.dumps([one, requested], sort_keys=True) for one in (whole, unlabelled)
     )
     return Settings(whole_text, unlabelled_text)
 
@@ -91,16 +91,14 @@ def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tupl
     )
 
 
-def _without(body: Any, told: Collection[str]) -> Any:
-    """Without matrices, lists of values, other measurements, keys of ``told``, and what is empty
-    then.
-    """
+def _without(body: Any, labelled: Collection[str]) -> Any:
+    """Without matrices, lists of values, other measurements, labelled keys, and empty ones."""
     if not isinstance(body, dict):
         return body
     kept = {
-        key: _without(value, told)
+        key: _without(value, labelled)
         for key, value in body.items()
-        if key not in ("matrix", "measurements", *told) and not isinstance(value, list)
+        if key not in ("matrix", "measurements", *labelled) and not isinstance(value, list)
     }
     return {key: value for key, value in kept.items() if value != {}}
 
@@ -122,7 +120,7 @@ def own_labels(every: Sequence[Labels]) -> list[Labels]:
     """Of configurations that are equal in all other labels: with the swept keys that differ.
 
     ``threads/chunk=4KiB`` and ``threads/chunk=1MiB`` get the label ``chunk``. Those whose names
-    tell no such key stay as they are.
+    have no such key stay as they are.
     """
     axes = [_axes(labels.get("configuration", "")) for labels in every]
     keys = dict.fromkeys(key for one in axes for key in one)

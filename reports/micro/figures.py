@@ -1,7 +1,7 @@
 """Which curves are drawn: the card's four, and those of every measurement of every suite.
 
 A measurement's axis is the swept label that has most values; everything else that differs
-between its points tells its lines apart. What has no swept axis stands in the table alone.
+between its points distinguishes its lines. What has no swept axis stands in the table alone.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ _INSTRUCTIONS = "instructions"
 #: What several labels stand for; and what says nothing without its name.
 _PARTED, _SAID = (_INSTRUCTIONS,), ("load_read_share", "load_threads")
 _THREADS = "threads"
-#: The axis of what waits beside a load: drawn over what that had, not over what was asked of it.
+#: The axis of what waits during a load: drawn over what that had, not over what it requested.
 _LOAD = "load_bytes_per_second"
 #: Of a chase: the loads are timed so many together.
 _MEANS = re.compile(r"^mean_latency_of_(\d+)_loads_ns$")
-#: What a row is called where nothing else tells it from another.
+#: What a row is called where nothing else distinguishes it.
 _CONFIGURATION = "configuration"
 _Row = tuple[str, ...]
-#: Of histograms: what a table tells beside the middle.
+#: Of histograms: what a table has next to the middle.
 _PERCENTS = (50.0, 99.0, 99.9, 99.99)
 
 
@@ -148,8 +148,8 @@ def _card_plots(device: Device) -> Iterator[Plot]:
 def _idle(samples: Sequence[float]) -> Iterator[tuple[float, Summary]]:
     """Where every curve of loaded latency begins: without any load."""
     if samples:
-        told = Summary(len(samples), statistics.median(samples), min(samples), max(samples))
-        yield 0.0, told
+        summary = Summary(len(samples), statistics.median(samples), min(samples), max(samples))
+        yield 0.0, summary
 
 
 def _plot(
@@ -191,24 +191,24 @@ def measurements(device: Device, prefix: str) -> list[Measured]:
             held.setdefault(key, {}).setdefault(point.settings, []).append(point)
     every = [(same, len(by_suite)) for by_suite in held.values() for same in by_suite.values()]
     return [
-        _measured(points, f"{prefix}-{number}", device, told_apart=several > 1)
+        _measured(points, f"{prefix}-{number}", device, by_suite=several > 1)
         for number, (points, several) in enumerate(every, 1)
     ]
 
 
 def _waiting_job(point: Point, device: Device) -> str:
-    """A point's job; of what waits without a load, the one that waits beside it elsewhere."""
+    """A point's job; of what waits without a load, the one that waits alongside elsewhere."""
     if point["job"] or point["load_operation"] != "none":
         return point["job"]
-    beside = device.select(point.metric, measurement=point["measurement"])
-    return next((one["job"] for one in beside if one["job"] and one["load_operation"]), "")
+    others = device.select(point.metric, measurement=point["measurement"])
+    return next((one["job"] for one in others if one["job"] and one["load_operation"]), "")
 
 
 def _suites_of(points: Sequence[Point], device: Device) -> str:
     """``, suite fig5`` behind a title: whose settings these are, with what ``-p`` changed."""
     ids = {run_id for point in points for run_id in point.runs}
-    told = dict.fromkeys(_suite_text(run) for run in device.runs if run.run_id in ids)
-    return f", suite {' and '.join(told)}"
+    suites = dict.fromkeys(_suite_text(run) for run in device.runs if run.run_id in ids)
+    return f", suite {' and '.join(suites)}"
 
 
 def _suite_text(run: StoredRun) -> str:
@@ -218,13 +218,13 @@ def _suite_text(run: StoredRun) -> str:
 
 
 def _measured(
-    points: Sequence[Point], name: str, device: Device, told_apart: bool = False
+    points: Sequence[Point], name: str, device: Device, by_suite: bool = False
 ) -> Measured:
-    """``told_apart``: whether suites set this measurement differently."""
+    """``by_suite``: whether suites set this measurement differently."""
     first = points[0]
     named = next((point["job"] for point in points if point["job"]), "")
     job = f", {named}" if named else ""
-    of_suite = _suites_of(points, device) if told_apart else ""
+    of_suite = _suites_of(points, device) if by_suite else ""
     measurement = first["measurement"].replace("_", " ") or "whole run"
     title = f"{measurement}{job}: {_title(first)}{of_suite}"
     varying = _varying(points)
@@ -259,10 +259,10 @@ def _in_order(points: Sequence[Point], labels: Sequence[str]) -> list[Point]:
 
 
 def _table(points: Sequence[Point], labels: Sequence[str]) -> tuple[_Row, tuple[_Row, ...]]:
-    """Head and rows. Of rows that these labels do not tell apart each has its configuration's name.
+    """Head and rows. Rows that these labels do not distinguish have their configuration's name.
 
-    Such are configurations that were asked for otherwise, and did the same: huge pages that the
-    kernel did not give, beside base pages.
+    Such are configurations that were requested differently, and did the same: huge pages that the
+    kernel did not give, next to base pages.
     """
     cells = [tuple(_cell(p, label) for label in labels) for p in points]
     names: dict[_Row, set[str]] = {}
@@ -312,7 +312,7 @@ def _at_best_threads(points: Sequence[Point], others: Sequence[str]) -> list[Poi
 def _loaded_drawing(
     points: Sequence[Point], title: str, name: str, device: Device
 ) -> Drawing | None:
-    """Over the bandwidth that the load beside it had, which may be less than was asked of it."""
+    """Over the bandwidth that the concurrent load had, which may be less than it requested."""
     waiting = {p["job"] for p in points}
     rates = {
         (p["configuration"], p.runs): p.median
@@ -361,9 +361,11 @@ def _loads_a_mean(point: Point) -> str:
 
 
 def _line(point: Point, labels: Sequence[str]) -> str:
-    """What tells a point's line from others: the labels that it has."""
-    told = (_cell(point, label, named=True) for label in labels if point[label] or label in _PARTED)
-    return ", ".join(filter(None, told))
+    """What distinguishes a point's line: the labels that it has."""
+    cells = (
+        _cell(point, label, named=True) for label in labels if point[label] or label in _PARTED
+    )
+    return ", ".join(filter(None, cells))
 
 
 def _label(label: str) -> str:
@@ -421,7 +423,7 @@ def percentile(histogram: hdr.Histogram, percent: float) -> float | None:
 
 
 def percentile_text(histogram: hdr.Histogram, percent: float, unit: str = "ns") -> str:
-    """``9.06 µs``, or the dash that stands for what cannot be told."""
+    """``9.06 µs``, or the dash that stands for what is not known."""
     value = percentile(histogram, percent)
     return NOTHING if value is None else quantity_text(value, unit)
 

@@ -40,7 +40,7 @@ from reports.micro.saturation import (
 Decided = Mapping[str, Verdict]
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
 _ALIKE = 0.97
-#: What is asked of the tier, not of the caches before it.
+#: What is measured of the tier, not of the caches before it.
 _OF_THE_TIER = (
     "access_size",
     "access_size_sequential",

@@ -62,7 +62,7 @@ def claim(
 
 def claim_of(a: Point, b: Point, bound: float) -> Claim | None:
     """The same of two points, as pairs where they were measured side by side."""
-    return claim(a.samples, b.samples, bound, a.beside(b))
+    return claim(a.samples, b.samples, bound, a.alongside(b))
 
 
 @dataclass(frozen=True)

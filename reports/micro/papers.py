@@ -1,4 +1,4 @@
-"""A paper's numbers beside those of the local devices: each where a suite says it repeats them.
+"""A paper's numbers next to those of the local devices: each where a suite says it repeats them.
 
 They were measured on the paper's machine and enter no comparison.
 """
@@ -81,7 +81,7 @@ PERMA_FIGURES = {
     "hybrid_tree_index_lookup": ("fig9",),
     "hybrid_tree_index_update": ("fig9",),
 }
-#: What a figure's ratios are of beside its own workloads: the sequential peak, the single flush.
+#: What a figure's ratios need in addition to its own workloads: sequential peak, single flush.
 _DRAWN_FROM = {(_PERMA, "fig4b"): ("fig4a",), (_PERMA, "fig8"): ("fig7",)}
 _METRIC = re.compile(r"^([a-z0-9_]+)(?:\[(.*)\])?$")
 #: Labels by other names than in run.json.
@@ -102,8 +102,8 @@ def paper_rows(devices: Sequence[Device], prices: PriceList | None = None) -> Pa
     """None where no suite of these runs repeats a paper's numbers. ``prices``: as in its table."""
     wanted: dict[str, set[str]] = {}
     for run in (run for device in devices for run in device.runs):
-        for told in _published(run):
-            wanted.setdefault(told["paper"], set()).update(told["figures"])
+        for repeated in _published(run):
+            wanted.setdefault(repeated["paper"], set()).update(repeated["figures"])
     series = [
         (paper, one) for paper, figures in sorted(wanted.items()) for one in _read(paper, figures)
     ]
@@ -134,7 +134,7 @@ def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
             yield value["published"]
     if str(run.run["spec"]["params"].get("suite", "")).split("/")[0] == _PERMA:
         measured = {metric["labels"].get("measurement") for metric in run.run["metrics"]}
-        figures = [f for name, told in PERMA_FIGURES.items() if name in measured for f in told]
+        figures = [f for name, of in PERMA_FIGURES.items() if name in measured for f in of]
         yield {"paper": _PERMA, "figures": figures}
 
 
@@ -216,7 +216,7 @@ def _measured(
         return derived(row)
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
-    labels.setdefault("job", "")  # what runs beside something else is no figure of its own
+    labels.setdefault("job", "")  # what runs alongside something else is no figure of its own
     points = beyond_caches(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
     over_dimms = (paper, series.figure) == _OVER_DIMMS
     found = [p for p in points if over_dimms or _is_at(p, point.x)]
@@ -234,7 +234,7 @@ def _measured(
 
 
 def _means(points: Sequence[Point], emulated: bool) -> Measured:
-    """The papers average times. Several points: the paper's row is of all of them, so all are told.
+    """The papers average times. Several points: the paper's row is of all of them, and so is this.
 
     ``random 305 ns, sequential 169 ns``.
     """

@@ -42,7 +42,7 @@ _HOST_STATE = {
     "dimm_power_budget": "power budget",
 }
 _STATE = "host."
-#: Labels that name a configuration, beside what was done in it.
+#: Labels that name a configuration, not what was done in it.
 NAMES = ("measurement", "configuration", "job")
 
 
@@ -51,8 +51,8 @@ class Point:
     """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
-    ``settings``: what the suite sets beside what it sweeps, and ``unlabelled`` what of it no label
-    tells (reports.micro.configured).
+    ``settings``: what the suite sets in addition to what it sweeps, and ``unlabelled`` what of
+    it no label says (reports.micro.configured).
     """
 
     metric: str
@@ -65,7 +65,7 @@ class Point:
     settings: str = ""
     unlabelled: str = ""
 
-    def beside(self, other: Point) -> bool:
+    def alongside(self, other: Point) -> bool:
         """Whether repeat k of both was measured in the same block of the same run."""
         return self.runs == other.runs and len(self.samples) == len(other.samples)
 
@@ -102,7 +102,7 @@ class Point:
 
 @cache
 def _number(text: str) -> float:
-    """Labels are numbers; what a configuration's name alone tells, is as its suite has it: 4KiB."""
+    """Labels are numbers; what a configuration's name alone says, is as its suite has it: 4KiB."""
     reads: Sequence[Callable[[str], float]] = (float, parse_size, parse_duration_ns)
     for read in reads:
         try:
@@ -132,9 +132,9 @@ class Device:
 
     @cached_property
     def llc_bytes(self) -> int:
-        """The last-level cache of the host, as its runs tell; 0 where none does."""
-        told = (run.artifact("microbench") or {} for run in self.runs)
-        return max((int(_cpu(one).get("llc_bytes") or 0) for one in told), default=0)
+        """The last-level cache of the host, as its runs report; 0 where none does."""
+        found = (run.artifact("microbench") or {} for run in self.runs)
+        return max((int(_cpu(one).get("llc_bytes") or 0) for one in found), default=0)
 
     @property
     def name(self) -> str:
@@ -189,7 +189,7 @@ def is_micro(run: StoredRun) -> bool:
 def devices(runs: Iterable[StoredRun]) -> list[Device]:
     """Every device measured by these runs, in natural order; UsageError where there is none.
 
-    Failed runs are left out: what they hold is not all of what was asked for.
+    Failed runs are left out: what they hold is not all of what was requested.
     """
     held: dict[_Key, list[StoredRun]] = {}
     for run in runs:
@@ -275,9 +275,9 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     """Every metric of these runs of one device.
 
     Repeats of several runs are laid together where all labels and the suite's settings are equal.
-    Configurations of one measurement that no label tells apart get the labels that do.
+    Configurations of one measurement that no label distinguishes get the labels that do.
     """
-    found: dict[_PointKey, list[_Told]] = {}
+    found: dict[_PointKey, list[_Stored]] = {}
     unlabelled: dict[_PointKey, str] = {}
     for run in runs:
         settings = cache(partial(settings_of, run))
@@ -286,7 +286,7 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
             key = (metric["name"], of_suite.whole, frozenset(metric["labels"].items()))
             unlabelled[key] = of_suite.unlabelled
             found.setdefault(key, []).append((run.run_id, metric))
-    labels_of = dict(_told_by_labels(found))
+    labels_of = dict(_distinguished(found))
     for key, held in found.items():
         same = [metric for _, metric in held]
         first = same[0]
@@ -306,14 +306,14 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
             )
 
 
-_Told = tuple[str, Mapping[str, Any]]
+_Stored = tuple[str, Mapping[str, Any]]
 _PointKey = tuple[str, str, frozenset[tuple[str, str]]]
 
 
-def _told_by_labels(
-    found: Mapping[_PointKey, Sequence[_Told]],
+def _distinguished(
+    found: Mapping[_PointKey, Sequence[_Stored]],
 ) -> Iterator[tuple[_PointKey, Labels]]:
-    """The labels of each point, with those that its configuration's name alone has told."""
+    """The labels of each point, with those that its configuration's name alone says."""
     held: dict[_PointKey, list[_PointKey]] = {}
     for name, settings, labels in found:
         rest = frozenset(item for item in labels if item[0] != "configuration")

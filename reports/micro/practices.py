@@ -152,7 +152,7 @@ def _small(device: Device) -> Iterator[Trial]:
         if not held:
             continue
         r64, r256, s64, s256 = held
-        together = all(point.beside(r64) for point in held)
+        together = all(point.alongside(r64) for point in held)
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
         yield Trial(

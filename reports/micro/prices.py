@@ -26,7 +26,7 @@ from reports.micro.questions import (
 from reports.prices import RECORDED_SOURCE, Price, PriceList, tier_price
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three
-#: nodes of 512 bytes read (FAST+FAIR). The suites have smaller and larger ones beside them.
+#: nodes of 512 bytes read (FAST+FAIR). The suites have smaller and larger ones too.
 HASH_UPDATE = "rp_512,wp_64_cache_128,wp_64_cache_-128"
 TREE_LOOKUP = "rp_512,rp_512,rp_512"
 #: Section 4.3.1; a suite may call its measurement as it likes.
@@ -82,7 +82,7 @@ def _operations(measurement: str, chain: str) -> Callable[[Device], float | None
 
 
 def _by_threads(device: Device, points: Sequence[Point]) -> list[Point]:
-    """The experiment of the most thread counts: the best of them is what is asked for."""
+    """The experiment of the most thread counts: the best of them is the one compared."""
     found = experiments(beyond_caches(device, points), "threads")
     return max(found, key=lambda held: (len({p["threads"] for p in held}), len(held)), default=[])
 

@@ -3,7 +3,7 @@
 Suites name their measurements alike (``mix``, ``threads``, ``access_size``) and measure them
 otherwise: other patterns, ranges, partitions, threads. Points are of one *experiment* where
 they are alike in every label but those that the question varies, and in what their suites set
-beside (``Point.unlabelled``); a question is answered from one
+in addition (``Point.unlabelled``); a question is answered from one
 experiment alone, that of the most samples, since the best of two is a figure of neither.
 """
 
@@ -21,13 +21,13 @@ INSTRUCTIONS = ("operation", "flush", "fence")
 FOLLOW = ("persistent", "io_engine")
 #: What only names a point. Two measurements that do the same are two experiments.
 _NAMES = ("configuration",)
-#: What differs between a load that waits alone and one that waits beside a load.
+#: What differs between a load that waits alone and one that waits during a load.
 LOAD_LABELS = ("job", "load_operation", "load_threads", "load_bytes_per_second", "load_read_share")
 #: A range of fewer last-level caches than this is one of the cache's to a good part.
 CACHES = 4
 
 
-# What is asked ------------------------------------------------------------------
+# What a card answers ------------------------------------------------------------------
 
 
 def access_sizes(device: Device) -> list[Point]:
@@ -72,7 +72,7 @@ def queue_depths(device: Device, measurement: str) -> list[Point]:
 
 
 def waits(device: Device) -> list[Point]:
-    """Dependent loads, alone and beside loads."""
+    """Dependent loads, alone and during loads."""
     points = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
     return largest(beyond_caches(device, points), *LOAD_LABELS)
 
@@ -87,7 +87,7 @@ def _near_and_far(points: Sequence[Point]) -> bool:
 def beyond_caches(device: Device, points: Iterable[Point]) -> list[Point]:
     """Those whose range the last-level cache does not hold a good part of.
 
-    Points without a range, and all where no run tells of the cache, are kept.
+    Points without a range, and all where no run reports the cache, are kept.
     """
     least = CACHES * device.llc_bytes
     return [p for p in points if not 0 < p.number("range_bytes") < least]
@@ -117,9 +117,9 @@ def largest(
 
 
 def _once(points: Sequence[Point]) -> list[Point]:
-    """Of points that no label tells apart those of the same runs, of the most samples in all.
+    """Of points that no label distinguishes, those of the same runs, of the most samples in all.
 
-    Two suites may have said otherwise what a label tells of both: ``numa: near``, or nothing.
+    Two suites may have said otherwise what a label says of both: ``numa: near``, or nothing.
     """
     weights: Counter[tuple[str, ...]] = Counter()
     for point in points:
@@ -133,8 +133,8 @@ def _once(points: Sequence[Point]) -> list[Point]:
 
 def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
     left_out = (*_NAMES, *FOLLOW, *varied)
-    told = [(name, value) for name, value in point.labels.items() if name not in left_out]
-    return frozenset([*told, ("", point.unlabelled)])
+    fixed = [(name, value) for name, value in point.labels.items() if name not in left_out]
+    return frozenset([*fixed, ("", point.unlabelled)])
 
 
 def _weight(points: Sequence[Point]) -> tuple[int, float]:

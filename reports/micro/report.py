@@ -1,4 +1,4 @@
-"""Write what devices like: a card for each, side by side, with prices, beside a paper's numbers.
+"""Write what devices like: a card for each, side by side, with prices, next to a paper's numbers.
 
 One HTML file that fetches nothing, the same as Markdown, every metric as CSV, and figures,
 like the other report (reports.report).

@@ -55,7 +55,7 @@ class LoadedKnee:
 
 
 def knees(device: Device) -> list[Knee | LoadedKnee]:
-    """Every knee that the card tells of."""
+    """Every knee of the card."""
     return [
         *access_size_knees(device),
         *thread_knees(device),
@@ -106,30 +106,30 @@ def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
     top = best(curve)
     place = next(index for index, p in enumerate(curve) if p.median >= NEAR * top.median)
     near = curve[place]
-    told = []
+    claims = []
     if near is not top:
-        told.append(claim_of(near, top, NEAR))
+        claims.append(claim_of(near, top, NEAR))
     if place:
-        told.append(claim_of(top, curve[place - 1], 1 / NEAR))
-    return Knee(key, axis, curve, top, near, _weakest(told))
+        claims.append(claim_of(top, curve[place - 1], 1 / NEAR))
+    return Knee(key, axis, curve, top, near, _weakest(claims))
 
 
 def _of_loaded(curve: LoadedCurve) -> Claim | None:
     knee = curve.knee
     place = curve.points.index(knee) if knee else -1
-    told = []
+    claims = []
     if knee:
-        told.append(claim(curve.idle_samples, knee.samples, 1 / TWICE, knee.beside_idle))
+        claims.append(claim(curve.idle_samples, knee.samples, 1 / TWICE, knee.alongside_idle))
     if place + 1 < len(curve.points):
         behind = curve.points[place + 1]
-        told.append(claim(behind.samples, curve.idle_samples, TWICE, behind.beside_idle))
-    return _weakest(told)
+        claims.append(claim(behind.samples, curve.idle_samples, TWICE, behind.alongside_idle))
+    return _weakest(claims)
 
 
-def _weakest(told: Sequence[Claim | None]) -> Claim | None:
+def _weakest(claims: Sequence[Claim | None]) -> Claim | None:
     """The one that is furthest from being shown; None where one of them cannot be tested."""
-    found = [one for one in told if one is not None]
-    if not found or len(found) < len(told):
+    found = [one for one in claims if one is not None]
+    if not found or len(found) < len(claims):
         return None
     return max(found, key=lambda one: (not one.above, one.over_bound.p))
 
@@ -142,7 +142,7 @@ TWICE = 2.0
 class LoadedPoint:
     """``rate``: of the load, B/s; ``latency``: of one dependent load, ns; with its range.
 
-    ``samples``: the latencies of its repeats, in their order; ``beside_idle``: whether those
+    ``samples``: the latencies of its repeats, in their order; ``alongside_idle``: whether those
     without load were measured in the same blocks.
     """
 
@@ -151,7 +151,7 @@ class LoadedPoint:
     low: float
     high: float
     samples: tuple[float, ...] = ()
-    beside_idle: bool = True
+    alongside_idle: bool = True
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class LoadedCurve:
 
 
 def curves(device: Device) -> list[LoadedCurve]:
-    """Every kind of load that was put beside the chase, of one experiment."""
+    """Every kind of load that ran during the chase, of one experiment."""
     held = waits(device)
     rates = {
         (p["configuration"], p.runs): p for p in device.select(RATE, measurement="loaded_latency")
@@ -194,14 +194,14 @@ def curves(device: Device) -> list[LoadedCurve]:
         reads = f", {100 * float(share):g} % reads" if share else ""
         threads = counted(int(wait.number("load_threads")), "thread")
         title = f"{wait['load_operation']}{reads} of {threads}"
-        told = wait.summary
+        summary = wait.summary
         point = LoadedPoint(
             load.median,
-            told.median,
-            told.low,
-            told.high,
+            summary.median,
+            summary.low,
+            summary.high,
             wait.samples,
-            quiet is not None and wait.beside(quiet),
+            quiet is not None and wait.alongside(quiet),
         )
         found.setdefault(title, []).append(point)
     return [

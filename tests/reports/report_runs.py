@@ -25,7 +25,8 @@ from harness.experiment.placement import parse_placement
 from harness.store.runs import Store, StoredRun, write_json_atomically
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
-from reports.compare_output import table
+from reports.compare_output import ComparisonView
+from reports.page import print_page
 from reports.report import ReportFiles, write_report
 
 GIB = 1 << 30
@@ -272,7 +273,7 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
 def printed(comparison: Comparison) -> str:
     """A comparison as a terminal shows it."""
     stream = io.StringIO()
-    Console(width=300, file=stream).print(table(comparison))
+    print_page("compare_page.j2", ComparisonView(comparison), Console(width=300, file=stream))
     return stream.getvalue()
 
 

@@ -25,7 +25,6 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, Evidence, check
-from reports.conclusions.output import row, trial_rows
 from reports.report import write_report
 
 
@@ -91,7 +90,6 @@ def test_one_repeat_shows_nothing_and_says_how_many_would(tmp_path: Path) -> Non
     found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}, 1))
     assert (found.outcome, found.why) == ("not testable here", "too-few-repeats")
     assert found.repeats_needed == 6
-    assert "6 needed" in row(found)[-1]
 
 
 def test_what_was_not_measured_is_named_with_its_command(tmp_path: Path) -> None:
@@ -124,7 +122,6 @@ def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
     emulated = ({"tier": "pmem", "by": "tmpfs"},)
     found = insight("vii", tpcc(tmp_path / "a", places, emulated=emulated))
     assert found.emulated == ("pmem by tmpfs",)
-    assert "EMULATED" in row(found)[3]
     assert (found.outcome, found.why) == ("not testable here", "emulated")
     (trial,) = found.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1) and trial["outcome"] == "open"
@@ -321,7 +318,7 @@ def test_a_report_has_the_conclusions_that_were_tested(tmp_path: Path) -> None:
     page = write_report(runs, tmp_path / "out", conclusions=found).markdown.read_text()
     assert "## Conclusions of the papers" in page and "7.1 (vii)" in page
     assert "7.1 (i)" not in page
-    assert len(trial_rows(found)) == 1
+    assert len([one for each in found for one in each.tested]) == 1
 
 
 def test_without_a_run_there_is_nothing_to_conclude(tmp_path: Path) -> None:

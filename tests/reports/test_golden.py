@@ -1,4 +1,4 @@
-"""The wording of each page, from stored example runs: one golden file a page.
+"""The wording of each page and the numbers behind it, from stored example runs: a golden file each.
 
 After a change of a template, `.venv/bin/python tests/reports/test_golden.py` writes the pages anew
 (with ``--runs`` the example runs too); read the difference before committing it.
@@ -6,6 +6,7 @@ After a change of a template, `.venv/bin/python tests/reports/test_golden.py` wr
 
 from __future__ import annotations
 
+import json
 import sys
 import tarfile
 import tempfile
@@ -14,24 +15,43 @@ from pathlib import Path
 import pytest
 
 from harness.store.runs import Store
+from reports import compare_output
+from reports.compare import compare
+from reports.conclusions.catalogue import CONCLUSIONS
+from reports.conclusions.comparisons import having
+from reports.conclusions.model import check_all
+from reports.explain import output as explain_output
+from reports.explain.comparisons import Evidence, explained
+from reports.explain.output import ExplainedView
+from reports.explain.score import score
 from reports.micro.points import is_micro
 from reports.micro.report import write_cards
 from reports.report import write_report
+from reports.series import panels
 
 GOLDEN = Path(__file__).parent / "golden"
 RUNS = GOLDEN / "runs.tar.gz"
-PAGES = ("report.md", "card.md")
+PAGES = ("report.md", "report.csv", "card.md", "compare.json", "explain.json", "conclusions.json")
 
 
 def pages(folder: Path) -> dict[str, str]:
-    """Both pages of the stored runs."""
+    """The pages of the stored runs, with report.csv and what commands print with ``--json``."""
     with tarfile.open(RUNS) as archive:
         archive.extractall(folder, filter="data")
     runs = Store(folder).runs()
-    report = write_report([run for run in runs if not is_micro(run)], folder / "pages")
+    engines = [run for run in runs if not is_micro(run)]
+    report = write_report(engines, folder / "pages")
     card = write_cards([run for run in runs if is_micro(run)], folder / "pages")
-    files = (report.markdown, card.markdown)
-    return {page: file.read_text("utf-8") for page, file in zip(PAGES, files, strict=True)}
+    files = {"report.md": report.markdown, "report.csv": report.csv, "card.md": card.markdown}
+    ssd, pmem = (having(engines, {"placement": place}) for place in ("ssd-both", "pmem-both"))
+    rows = tuple(explained(panels(engines, "placement", None), Evidence.of(runs)))
+    documents = {
+        "compare.json": compare_output.to_json(compare(ssd, pmem), 0.05),
+        "explain.json": explain_output.to_json(ExplainedView(rows, score(rows))),
+        "conclusions.json": [one.to_json() for one in check_all(CONCLUSIONS, runs)],
+    }
+    made = {page: file.read_text("utf-8") for page, file in files.items()}
+    return made | {page: json.dumps(one, indent=1) + "\n" for page, one in documents.items()}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from harness.cli.app import app
 from harness.errors import UsageError
 from reports.explain.comparisons import Explained
 from reports.explain.known import Missing, Value
-from reports.explain.output import to_json
+from reports.explain.output import ExplainedView, to_json
 from reports.explain.score import LEAST_POINTS, points, score
 
 
@@ -68,7 +68,7 @@ def test_fewer_than_eight_are_too_few() -> None:
     assert (found.correlation.points, found.correlation.rho) == (LEAST_POINTS - 1, None)
     assert all(model.median is None for model in found.models)
     assert len(found.models[0].errors) == 7
-    document = to_json(rows, found)
+    document = to_json(ExplainedView(tuple(rows), found))
     assert document["correlation"]["note"] == "too few points"
     assert document["models"]["device ratio"]["note"] == "too few points"
     assert document["models"]["device ratio"]["median_error"] is None
@@ -108,7 +108,7 @@ def test_realised_fractions_are_by_engine_part_and_class() -> None:
 def test_a_median_of_few_realised_fractions_is_none() -> None:
     for count, median in ((LEAST_POINTS - 1, None), (LEAST_POINTS, 0.3)):
         rows = [point(realised=0.3, query=str(i)) for i in range(count)]
-        by_engine = to_json(rows, score(rows))["realised"][0]
+        by_engine = to_json(ExplainedView(tuple(rows), score(rows)))["realised"][0]
         assert (by_engine["n"], by_engine["median"], by_engine["high"]) == (count, median, 0.3)
         assert by_engine["note"] == ("too few points" if median is None else None)
 
