@@ -21,8 +21,9 @@ from micro_runs import (
 )
 
 from harness.store.runs import StoredRun
+from reports.micro.pairs import PairQuery
 from reports.micro.papers import paper_rows
-from reports.micro.points import devices
+from reports.micro.points import RATE, Device, devices
 from reports.published import Missing
 
 Metrics = Sequence[dict[str, Any]]
@@ -446,3 +447,21 @@ def test_table_2_stands_in_the_reports_own_table_of_prices(tmp_path: Path) -> No
         "dram": Missing("needs", "a price: --prices, or price_per_gb in the host file"),
         "pmem": Missing("elsewhere", "Price-performance"),
     }
+
+
+def test_each_pair_is_a_ratio_of_its_own_where_a_query_says_so(tmp_path: Path) -> None:
+    def tier(folder: str, scale: float) -> Device:
+        writes = [rate("writes", value * scale, 1, **KINDS[kind], pattern="random", threads=threads)
+                  for kind, value in (("ntstore", 4), ("clwb", 2))
+                  for threads in (1, 8)]  # fmt: skip
+        (device,) = devices([micro_run(tmp_path / folder, writes)])
+        return device
+
+    over, under = tier("a", 3), tier("b", 1)
+    every = PairQuery(RATE, {"measurement": "writes"}, every=True)
+    assert [one.value for one in every.ratios(over, under)] == [3.0] * 4
+    best = PairQuery(RATE, {"measurement": "writes"}, apart=("flush",), varied=("threads",),
+                     each=lambda point: point["operation"])  # fmt: skip
+    assert [(one.name, one.value) for one in best.ratios(over, under)] == [
+        ("ntstore", 3.0), ("store", 3.0),
+    ]  # fmt: skip
