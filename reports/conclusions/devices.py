@@ -97,8 +97,9 @@ class Instructions:
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """The writes that no tier was measured by."""
-        kinds = dict.fromkeys((*self.over, *self.under))
-        yield f"{' and '.join(kinds)} on a tier other than DRAM"
+        kinds = " or ".join(self.over)
+        other = "another of them" if self.over == self.under else " or ".join(self.under)
+        yield f"writes by {kinds}, and by {other}, on a tier other than DRAM"
 
 
 def _ranked(points: Sequence[Point], kinds: tuple[str, ...]) -> list[Point]:
