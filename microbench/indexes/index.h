@@ -2,12 +2,14 @@
  * Persistent indexes of words: what the kernel `index` and the tests need of each.
  *
  * Every change is whole and durable when the function returns; a power cut within it leaves the
- * index, after `recover`, as it was before the change or after it. One thread at a time.
+ * index, after `recover`, as it was before the change or after it. One thread at a time, but for
+ * insert, update, read and remove of an index that has `sharing`.
  */
 #ifndef MICROBENCH_INDEXES_INDEX_H
 #define MICROBENCH_INDEXES_INDEX_H
 
 #include "arena.h"
+#include "sharing.h"
 
 /* The largest key; the smallest is 1. */
 #define MB_KEY_MOST (UINT64_MAX - 2)
@@ -15,6 +17,7 @@
 struct mb_index {
     struct mb_arena arena;
     const struct mb_policy *policy;
+    struct mb_sharing *sharing; /* NULL: one thread */
     /* Of a library; and the file where it is to keep the tree, or NULL: in memory. */
     void *tree;
     const char *pool_path;
@@ -23,6 +26,7 @@ struct mb_index {
 struct mb_index_kind {
     const char *name;
     bool disciplines[MB_DISCIPLINES]; /* which of them differ here */
+    bool shares;                      /* with threads, as its paper has it */
     /* An empty one in the arena, whatever lay there; false: no room. */
     bool (*open)(struct mb_index *index);
     /* After a restart: completes or undoes the change that was under way; false: no room. */

@@ -8,6 +8,10 @@
  * programs measured there, insert and update flush each of the three: two of these flushes,
  * and one fence, are not needed where a line becomes durable in the order of its stores.
  *
+ * Threads that share it lock the buckets of their key (by stripes of the table), also to move an item
+ * out of them; a resize locks the whole. Readers take no lock: they look again where a stripe of
+ * theirs, or the table, changed meanwhile.
+ *
  * An item that was being moved, or drained from a level that is to go, may be found twice after
  * a cut: `recover` completes the drain and removes the second one.
  */
@@ -75,19 +79,27 @@ struct choices {
     struct choice top, bottom;
 };
 
-static struct choices choose_all(const struct mb_index *index, uint64_t key)
+/* `changes`: while other threads may change it; atomic loads cost where they are not needed. */
+MB_ALWAYS_INLINE uint64_t word_at(const uint64_t *at, bool changes)
 {
-    const struct levels *levels = levels_of(index);
-    uint64_t hash = mixed(key);
-    return (struct choices){choose(index, levels->top, levels->buckets, hash),
-                            choose(index, levels->bottom, levels->buckets / 2, hash)};
+    return changes ? mb_get(at) : *at;
 }
 
-static struct slot *taken_in(const struct choice *choice, uint64_t key)
+MB_ALWAYS_INLINE struct choices choose_all(const struct mb_index *index, uint64_t key, bool changes)
+{
+    const struct root *root = root_of(index);
+    const struct levels *levels = &root->levels[word_at(&root->current, changes) & 1];
+    uint64_t hash = mixed(key), buckets = word_at(&levels->buckets, changes);
+    return (struct choices){choose(index, word_at(&levels->top, changes), buckets, hash),
+                            choose(index, word_at(&levels->bottom, changes), buckets / 2, hash)};
+}
+
+MB_ALWAYS_INLINE struct slot *taken_in(const struct choice *choice, uint64_t key, bool changes)
 {
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < SLOTS; j++)
-            if (choice->of[i]->slots[j].key == key && choice->of[i]->slots[j].token)
+            if (word_at(&choice->of[i]->slots[j].key, changes) == key &&
+                word_at(&choice->of[i]->slots[j].token, changes))
                 return &choice->of[i]->slots[j];
     return NULL;
 }
@@ -102,17 +114,95 @@ static struct slot *free_in(const struct choice *choice)
     return NULL;
 }
 
-static struct slot *find_in(const struct choices *choices, uint64_t key)
+MB_ALWAYS_INLINE struct slot *find_in(const struct choices *choices, uint64_t key, bool changes)
 {
-    struct slot *found = taken_in(&choices->top, key);
-    return found ? found : taken_in(&choices->bottom, key);
+    struct slot *found = taken_in(&choices->top, key, changes);
+    return found ? found : taken_in(&choices->bottom, key, changes);
 }
 
 static struct slot *find(const struct mb_index *index, uint64_t key)
 {
-    struct choices choices = choose_all(index, key);
-    return find_in(&choices, key);
+    struct choices choices = choose_all(index, key, false);
+    return find_in(&choices, key, false);
 }
+
+/* ---- locks, where threads share it ---- */
+
+/* One for each bucket of a key, and of an item that is moved. */
+struct held {
+    _Atomic uint32_t *locks[5];
+    int count;
+    bool missed; /* the last of them: another thread has it */
+};
+
+static _Atomic uint32_t *stripe_of(const struct mb_index *index, const struct bucket *bucket)
+{
+    uint64_t offset = (uint64_t)((const char *)bucket - index->arena.base);
+    return &index->sharing->stripes[offset / sizeof *bucket % MB_STRIPES];
+}
+
+/* Different ones, in their order: two threads cannot wait for each other. */
+static struct held stripes_of(const struct mb_index *index, const struct choices *choices)
+{
+    struct bucket *const buckets[] = {choices->top.of[0], choices->top.of[1],
+                                      choices->bottom.of[0], choices->bottom.of[1]};
+    struct held held = {.count = 0};
+    for (int i = 0; i < 4; i++) {
+        _Atomic uint32_t *lock = stripe_of(index, buckets[i]);
+        int at = held.count;
+        while (at > 0 && held.locks[at - 1] > lock)
+            at--;
+        if (at > 0 && held.locks[at - 1] == lock)
+            continue;
+        for (int j = held.count++; j > at; j--)
+            held.locks[j] = held.locks[j - 1];
+        held.locks[at] = lock;
+    }
+    return held;
+}
+
+static void let_go(struct held *held)
+{
+    while (held->count > 0)
+        mb_unlock(held->locks[--held->count]);
+}
+
+/* A key's buckets, locked. */
+static struct choices hold(const struct mb_index *index, uint64_t key, struct held *held)
+{
+    *held = (struct held){.count = 0};
+    if (!index->sharing)
+        return choose_all(index, key, false);
+    for (;;) {
+        uint32_t whole = mb_unlocked(&index->sharing->whole);
+        struct choices choices = choose_all(index, key, true);
+        if (atomic_load(&index->sharing->whole) != whole)
+            continue; /* they may be of no levels */
+        *held = stripes_of(index, &choices);
+        for (int i = 0; i < held->count; i++)
+            mb_lock(held->locks[i]);
+        if (atomic_load(&index->sharing->whole) == whole)
+            return choices;
+        let_go(held);
+    }
+}
+
+/* One more, which is not waited for. */
+static bool hold_too(const struct mb_index *index, const struct bucket *bucket, struct held *held)
+{
+    if (!index->sharing)
+        return true;
+    _Atomic uint32_t *lock = stripe_of(index, bucket);
+    for (int i = 0; i < held->count; i++)
+        if (held->locks[i] == lock)
+            return true;
+    held->missed = !mb_try_lock(lock);
+    if (!held->missed)
+        held->locks[held->count++] = lock;
+    return !held->missed;
+}
+
+/* ---- changes ---- */
 
 MB_ALWAYS_INLINE void persist(const struct mb_policy *policy, struct slot *slot)
 {
@@ -141,14 +231,17 @@ static void fill(const struct mb_policy *policy, struct slot *slot, uint64_t key
         put_item(policy, slot, key, value);
 }
 
-/* A slot of one of the two buckets, whose item goes to its other bucket; NULL: none can. */
+/* A slot of one of the two buckets, whose item goes to its other bucket; NULL: none can now. */
 static struct slot *make_room(struct mb_index *index, uint64_t level, uint64_t buckets,
-                              const struct choice *choice)
+                              const struct choice *choice, struct held *held)
 {
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < SLOTS; j++) {
             struct slot *old = &choice->of[i]->slots[j];
             struct choice its = choose(index, level, buckets, mixed(old->key));
+            int before = held->count;
+            if (!hold_too(index, its.of[1 - i], held))
+                return NULL;
             for (int k = 0; k < SLOTS; k++) {
                 struct slot *other = &its.of[1 - i]->slots[k];
                 if (other->token)
@@ -157,20 +250,23 @@ static struct slot *make_room(struct mb_index *index, uint64_t level, uint64_t b
                 mb_put(index->policy, &old->token, 0); /* its line is flushed with the new item */
                 return old;
             }
+            if (held->count > before)
+                mb_unlock(held->locks[--held->count]);
         }
     return NULL;
 }
 
-static struct slot *slot_in(struct mb_index *index, const struct choices *choices)
+static struct slot *slot_in(struct mb_index *index, const struct choices *choices,
+                            struct held *held)
 {
     const struct levels *levels = levels_of(index);
     struct slot *found = free_in(&choices->top);
     if (!found)
         found = free_in(&choices->bottom);
     if (!found)
-        found = make_room(index, levels->top, levels->buckets, &choices->top);
-    if (!found)
-        found = make_room(index, levels->bottom, levels->buckets / 2, &choices->bottom);
+        found = make_room(index, levels->top, levels->buckets, &choices->top, held);
+    if (!found && !held->missed)
+        found = make_room(index, levels->bottom, levels->buckets / 2, &choices->bottom, held);
     return found;
 }
 
@@ -228,7 +324,7 @@ static void drain(struct mb_index *index, bool cut)
     set_levels(index, &levels);
 }
 
-static bool grow(struct mb_index *index)
+static bool resize(struct mb_index *index)
 {
     const struct levels *old = levels_of(index);
     struct levels levels = {.bottom = old->top, .draining = old->bottom,
@@ -239,6 +335,19 @@ static bool grow(struct mb_index *index)
     set_levels(index, &levels);
     drain(index, false);
     return true;
+}
+
+/* Unless another thread has done so since there were so many buckets. */
+static bool grow(struct mb_index *index, uint64_t buckets)
+{
+    if (!index->sharing)
+        return resize(index);
+    mb_lock(&index->sharing->whole);
+    for (int i = 0; i < MB_STRIPES; i++) /* whoever has one; others see that the whole is locked */
+        mb_unlocked(&index->sharing->stripes[i]);
+    bool room = levels_of(index)->buckets != buckets || resize(index);
+    mb_unlock(&index->sharing->whole);
+    return room;
 }
 
 static bool make(struct mb_index *index)
@@ -288,31 +397,64 @@ static void set_value(const struct mb_policy *policy, struct slot *slot, uint64_
 
 static bool update(struct mb_index *index, uint64_t key, uint64_t value)
 {
-    struct slot *slot = find(index, key);
+    struct held held;
+    struct choices choices = hold(index, key, &held);
+    struct slot *slot = find_in(&choices, key, false);
     if (slot)
         set_value(index->policy, slot, value);
+    let_go(&held);
     return slot;
 }
 
 static bool insert(struct mb_index *index, uint64_t key, uint64_t value)
 {
-    struct choices choices = choose_all(index, key);
-    struct slot *slot = find_in(&choices, key);
-    if (slot) {
-        set_value(index->policy, slot, value);
-        return true;
-    }
-    while (!(slot = slot_in(index, &choices))) {
-        if (!grow(index))
+    for (unsigned tries = 0;; tries++) {
+        struct held held;
+        struct choices choices = hold(index, key, &held);
+        uint64_t buckets = levels_of(index)->buckets;
+        struct slot *slot = find_in(&choices, key, false);
+        if (slot)
+            set_value(index->policy, slot, value);
+        else if ((slot = slot_in(index, &choices, &held)))
+            fill(index->policy, slot, key, value);
+        let_go(&held);
+        if (slot)
+            return true;
+        if (held.missed)
+            mb_wait_for_lock(tries);
+        else if (!grow(index, buckets))
             return false;
-        choices = choose_all(index, key);
     }
-    fill(index->policy, slot, key, value);
-    return true;
+}
+
+/* Without a lock, where threads share it. */
+static bool look_up_shared(const struct mb_index *index, uint64_t key, uint64_t *value)
+{
+    for (;;) {
+        uint32_t whole = mb_unlocked(&index->sharing->whole), versions[4];
+        struct choices choices = choose_all(index, key, true);
+        if (atomic_load(&index->sharing->whole) != whole)
+            continue;
+        struct held watched = stripes_of(index, &choices);
+        for (int i = 0; i < watched.count; i++)
+            versions[i] = mb_unlocked(watched.locks[i]);
+        const struct slot *slot = find_in(&choices, key, true);
+        uint64_t found = slot ? mb_get(&slot->value) : 0;
+        bool same = atomic_load(&index->sharing->whole) == whole;
+        for (int i = 0; i < watched.count; i++)
+            same &= atomic_load(watched.locks[i]) == versions[i];
+        if (!same)
+            continue;
+        if (slot)
+            *value = found;
+        return slot;
+    }
 }
 
 static bool look_up(const struct mb_index *index, uint64_t key, uint64_t *value)
 {
+    if (index->sharing)
+        return look_up_shared(index, key, value);
     const struct slot *slot = find(index, key);
     if (slot)
         *value = slot->value;
@@ -321,15 +463,19 @@ static bool look_up(const struct mb_index *index, uint64_t key, uint64_t *value)
 
 static bool take_out(struct mb_index *index, uint64_t key)
 {
-    struct slot *slot = find(index, key);
+    struct held held;
+    struct choices choices = hold(index, key, &held);
+    struct slot *slot = find_in(&choices, key, false);
     if (slot)
         mb_commit(index->policy, &slot->token, 0);
+    let_go(&held);
     return slot;
 }
 
 const struct mb_index_kind mb_level_hash = {
     .name = "level_hash",
     .disciplines = {[MB_DESIGNED] = true, [MB_FF] = true, [MB_SFF] = true, [MB_OPTIMIZED] = true},
+    .shares = true,
     .open = make,
     .recover = recover,
     .insert = insert,

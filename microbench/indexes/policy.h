@@ -51,13 +51,19 @@ MB_ALWAYS_INLINE void mb_fence_now(const struct mb_policy *policy)
         mb_full_fence();
 }
 
-/* Stores a word. Stores of one line become durable in their order. */
+/* Another thread may store into it. */
+MB_ALWAYS_INLINE uint64_t mb_get(const uint64_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+/* Stores a word; other threads see stores in their order. Those of one line become durable so. */
 MB_ALWAYS_INLINE void mb_put(const struct mb_policy *policy, uint64_t *to, uint64_t value)
 {
     if (policy->medium)
         policy->medium->write(to, &value, sizeof value);
     else
-        *(volatile uint64_t *)to = value;
+        __atomic_store_n(to, value, __ATOMIC_RELEASE);
     if (policy->discipline == MB_SFF) {
         mb_flush_now(policy, to);
         mb_fence_now(policy);

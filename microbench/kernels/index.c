@@ -7,8 +7,9 @@
  *    "discipline": "designed", "sample_every": 0}
  *
  * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), both by Zipf's law, d (95 %
- * reads of what was inserted last, 5 % inserts), insert (new keys alone). Each thread has an index
- * of its own in its part of the range, whose size says how many records are loaded for every repeat
+ * reads of what the thread inserted last, 5 % inserts), insert (new keys alone). The threads of a
+ * partition share an index where its paper has them do so; otherwise each thread has one of its own
+ * in its part of the range. The range's size says how many records are loaded for every repeat
  * (insert: are inserted). d ends at the latest when half as many more are there. The next
  * operations are drawn before they are done, and that time is left out.
  *
@@ -56,16 +57,18 @@ struct indexed {
     int workload;
     int64_t bytes_per_record;
     uint64_t records; /* of a thread: at the start, or of `insert` at the end */
-    struct tb_zipfian zipfian; /* over a thread's records */
+    uint32_t users_each; /* of an index */
+    struct tb_zipfian zipfian; /* over an index's records */
     struct user *users; /* by thread, from begin to check */
 };
 
-/* A thread's index, and who uses it. */
+/* A thread, and the index that it uses. */
 struct user {
-    struct mb_index index;
+    struct mb_index *index, own; /* the first of its users has it */
+    uint32_t place;              /* among them */
     struct tb_zipfian latest;
     char pool_path[PATH_MAX];   /* of a library's index in a directory */
-    uint64_t records;           /* there now: numbers 0 … records - 1 */
+    uint64_t records;           /* of this user there now: its numbers 0 … records - 1 */
     uint64_t writes;            /* so far; a value's upper half */
     uint64_t until_sample;
     bool warm;
@@ -93,11 +96,17 @@ static uint64_t value_of(uint64_t key, uint64_t writes)
     return writes << 32 | (tb_mix(key) & UINT32_MAX);
 }
 
+/* Of a user's record: those of an index's users alternate. */
+static uint64_t number_of(const struct indexed *indexed, const struct user *user, uint64_t record)
+{
+    return record * indexed->users_each + user->place;
+}
+
 static bool is_library(const struct indexed *indexed) { return indexed->kind == &mb_library; }
 
 static bool put_in(const struct indexed *indexed, struct user *user, uint64_t key)
 {
-    bool room = indexed->kind->insert(&user->index, key, value_of(key, ++user->writes));
+    bool room = indexed->kind->insert(user->index, key, value_of(key, ++user->writes));
     user->records += room;
     return room;
 }
@@ -172,6 +181,7 @@ static bool read(struct mb_job *job, struct tb_error *error)
                                          .fence = (enum mb_fence)fence,
                                          .discipline = (enum mb_discipline)discipline};
     indexed->records = thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
+    indexed->users_each = indexed->kind->shares ? job->threads / job->partitions : 1;
     indexed->users = tb_allocate(job->threads, sizeof *indexed->users);
     if (!fits(job, error))
         return false;
@@ -182,9 +192,11 @@ static bool read(struct mb_job *job, struct tb_error *error)
 
 static void discard(const struct indexed *indexed, struct user *user)
 {
-    if (user->index.tree)
-        indexed->kind->close(&user->index);
-    user->index.tree = NULL;
+    if (user->own.tree)
+        indexed->kind->close(&user->own);
+    user->own.tree = NULL;
+    free(user->own.sharing);
+    user->own.sharing = NULL;
 }
 
 static void release(struct mb_job *job)
@@ -222,7 +234,7 @@ static bool place_library(struct mb_thread *thread, struct user *user)
                mb_target_allocate_there(target, &thread->error);
     int length = snprintf(user->pool_path, sizeof user->pool_path, "%s/index-%" PRIu32,
                           target->path, thread->job->first_thread + thread->index);
-    user->index.pool_path = user->pool_path;
+    user->own.pool_path = user->pool_path;
     if (length >= (int)sizeof user->pool_path)
         return tb_fail(&thread->error, "target: its path is too long");
     struct stat found;
@@ -230,26 +242,47 @@ static bool place_library(struct mb_thread *thread, struct user *user)
            tb_fail(&thread->error, "target: %s is there already", user->pool_path);
 }
 
+/* By the first of its users, while the others wait. */
+static void load_index(struct mb_thread *thread, struct user *user, uint64_t records)
+{
+    static const struct mb_policy quick = {.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
+    const struct indexed *indexed = thread->job->params;
+    uint64_t size = thread_bytes(thread->job);
+    struct mb_index *index = &user->own;
+    *index = (struct mb_index){.arena = {.base = thread->base + thread->place * size,
+                                         .size_bytes = size * indexed->users_each,
+                                         .chunk_bytes = CHUNK_BYTES},
+                               .policy = &quick};
+    if (is_library(indexed) && !place_library(thread, user))
+        return;
+    bool room = indexed->kind->open(index);
+    uint64_t loaded = 0;
+    for (; room && loaded < records * indexed->users_each; loaded += room)
+        room = indexed->kind->insert(index, key_of(loaded), value_of(key_of(loaded), 1));
+    if (!room) {
+        user->records = loaded / indexed->users_each;
+        full(thread);
+    }
+    if (indexed->users_each > 1) {
+        index->sharing = tb_allocate(1, sizeof *index->sharing);
+        index->sharing->threads = indexed->users_each;
+    }
+    index->policy = &indexed->policy;
+}
+
 static void begin(struct mb_thread *thread)
 {
     const struct indexed *indexed = thread->job->params;
     struct user *user = user_of(thread);
-    uint64_t size = thread_bytes(thread->job);
+    uint32_t place = thread->place % indexed->users_each;
     uint64_t records = indexed->workload == WORKLOAD_INSERT ? 0 : indexed->records;
-    static const struct mb_policy quick = {.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
-    *user = (struct user){.index = {.arena = {.base = thread->base + thread->place * size,
-                                              .size_bytes = size,
-                                              .chunk_bytes = CHUNK_BYTES},
-                                    .policy = &quick},
+    *user = (struct user){.index = &indexed->users[thread->index - place].own,
+                          .place = place,
+                          .records = records,
+                          .writes = 1,
                           .until_sample = (uint64_t)indexed->durable.sampler.every};
-    if (is_library(indexed) && !place_library(thread, user))
-        return;
-    bool room = indexed->kind->open(&user->index);
-    while (room && user->records < records)
-        room = put_in(indexed, user, key_of(user->records));
-    if (!room)
-        full(thread);
-    user->index.policy = &indexed->policy;
+    if (place == 0)
+        load_index(thread, user, records);
     if (indexed->workload == WORKLOAD_D)
         tb_zipfian_open(&user->latest, 0, (int64_t)records - 1);
 }
@@ -261,19 +294,21 @@ static inline bool inserts(const struct indexed *indexed)
     return indexed->workload >= WORKLOAD_D;
 }
 
-static uint64_t draw_record(const struct indexed *indexed, const struct user *user,
+static uint64_t draw_number(const struct indexed *indexed, const struct user *user,
                             uint64_t there, struct tb_random *random)
 {
     double u = 1.0 - tb_random_fraction(random);
-    if (indexed->workload == WORKLOAD_D) /* a distance from the last one */
-        return there - 1 - (uint64_t)tb_zipfian_at(&user->latest, user->latest.items, u) % there;
+    if (indexed->workload == WORKLOAD_D) { /* a distance from the last one */
+        int64_t distance = tb_zipfian_at(&user->latest, user->latest.items, u);
+        return number_of(indexed, user, there - 1 - (uint64_t)distance % there);
+    }
     int64_t rank = tb_zipfian_at(&indexed->zipfian, indexed->zipfian.items, u);
-    return tb_fnv((uint64_t)rank) % there;
+    return tb_fnv((uint64_t)rank) % (there * indexed->users_each);
 }
 
-static void draw(struct mb_thread *thread, struct user *user, uint64_t operations, bool change)
+static void draw(const struct indexed *indexed, struct user *user, struct tb_random *random,
+                 uint64_t operations, bool change)
 {
-    const struct indexed *indexed = thread->job->params;
     if (user->room < operations) {
         free(user->requests);
         user->requests = tb_allocate(operations, sizeof *user->requests);
@@ -283,10 +318,10 @@ static void draw(struct mb_thread *thread, struct user *user, uint64_t operation
     for (uint64_t i = 0; i < operations; i++) {
         struct request *request = &user->requests[i];
         request->changes =
-            change && tb_random_next(&thread->random) % 100 < changing[indexed->workload];
+            change && tb_random_next(random) % 100 < changing[indexed->workload];
         bool is_new = request->changes && inserts(indexed);
-        uint64_t record = is_new ? there : draw_record(indexed, user, there, &thread->random);
-        request->key = key_of(record);
+        request->key = key_of(is_new ? number_of(indexed, user, there)
+                                     : draw_number(indexed, user, there, random));
         there += is_new;
     }
 }
@@ -296,11 +331,11 @@ static inline bool do_one(const struct indexed *indexed, struct user *user,
 {
     uint64_t value, key = request->key;
     if (!request->changes)
-        return indexed->kind->read(&user->index, key, &value) &&
+        return indexed->kind->read(user->index, key, &value) &&
                (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
     if (inserts(indexed))
         return put_in(indexed, user, key);
-    return indexed->kind->update(&user->index, key, value_of(key, ++user->writes));
+    return indexed->kind->update(user->index, key, value_of(key, ++user->writes));
 }
 
 static void work(struct mb_thread *thread, uint64_t operations)
@@ -317,7 +352,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
         nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
         return;
     }
-    draw(thread, user, operations, changes);
+    draw(indexed, user, &thread->random, operations, changes);
     thread->done.beside_ns += tb_monotonic_ns() - drawing_ns;
     for (bool done = true; done && i < operations; i++) {
         bool timed = mb_sample_due(&indexed->durable.sampler, &user->until_sample);
@@ -337,7 +372,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
 
 /* ---- afterwards: counts of flushes, and a restart ---- */
 
-static _Thread_local struct counter {
+static struct counter {
     struct counted *counted;
     bool flushes, fences; /* whether there are any */
     struct {
@@ -368,42 +403,42 @@ static void counted_flush(const void *at, size_t bytes)
 
 static void counted_fence(void) { counter.counted->fences += counter.fences; }
 
-static void count(struct mb_thread *thread, struct user *user)
+static void free_requests(struct user *user)
+{
+    free(user->requests);
+    user->requests = NULL;
+    user->room = 0;
+}
+
+/* By one thread. */
+static void count(const struct indexed *indexed, struct user *user, struct tb_random *random)
 {
     static const struct mb_medium medium = {"counted", counted_write, counted_flush,
                                             counted_fence};
-    const struct indexed *indexed = thread->job->params;
     struct mb_policy policy = indexed->policy;
     uint64_t writes = user->writes;
     bool done = true;
     policy.medium = &medium;
-    user->index.policy = &policy;
+    user->index->policy = &policy;
     memset(&counter, 0, sizeof counter);
     counter.counted = &user->counted;
     counter.flushes = policy.flush != MB_NO_FLUSH;
     counter.fences = policy.fence != MB_NO_FENCE;
-    draw(thread, user, COUNTED, true);
+    draw(indexed, user, random, COUNTED, true);
     for (uint64_t i = 0; done && i < COUNTED; i++)
         done = do_one(indexed, user, &user->requests[i]);
     user->counted.changes = user->writes - writes;
-    user->index.policy = &indexed->policy;
+    user->index->policy = &indexed->policy;
+    free_requests(user);
 }
 
-static void end(struct mb_thread *thread)
-{
-    const struct indexed *indexed = thread->job->params;
-    struct user *user = user_of(thread);
-    if (!*thread->error.text && !is_library(indexed))
-        count(thread, user);
-    free(user->requests);
-    user->requests = NULL;
-}
+static void end(struct mb_thread *thread) { free_requests(user_of(thread)); }
 
 /* Does the library's file hold the records, or are they elsewhere? */
 static bool holds(const struct user *user, struct tb_error *error)
 {
     struct stat found = {0};
-    if (!user->index.pool_path)
+    if (!user->own.pool_path)
         return true;
     stat(user->pool_path, &found);
     uint64_t bytes = (uint64_t)found.st_blocks * 512, least = user->records * RECORD_BYTES;
@@ -412,22 +447,37 @@ static bool holds(const struct user *user, struct tb_error *error)
                           PRIu64 ": it keeps them elsewhere", bytes, least);
 }
 
+static bool has_records(const struct indexed *indexed, const struct mb_index *index,
+                        const struct user *user)
+{
+    for (uint64_t record = 0; record < user->records; record++) {
+        uint64_t key = key_of(number_of(indexed, user, record)), value = 0;
+        if (!indexed->kind->read(index, key, &value) ||
+            (value & UINT32_MAX) != (tb_mix(key) & UINT32_MAX))
+            return false;
+    }
+    return true;
+}
+
 static bool check(const struct mb_job *job, struct tb_error *error)
 {
     const struct indexed *indexed = job->params;
-    for (uint32_t i = 0; i < job->threads; i++) {
-        struct mb_index index = indexed->users[i].index;
+    for (uint32_t i = 0; i < job->threads; i += indexed->users_each) {
+        struct user *users = &indexed->users[i];
+        struct tb_random random;
+        tb_random_seed(&random, job->seed, i);
+        for (uint32_t j = 0; j < indexed->users_each && !is_library(indexed); j++)
+            count(indexed, &users[j], &random);
+        struct mb_index index = users[0].own;
+        index.sharing = NULL;
         bool right = indexed->kind->recover(&index);
-        for (uint64_t record = 0; right && record < indexed->users[i].records; record++) {
-            uint64_t key = key_of(record), value = 0;
-            right = indexed->kind->read(&index, key, &value) &&
-                    (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
-        }
+        for (uint32_t j = 0; right && j < indexed->users_each; j++)
+            right = has_records(indexed, &index, &users[j]);
         if (!right)
             return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
                            indexed->kind->name, i);
-        bool there = holds(&indexed->users[i], error);
-        discard(indexed, &indexed->users[i]);
+        bool there = holds(users, error);
+        discard(indexed, users);
         if (!there)
             return false;
     }
@@ -449,6 +499,8 @@ static void report(const struct mb_job *job, json_t *facts)
     }
     double changes = sum.changes ? (double)sum.changes : 1;
     json_object_set_new(facts, "records", json_integer((json_int_t)records));
+    json_object_set_new(facts, "indexes",
+                        json_integer((json_int_t)(job->threads / indexed->users_each)));
     if (is_library(indexed)) {
         mb_sampler_report(&indexed->durable.sampler, facts);
         return;

@@ -23,6 +23,16 @@ def test_the_c_tests_pass(tested_build: Path):
     assert "No tests were found" not in done.stdout
 
 
+def test_threads_that_share_an_index_do_not_race(tmp_path: Path):
+    sources = [SOURCE / "tests" / "test_index_threads.c", NATIVE / "random.c"]
+    sources += [SOURCE / "indexes" / name for name in ("level_hash.c", "fast_fair.c")]
+    options = ["-O1", "-g", "-fsanitize=thread", "-pthread"]
+    command = ["gcc", *OPTIONS, *options, *INCLUDES, *sources, "-o", tmp_path / "test"]
+    subprocess.run(command, check=True)
+    done = subprocess.run([tmp_path / "test"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("NATIVE_SANITIZE"), reason="make test-sanitizers")
 @pytest.mark.parametrize("index", ["level_hash", "fast_fair", "woart"])

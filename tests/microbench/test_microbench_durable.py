@@ -194,6 +194,23 @@ def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind:
         assert job["durable_why"] == "DRAM forgets"
 
 
+@pytest.mark.parametrize(("kind", "shared"), [("level_hash", 1), ("fast_fair", 1), ("woart", 2)])
+def test_the_threads_of_a_partition_share_an_index_where_its_paper_has_them_so(
+    microbench: Run, kind: str, shared: int
+):
+    workloads = ("a", "d", "insert")
+    result = microbench(
+        TARGETS,
+        *(
+            measured(index(kind, workload, "designed", threads=4, partitions=parts), 4000)
+            for workload in workloads
+            for parts in (2, 4)
+        ),
+    )
+    found = [(job["operations"], job["facts"]["indexes"]) for job in jobs(result)]
+    assert found == [(4000, 2 * shared), (4000, 4)] * len(workloads)
+
+
 @pytest.mark.parametrize(
     ("kind", "discipline", "flushes", "fences", "redundant"),
     [
