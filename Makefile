@@ -38,8 +38,8 @@ quick: setup-dev
 test: setup-dev
 	@$(MAKE) --no-print-directory -j 2 lint unit
 
-# Folders whose texts use plain terms; add a folder when it is free of the others.
-PLAIN := harness engines reports loadgen microbench iotrace playbooks inventory profiles docs \
+# Folders whose texts use plain terms.
+PLAIN := harness engines reports loadgen microbench native iotrace playbooks inventory profiles docs \
          README.md ARCHITECTURE.md CONTRIBUTING.md BENCHMARKS.md CHANGELOG.md
 
 lint: setup-dev

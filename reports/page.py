@@ -3,7 +3,7 @@
 A template calls the macros of ``macros.html.j2``, ``macros.md.j2`` or ``macros.text.j2`` as ``m``;
 everything else in it is escaped for the format. The HTML file fetches nothing (its content security
 policy forbids it) and opens from ``file://``. Everything is made in memory first: a report that
-cannot be made leaves nothing behind.
+cannot be made leaves no file.
 """
 
 from __future__ import annotations

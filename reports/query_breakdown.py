@@ -58,7 +58,7 @@ class PlanFit:
 
 
 @dataclass(frozen=True)
-class QueryAnatomy:
+class QueryBreakdown:
     """One query on one arm: medians over its runs, in ns and bytes.
 
     ``kinds``: operator times scaled to ``duration``; empty without a plan. ``limit_ns``
@@ -106,7 +106,7 @@ def _by_others(moved: Mapping[str, float], own: float | None) -> bool:
     return own is not None and total > own * (1 + _DISAGREE) and total > own + _LEAST_OTHERS
 
 
-def bound_bytes(arm: Arm, one: QueryAnatomy) -> int | None:
+def bound_bytes(arm: Arm, one: QueryBreakdown) -> int | None:
     """The memory limit, where a run reached it and the working set is a good part of it.
 
     What the query touched beyond the limit was dropped again, in an unknown amount.
@@ -126,13 +126,13 @@ class BreakdownRow:
     """One query on one arm, with its comparison with the baseline (None on the baseline)."""
 
     arm: Arm
-    anatomy: QueryAnatomy
+    query: QueryBreakdown
     compared: Row | None
 
     @property
     def bounded(self) -> bool:
         """Whether the memory limit bounds the working set."""
-        return bound_bytes(self.arm, self.anatomy) is not None
+        return bound_bytes(self.arm, self.query) is not None
 
 
 def breakdown(panel: Panel) -> list[BreakdownRow]:
@@ -143,7 +143,7 @@ def breakdown(panel: Panel) -> list[BreakdownRow]:
         for row in group.rows
         if row.quantity.name == "query_duration_ns"
     }
-    found = [(arm, anatomy(arm)) for arm in panel.arms]
+    found = [(arm, query_breakdowns(arm)) for arm in panel.arms]
     queries = sorted({query for _, by_query in found for query in by_query}, key=natural)
     return [
         BreakdownRow(
@@ -163,7 +163,7 @@ def unexplained(panel: Panel) -> list[str]:
     return sorted({one["why"] for one in artifacts if one})
 
 
-#: Counters of one number per query, by the name they have in a ``QueryAnatomy``.
+#: Counters of one number per query, by the name they have in a ``QueryBreakdown``.
 _SIZES = (
     "spilled",
     "working_set",
@@ -176,7 +176,7 @@ _SIZES = (
 
 
 @lru_cache(maxsize=256)
-def anatomy(arm: Arm) -> Mapping[str, QueryAnatomy]:
+def query_breakdowns(arm: Arm) -> Mapping[str, QueryBreakdown]:
     """Every query that the arm timed, or that reached its limit there, in natural order."""
     durations = _by_query(arm, "query_duration_ns")
     limits = _by_query(arm, "query_timeout_ns")
@@ -191,7 +191,7 @@ def anatomy(arm: Arm) -> Mapping[str, QueryAnatomy]:
     found = {}
     for query in sorted({*durations, *limits}, key=natural):
         duration, limit = durations.get(query), limits.get(query)
-        found[query] = QueryAnatomy(
+        found[query] = QueryBreakdown(
             query,
             duration,
             _scaled(operators.get(query, {}), duration),

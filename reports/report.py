@@ -216,7 +216,7 @@ class PanelView:
 
     def fitting(self) -> tuple[int, int]:
         """How many plans add up to the measured time within a tenth, and how many there are."""
-        fits = [row.anatomy.fit for row in self.breakdown if row.anatomy.fit]
+        fits = [row.query.fit for row in self.breakdown if row.query.fit]
         return sum(fit.fits for fit in fits), len(fits)
 
 

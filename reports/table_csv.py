@@ -38,7 +38,7 @@ def _csv(rows: Iterable[Mapping[str, object]]) -> str:
 
 
 def _query(row: BreakdownRow) -> dict[str, object]:
-    one, compared = row.anatomy, row.compared
+    one, compared = row.query, row.compared
     numbers = {
         "duration_ns": one.duration.median if one.duration else None,
         "limit_ns": one.limit_ns,

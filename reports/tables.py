@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from reports.compare import Row
 from reports.metric_registry import headline_first, metric_info
-from reports.query_breakdown import MARK, READY_MADE_MARK, anatomy
+from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
 from reports.series import Arm, Panel
 from reports.sweeps import Sweep
 from reports.values import (
@@ -190,7 +190,7 @@ class _Side:
 
 def _by_others(arm: Arm, quantity: Quantity) -> bool:
     """Whether a device's bytes of a query are far more than the engine's own."""
-    one = anatomy(arm).get(quantity.label("query") or "")
+    one = query_breakdowns(arm).get(quantity.label("query") or "")
     if one is None:
         return False
     moved = {

@@ -89,10 +89,10 @@ _COLUMNS = ("configuration", "threads", "range", "for")
 def _rows(suite: Suite) -> list[tuple[str, ...]]:
     """Each configuration of a suite as requested."""
     other = other_program(suite)
-    return _toldof(other.planned(suite.repeats).configurations if other else suite.measurements)
+    return _table_rows(other.planned(suite.repeats).configurations if other else suite.measurements)
 
 
-def _toldof(configurations: Sequence[Measurement | PlannedOne]) -> list[tuple[str, ...]]:
+def _table_rows(configurations: Sequence[Measurement | PlannedOne]) -> list[tuple[str, ...]]:
     """Name, threads, range and duration; several jobs at a time are joined by a plus sign."""
     rows: list[tuple[str, ...]] = []
     for one in configurations:
@@ -211,14 +211,14 @@ def _print_plan(
         return
     for step, one in zip(steps, suites, strict=True):
         planned, program = one.planned, one.program
-        told = _toldof(planned.configurations)
+        configurations = _table_rows(planned.configurations)
         by = "" if program.name == NAME else f", by {program.name}"
         state = f"complete: {step.done.run_id}" if step.done else "nothing is run"
         print_table(
             _COLUMNS,
-            told,
+            configurations,
             title=f"{one.suite.name} on {one.tier.name}{by}: "
-            f"{counted(len(told), 'configuration')} × {one.repeats}{_time(planned)}; {state}",
+            f"{counted(len(configurations), 'configuration')} × {one.repeats}{_time(planned)}; {state}",
         )
         for warning in one.scaled.warnings:
             print(f"warning: {warning}")

@@ -110,7 +110,7 @@ class ResolvedSuite:
                 "suite_hash": content_hash(dict(self.suite.documents)),
                 "repeats": self.repeats,
                 "overwrite": self.request.overwrite,
-                "asked": dict(self.request.params),
+                "requested": dict(self.request.params),
                 "configurations": len(self.scaled.measurements) or None,
                 **self.program.in_spec,
             },
@@ -295,13 +295,13 @@ def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
         )
     spec = original.spec
     assert spec.placement is not None
-    asked, repeats = spec.params["asked"], spec.params["repeats"]
-    assert isinstance(asked, Mapping) and isinstance(repeats, int)
+    requested, repeats = spec.params["requested"], spec.params["repeats"]
+    assert isinstance(requested, Mapping) and isinstance(repeats, int)
     request = SuiteRequest(
         suite=kept["name"],
         documents=[Document(path, value, {}) for path, value in kept["documents"].items()],
         tier=spec.placement.data,
-        params={name: str(text) for name, text in asked.items()},
+        params={name: str(text) for name, text in requested.items()},
         repeats=repeats,
         seed=spec.seed,
         emulate=spec.emulate,

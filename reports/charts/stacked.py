@@ -28,7 +28,7 @@ from reports.charts.drawing import (
     style,
 )
 from reports.formatting import percent, quantity_text, significant
-from reports.query_breakdown import MARK, QueryAnatomy, anatomy, bound_bytes, kind_title
+from reports.query_breakdown import MARK, QueryBreakdown, bound_bytes, kind_title, query_breakdowns
 from reports.series import Arm, Panel
 from reports.values import Quantity, natural
 
@@ -45,7 +45,7 @@ class Part:
 
     name: str
     colour: str
-    value: Callable[[Arm, QueryAnatomy], float]
+    value: Callable[[Arm, QueryBreakdown], float]
     hatch: str = ""
     down: bool = False
 
@@ -61,7 +61,7 @@ class Stacks:
     parts: Sequence[Part]
     text: Callable[[float], str]
     caption: str
-    mark: Callable[[Arm, QueryAnatomy], bool] = lambda arm, one: False
+    mark: Callable[[Arm, QueryBreakdown], bool] = lambda arm, one: False
     lines: Sequence[float] = ()
     tallest: float = math.inf
 
@@ -70,11 +70,11 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
     """Every query's measured time, on the first arm with a plan as 100 %; None without plans."""
     base: dict[str, float] = {}
     for arm in panel.arms:
-        for query, one in anatomy(arm).items():
+        for query, one in query_breakdowns(arm).items():
             if one.kinds and one.duration:
                 base.setdefault(query, one.duration.median)
 
-    def share(kind: str) -> Callable[[Arm, QueryAnatomy], float]:
+    def share(kind: str) -> Callable[[Arm, QueryBreakdown], float]:
         return lambda _, one: one.kinds.get(kind, 0.0) / base[one.query] if one.kinds else 0.0
 
     parts = [
@@ -101,13 +101,13 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
 
 def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Read (up) and written (down) per tier whose device counts; None where none does."""
-    every = [one for arm in panel.arms for one in anatomy(arm).values()]
+    every = [one for arm in panel.arms for one in query_breakdowns(arm).values()]
     tiers = sorted({tier for one in every for tier in (*one.read, *one.written)})
 
-    def read(tier: str) -> Callable[[Arm, QueryAnatomy], float]:
+    def read(tier: str) -> Callable[[Arm, QueryBreakdown], float]:
         return lambda _, one: one.read.get(tier, 0.0)
 
-    def written(tier: str) -> Callable[[Arm, QueryAnatomy], float]:
+    def written(tier: str) -> Callable[[Arm, QueryBreakdown], float]:
         return lambda _, one: one.written.get(tier, 0.0)
 
     parts: list[Part] = []
@@ -153,8 +153,8 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
 def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Mean DRAM bandwidth of each query, reads and writes stacked (VLDB 2023, Fig. 3)."""
 
-    def rate(metric: str) -> Callable[[Arm, QueryAnatomy], float]:
-        def value(arm: Arm, one: QueryAnatomy) -> float:
+    def rate(metric: str) -> Callable[[Arm, QueryBreakdown], float]:
+        def value(arm: Arm, one: QueryBreakdown) -> float:
             found = arm.summaries(metric).get(Quantity(metric, (("query", one.query),)))
             return found.median if found else 0.0
 
@@ -177,7 +177,7 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
 
 def _present(panel: Panel, parts: Sequence[Part]) -> list[Part]:
     """Those that are more than nothing somewhere."""
-    bars = [(arm, one) for arm in panel.arms for one in anatomy(arm).values()]
+    bars = [(arm, one) for arm in panel.arms for one in query_breakdowns(arm).values()]
     return [part for part in parts if any(part.value(arm, one) > 0 for arm, one in bars)]
 
 
@@ -186,7 +186,7 @@ def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
     parts = _present(panel, stacks.parts)
     if not parts:
         return None
-    queries = sorted(set(chain(*map(anatomy, panel.arms))), key=natural)
+    queries = sorted(set(chain(*map(query_breakdowns, panel.arms))), key=natural)
     with style():
         figure = query_figure(len(queries), len(panel.arms))
         axes = figure.add_subplot()
@@ -195,7 +195,7 @@ def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
             at, width = bar_places(index, len(panel.arms), len(queries))
             letter = chr(ord("a") + index) if len(panel.arms) > 1 else ""
             for x, query in zip(at, queries, strict=True):
-                if (one := anatomy(arm).get(query)) is not None:
+                if (one := query_breakdowns(arm).get(query)) is not None:
                     top = _stack(axes, x, width * 0.9, parts, arm, one)
                     highest = max(highest, top)
                     _name_bar(axes, x, top, letter, stacks, arm, one)
@@ -206,7 +206,7 @@ def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
 
 
 def _stack(
-    axes: Axes, x: float, width: float, parts: Sequence[Part], arm: Arm, one: QueryAnatomy
+    axes: Axes, x: float, width: float, parts: Sequence[Part], arm: Arm, one: QueryBreakdown
 ) -> float:
     """One bar; its top."""
     ends = {False: 0.0, True: 0.0}
@@ -220,7 +220,7 @@ def _stack(
 
 
 def _name_bar(
-    axes: Axes, x: float, top: float, letter: str, stacks: Stacks, arm: Arm, one: QueryAnatomy
+    axes: Axes, x: float, top: float, letter: str, stacks: Stacks, arm: Arm, one: QueryBreakdown
 ) -> None:
     """The arm's letter above its bar, with what must be known of it."""
     marked = stacks.mark(arm, one)

@@ -21,7 +21,7 @@ from reports.charts.drawing import (
 )
 from reports.charts.stacked import Part, Stacks, draw_stacks
 from reports.formatting import percent
-from reports.query_breakdown import MARK, QueryAnatomy
+from reports.query_breakdown import MARK, QueryBreakdown
 from reports.series import Arm, Panel
 
 _TITLE = "Where the time goes, by resource"
@@ -36,14 +36,14 @@ def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         for query, parts in _by_query(arm, metric).items():
             base.setdefault(query, sum(parts.values()))
 
-    def share(resource: str) -> Callable[[Arm, QueryAnatomy], float]:
-        def value(arm: Arm, one: QueryAnatomy) -> float:
+    def share(resource: str) -> Callable[[Arm, QueryBreakdown], float]:
+        def value(arm: Arm, one: QueryBreakdown) -> float:
             found = _by_query(arm, metric).get(one.query, {}).get(resource, 0.0)
             return found / base[one.query] if found else 0.0
 
         return value
 
-    def off(arm: Arm, one: QueryAnatomy) -> bool:
+    def off(arm: Arm, one: QueryBreakdown) -> bool:
         shares = _by_query(arm, "query_wait_accounted_share").get(one.query, {})
         return any(abs(1 - value) > TOLERANCE for value in shares.values())
 

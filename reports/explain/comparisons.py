@@ -33,7 +33,7 @@ from reports.explain.devices import (
 from reports.explain.known import Known, Missing, Reason, Value, realised_fraction, value_of
 from reports.explain.slopes import Slope, Slopes, command_for, conditions, is_what_if
 from reports.metric_registry import load_of
-from reports.query_breakdown import anatomy
+from reports.query_breakdown import query_breakdowns
 from reports.series import Arm, Panel
 from reports.statistics import ALPHA, repeats_needed
 from reports.statistics import Estimate as Ratio
@@ -467,7 +467,7 @@ def _classes(arms: Sequence[Arm]) -> dict[str, str]:
     joins: dict[str, float] = {}
     scans: dict[str, float] = {}
     for arm in arms:
-        for query, one in anatomy(arm).items():
+        for query, one in query_breakdowns(arm).items():
             if total_ns := sum(one.kinds.values()):
                 for found, kind in ((joins, "join"), (scans, "scan")):
                     share = one.kinds.get(kind, 0.0) / total_ns

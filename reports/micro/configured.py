@@ -16,7 +16,7 @@ from harness.store import schemas
 from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label says.
-_ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
+_WITHOUT_EFFECT = ("only", "range", "threads", "pages", "isa")
 #: What a tier is made of, and what it makes of a job: not what was requested of it.
 _OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
 #: Keys of a suite's job that labels of its metrics report, if by their absence (``numa: near``).
@@ -57,7 +57,7 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
         for body in _of_document(document, measurement)
     ]
     params = run.run["spec"]["params"]
-    requested = {k: v for k, v in params.get("asked", {}).items() if k not in _ASKED_OTHERWISE}
+    requested = {k: v for k, v in params.get("requested", {}).items() if k not in _WITHOUT_EFFECT}
     if "index_library" in params:  # its digest: of a path, another build is another program
         requested["index_library"] = params["index_library"]
     if not found and not requested:

@@ -205,7 +205,7 @@ def _waiting_job(point: Point, device: Device) -> str:
 
 
 def _suites_of(points: Sequence[Point], device: Device) -> str:
-    """``, suite fig5`` behind a title: whose settings these are, with what ``-p`` changed."""
+    """``, suite fig5`` after a title: whose settings these are, with what ``-p`` changed."""
     ids = {run_id for point in points for run_id in point.runs}
     suites = dict.fromkeys(_suite_text(run) for run in device.runs if run.run_id in ids)
     return f", suite {' and '.join(suites)}"
@@ -213,7 +213,7 @@ def _suites_of(points: Sequence[Point], device: Device) -> str:
 
 def _suite_text(run: StoredRun) -> str:
     params = run.run["spec"]["params"]
-    changed = (f"-p {name}={text}" for name, text in params.get("asked", {}).items())
+    changed = (f"-p {name}={text}" for name, text in params.get("requested", {}).items())
     return " ".join([str(params.get("suite", "")), *changed])
 
 

@@ -251,13 +251,13 @@ def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Devi
 
 
 def _host_name(key: _Key, every: Sequence[_Key]) -> str:
-    """Two hosts of one name have a piece of their ids behind it."""
+    """Two hosts of one name have a piece of their ids after it."""
     namesakes = {one.host_id for one in every if one.hostname == key.hostname}
     return key.hostname if len(namesakes) == 1 else f"{key.hostname} ({key.host_id[:6]})"
 
 
 def _name_apart(key: _Key, every: Sequence[_Key]) -> str:
-    """Two devices that were one tier by turns have behind its name in what they differ."""
+    """Two devices that were one tier by turns have their difference after its name."""
     same = [one for one in every if (one.host_id, one.tier) == (key.host_id, key.tier)]
     if len(same) == 1:
         return key.tier

@@ -121,8 +121,8 @@ def _of_loaded(curve: LoadedCurve) -> Claim | None:
     if knee:
         claims.append(claim(curve.idle_samples, knee.samples, 1 / TWICE, knee.alongside_idle))
     if place + 1 < len(curve.points):
-        behind = curve.points[place + 1]
-        claims.append(claim(behind.samples, curve.idle_samples, TWICE, behind.alongside_idle))
+        after = curve.points[place + 1]
+        claims.append(claim(after.samples, curve.idle_samples, TWICE, after.alongside_idle))
     return _weakest(claims)
 
 

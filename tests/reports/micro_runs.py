@@ -88,14 +88,14 @@ def micro_run(
     suite: str = "device-card",
     run_changes: Mapping[str, Any] | None = None,
     manifest_changes: Mapping[str, Any] | None = None,
-    asked: Mapping[str, str] | None = None,
+    requested: Mapping[str, str] | None = None,
     **changes: Any,
 ) -> StoredRun:
-    """A run of any suite with these metrics. ``asked``: what ``-p`` changed of it."""
+    """A run of any suite with these metrics. ``requested``: what ``-p`` changed of it."""
     case = Case(
         engine="microbench", placement=f"data={tier}", metrics=metrics, queries=(1,),
         spec_changes={"workload": "micro", "memory_limit_bytes": None,
-                      "params": {"suite": suite, "asked": dict(asked or {})}},
+                      "params": {"suite": suite, "requested": dict(requested or {})}},
         manifest_changes={"host.hostname": host, "host.host_id": f"{host}-id"}
         | dict(manifest_changes or {}),
         run_changes=dict(run_changes or {}), **changes,

@@ -461,7 +461,7 @@ def test_metrics_of_a_whole_run_are_shown_without_a_measurement(tmp_path: Path) 
     assert whole.title == "whole run: phase effective write ratio"
     assert whole.drawing is None
     assert [row[0] for row in whole.rows] == ["0x0011", "0x0021"]
-    other = micro_run(tmp_path, metrics, suite="quick", asked={"threads": "2"})
+    other = micro_run(tmp_path, metrics, suite="quick", requested={"threads": "2"})
     (device,) = devices([run, other])
     titles = [one.title for one in measurements(device, "card") if "ratio" in one.title]
     assert len(titles) == 2, "runs of two suites are no repeats of one another"

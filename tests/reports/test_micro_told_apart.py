@@ -29,8 +29,8 @@ def _reads(gb_per_s: float, **labels: object) -> dict[str, Any]:
     return rate("threads", gb_per_s, 1, **(named | labels))
 
 
-def _threads(root: Path, gb_per_s: float, duration: str = "1s", **asked: str) -> StoredRun:
-    run = micro_run(root, [_reads(gb_per_s)], suite="fig4", asked=asked)
+def _threads(root: Path, gb_per_s: float, duration: str = "1s", **requested: str) -> StoredRun:
+    run = micro_run(root, [_reads(gb_per_s)], suite="fig4", requested=requested)
     measured = {"threads": {"args": {"duration": duration}, "matrix": {"threads": [1]}}}
     return with_suite(run, "empirical-guide", ["fig4"], schema=1, measurements=measured)
 
@@ -133,7 +133,7 @@ def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None
         labels = {**KINDS["load"], "access_size_bytes": 64, "range_bytes": 256 << 20, "isa": isa}
         told = [duration("latency", {ns: 100}, pattern=pattern, **labels)
                 for pattern in ("random", "sequential")]  # fmt: skip
-        return micro_run(tmp_path, told, asked={"isa": isa})
+        return micro_run(tmp_path, told, requested={"isa": isa})
 
     (device,) = devices([loads("avx512", "170"), loads("sse2", "180")])
     (one,) = (one for one in findings(device) if one.question == "Latency, load, 64 B")
@@ -347,10 +347,10 @@ def test_ranges_of_whole_accesses_that_look_alike_are_in_one_place(tmp_path: Pat
 def test_rows_that_nothing_else_tells_apart_have_their_configurations_names(
     tmp_path: Path,
 ) -> None:
-    """Huge pages that the kernel did not give are base pages, as those that were asked for."""
+    """Huge pages that the kernel did not give are base pages, as those that were requested for."""
     metrics = [
-        _reads(value, pages=got, configuration=f"threads/pages={asked}")
-        for asked, got, value in (("huge", "base", 3), ("base", "base", 4), ("1g", "1g", 9))
+        _reads(value, pages=got, configuration=f"threads/pages={requested}")
+        for requested, got, value in (("huge", "base", 3), ("base", "base", 4), ("1g", "1g", 9))
     ]
     (device,) = devices([micro_run(tmp_path, metrics)])
     (table,) = measurements(device, "card")
@@ -372,10 +372,10 @@ def test_rows_that_labels_tell_apart_have_no_names(tmp_path: Path) -> None:
 
 
 def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:
-    def asked(gb_per_s: float, working_set: str) -> StoredRun:
+    def requested(gb_per_s: float, working_set: str) -> StoredRun:
         run = micro_run(tmp_path, [rate("ioping", gb_per_s, 3, operation="read")])
         params = {"requests": 2000, "working_set": working_set}
         return with_suite(run, schema=1, program="ioping", params=params)
 
-    (device,) = devices([asked(9, "256MiB"), asked(1, "64GiB"), asked(1, "64GiB")])
+    (device,) = devices([requested(9, "256MiB"), requested(1, "64GiB"), requested(1, "64GiB")])
     assert [len(point.samples) for point in device.points] == [3, 6]

@@ -16,7 +16,7 @@ from reports.charts.forest import speedups
 from reports.compare import compare
 from reports.conditions import CheckCount, checks
 from reports.labels import in_words
-from reports.query_breakdown import BreakdownRow, anatomy, breakdown, plan_sums
+from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
 from reports.report import view_of
 from reports.series import panels
 
@@ -56,10 +56,10 @@ def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
     runs = two(tmp_path, query("6", 4.0, 0.85) + on_ssd, query("6", 1.0, 0.40))
     first, second = broken_down(runs)
     assert (first.arm.name, first.compared, second.arm.name) == ("ssd-both", None, "pmem-both")
-    assert first.anatomy.kinds == pytest.approx({"scan": 3.4 * S, "join": 0.6 * S})
-    assert first.anatomy.read == {"ssd": 2048 * MIB}
-    assert first.anatomy.size("spilled") == 100 * MIB
-    assert first.anatomy.size("working_set") == 1024 * MIB
+    assert first.query.kinds == pytest.approx({"scan": 3.4 * S, "join": 0.6 * S})
+    assert first.query.read == {"ssd": 2048 * MIB}
+    assert first.query.size("spilled") == 100 * MIB
+    assert first.query.size("working_set") == 1024 * MIB
     assert second.compared is not None
     assert second.compared.ratio == pytest.approx(4) and not second.compared.shown
 
@@ -68,7 +68,7 @@ def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
 def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Path) -> None:
     runs = two(tmp_path, query("6", 4.0, 0.5, profiled=8.0), query("6", 2.0, 0.5))
     (panel,) = panels(runs, "placement", None)
-    one = anatomy(panel.arms[0])["6"]
+    one = query_breakdowns(panel.arms[0])["6"]
     assert one.kinds == {"scan": 2.0 * S, "join": 2.0 * S}
     assert one.fit and one.fit.lowest == 2.0 and not one.fit.fits
     assert one.fit.why == "the profiled execution took 2.00 times as long as the timed one"
@@ -89,7 +89,7 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     assert plan_sums(runs[0])["6"] == (0.6, "40 % of the profiled execution lies outside the "
                                             "operators: undivided 40 %")  # fmt: skip
     (panel,) = panels(runs, "placement", None)
-    one = anatomy(panel.arms[0])["6"]
+    one = query_breakdowns(panel.arms[0])["6"]
     assert one.kinds == {kind: took * S for kind, took in kinds.items()}
     files, _ = report(runs, tmp_path)
     assert view_of(runs, "x").panels[0].fitting() == (1, 2)
@@ -107,7 +107,7 @@ def test_a_run_s_own_reason_stands_for_its_arm(tmp_path: Path) -> None:
     write_json_atomically(runs[1].directory / "artifacts/accounting.json", {"6": {"why": why}})
     assert plan_sums(runs[1])["6"] == (2.0, why)
     (panel,) = panels(runs, "placement", None)
-    fit = anatomy(panel.arms[0])["6"].fit
+    fit = query_breakdowns(panel.arms[0])["6"].fit
     assert fit and fit.why == why
 
 
@@ -120,7 +120,7 @@ def test_writes_of_other_users_are_those_that_the_trace_did_not_see(tmp_path: Pa
                 ]  # fmt: skip
 
     runs = two(tmp_path, query("6", 4.0, 1.0) + moved(8), query("6", 4.0, 1.0) + moved(6))
-    assert [row.anatomy.written_by_others for row in broken_down(runs)] == [True, False]
+    assert [row.query.written_by_others for row in broken_down(runs)] == [True, False]
 
 
 @pytest.mark.draws
@@ -132,7 +132,7 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
                 metric("query_io_read_bytes", own * MIB, query="6")]  # fmt: skip
 
     runs = two(tmp_path, query("6", 4.0, 1.0) + moved(8, 5), query("6", 4.0, 1.0) + moved(6, 5))
-    assert [row.anatomy.read_by_others for row in broken_down(runs)] == [True, False]
+    assert [row.query.read_by_others for row in broken_down(runs)] == [True, False]
     files, html = report(runs, tmp_path)
     tiers = next(p for p in files.figures if p.name.endswith("tiers.svg"))
     drawn = tiers.read_text(encoding="utf-8")
@@ -150,8 +150,8 @@ def test_a_working_set_that_a_limit_bounds_says_so(tmp_path: Path) -> None:
     runs = two(tmp_path, query("6", 4.0, 1.0) + touched + capped, query("6", 2.0, 1.0) + held,
                **limit)  # fmt: skip
     first, second = broken_down(runs)
-    assert (first.bounded, first.anatomy.file_pages_unknown) == (True, False)
-    assert (second.bounded, second.anatomy.file_pages_unknown) == (False, True)
+    assert (first.bounded, first.query.file_pages_unknown) == (True, False)
+    assert (second.bounded, second.query.file_pages_unknown) == (False, True)
     files, _ = report(runs, tmp_path)
     drawn = next(p for p in files.figures if p.name.endswith("working-set.svg"))
     assert ">a*<" in drawn.read_text(encoding="utf-8")

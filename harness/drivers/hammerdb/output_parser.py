@@ -42,7 +42,7 @@ _TRANSIENT = {
 class Words:
     """What was understood so far; ``failure`` ends it, ``failure_complete``: with all its lines.
 
-    ``refused``: transactions that the server asked to retry and HammerDB gave up, by the
+    ``refused``: transactions that the server wanted retried and HammerDB gave up, by the
     server's error number. ``customers``, ``orders``: districts that a build has filled.
     """
 
