@@ -211,14 +211,14 @@ def _print_plan(
         return
     for step, one in zip(steps, suites, strict=True):
         planned, program = one.planned, one.program
-        configurations = _table_rows(planned.configurations)
+        lines = _table_rows(planned.configurations)
         by = "" if program.name == NAME else f", by {program.name}"
         state = f"complete: {step.done.run_id}" if step.done else "nothing is run"
         print_table(
             _COLUMNS,
-            configurations,
+            lines,
             title=f"{one.suite.name} on {one.tier.name}{by}: "
-            f"{counted(len(configurations), 'configuration')} × {one.repeats}{_time(planned)}; {state}",
+            f"{counted(len(lines), 'configuration')} × {one.repeats}{_time(planned)}; {state}",
         )
         for warning in one.scaled.warnings:
             print(f"warning: {warning}")
