@@ -29,6 +29,11 @@ class Interval(Protocol):
     def confidence(self) -> float: ...
 
 
+def verdict_text(verdict: str) -> str:
+    """As it is shown: of no difference, that none is shown, since that is not "equal"."""
+    return "no difference shown" if verdict == "no difference" else verdict
+
+
 def significant(value: float) -> str:
     """Three significant digits, never an exponent: ``1.90``, ``12.3``, ``1,230``."""
     if value == 0 or not math.isfinite(value):

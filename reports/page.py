@@ -52,6 +52,7 @@ def _environment(form: Literal["html", "md", "text"]) -> Environment:
         "at_most": formatting.times_at_most,
         "interval": formatting.interval_text,
         "p": formatting.p_text,
+        "verdict": formatting.verdict_text,
         "percent": formatting.percent,
         "significant": formatting.significant,
         "counted": formatting.counted,

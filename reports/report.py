@@ -302,8 +302,15 @@ class View:
 
     @property
     def warning_names(self) -> list[str]:
-        """Of the host's warnings."""
-        return names(self.uncontrolled)
+        """Of the host's warnings, without those that every answer is said to rest on."""
+        of_each = [
+            {code for fact in group.rests_on if fact.code == "warnings" for code in fact.values}
+            for _, group in self.answers
+        ]
+        above = set.intersection(*of_each) if of_each else set()
+        every = names(self.uncontrolled)
+        own = [name for name in every if name not in above]
+        return own if len(own) == len(every) else ["the warnings above", *own]
 
     @property
     def drawings(self) -> list[Drawing]:

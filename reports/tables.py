@@ -66,6 +66,11 @@ class ResultTable:
         return "times as much" if {*found} == {"none"} else "times better"
 
     @property
+    def judged(self) -> bool:
+        """Whether a row has a verdict."""
+        return any(row.compared is not None and row.compared.judged for row in self.rows)
+
+    @property
     def marked(self) -> str:
         """The marks that rows carry."""
         return "".join(

@@ -142,6 +142,8 @@ def _print_sequence(
     sequence: Sequential, finished: Sequence[StoredRun], ended: str, json_: bool
 ) -> None:
     """Print the runs, and each comparison with its repeats. As JSON ``{runs, sequence}``."""
+    from reports.formatting import verdict_text
+
     found, looks = results(sequence, finished), sequence.plan.looks
     if json_:
         rule = {"looks": looks, "counts": list(sequence.counts), "ended": ended}
@@ -158,7 +160,7 @@ def _print_sequence(
                 one["repeats"],
                 f"{one['speed_up']:.3f}",
                 "–" if one["low"] is None else f"[{one['low']:.3f}, {one['high']:.3f}]",
-                one["verdict"],
+                verdict_text(one["verdict"]),
             )
             for one in found
         ],

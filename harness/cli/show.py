@@ -122,10 +122,12 @@ def _p95s(run: Mapping[str, Any]) -> dict[str, str]:
 def agreement(finished: Sequence[StoredRun]) -> None:
     """Print how far drivers agree that offered the same load."""
     from reports.agreement import agreements, driven_by_several
+    from reports.formatting import verdict_text
 
     for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
         a, b = one.group.a.marked_name, one.group.b.marked_name
-        print(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {one.row.verdict}")
+        verdict = verdict_text(one.row.verdict)
+        print(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {verdict}")
         for spread in one.spreads:
             print(f"  {spread.title}, {spread.rows} rows: {spread.low:.3g}x to {spread.high:.3g}x")
 

@@ -24,7 +24,7 @@ from reports.charts.drawing import (
     style,
 )
 from reports.compare import Group, Row
-from reports.formatting import interval_text, times
+from reports.formatting import interval_text, times, verdict_text
 from reports.series import Panel
 from reports.values import in_order
 
@@ -79,7 +79,7 @@ def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
 
 def _verdict(group: Group, row: Row) -> str:
     if group.verdict != "not resolvable" or row.estimate is None or row.decision is None:
-        return group.verdict
+        return verdict_text(group.verdict)
     repeats = min(row.estimate.n_a, row.estimate.n_b)
     return f"{group.verdict} ({repeats} of {row.decision.repeats_needed} repeats)"
 

@@ -17,7 +17,14 @@ from reports.conclusions.model import Checked, check_all
 from reports.explain.comparisons import Evidence, Explained, explained
 from reports.explain.known import Value
 from reports.explain.output import commands
-from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
+from reports.formatting import (
+    NOTHING,
+    interval_text,
+    quantity_text,
+    significant,
+    times,
+    verdict_text,
+)
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
 from reports.page import render, write_files
@@ -283,10 +290,11 @@ def _cells(
     expected = predicted.get((where, group.a.marked_name, group.b.marked_name), NOTHING)
     first = (where, against, times(printed) if printed else NOTHING, expected)
     if row is None or row.estimate is None or row.a is None or row.b is None:
-        return *first, NOTHING, NOTHING, group.verdict, NOTHING
+        return *first, NOTHING, NOTHING, verdict_text(group.verdict), NOTHING
     medians = " → ".join(quantity_text(side.median, row.unit) for side in (row.a, row.b))
     estimate = row.estimate
-    return *first, times(estimate.ratio), interval_text(estimate), group.verdict, medians
+    verdict = verdict_text(group.verdict)
+    return *first, times(estimate.ratio), interval_text(estimate), verdict, medians
 
 
 def _published_speed_up(

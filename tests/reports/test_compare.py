@@ -220,6 +220,17 @@ def test_failed_runs_never_enter_and_unknown_ones_are_marked(tmp_path: Path) -> 
         compare(a, [failed])
 
 
+def test_a_counter_has_a_ratio_and_no_verdict(tmp_path: Path) -> None:
+    made = demo(tmp_path, engines=("postgres",), blocks=6, queries=FEW)
+    (panel,) = panels(made, "placement", None)
+    tables = PanelTables(panel)
+    assert not any(table.judged for table in tables.counters)
+    assert all(table.judged for table in tables.results)
+    (group,) = panel.groups
+    counted = [one for one in group.rows if one.info.role == "counter"]
+    assert any(one.estimate for one in counted) and not any(one.judged for one in counted)
+
+
 def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
     def metrics(read: int) -> list[dict[str, Any]]:
         base = {"better": "lower", "labels": {}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.formatting import gain_text, quantity_text, times_at_most
+from reports.formatting import gain_text, quantity_text, times_at_most, verdict_text
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,8 @@ def test_a_bound_is_never_rounded_down() -> None:
         "1.91×", "2.00×", "22.4×", "142×",
     ]  # fmt: skip
     assert [gain_text(x) for x in (1.0401, 2.041, 22.31)] == ["5 %", "2.05×", "22.4×"]
+
+
+def test_no_difference_is_shown_as_none_that_is_shown() -> None:
+    shown = [verdict_text(one) for one in ("no difference", "faster", "not resolvable")]
+    assert shown == ["no difference shown", "faster", "not resolvable"]
