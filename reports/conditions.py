@@ -64,22 +64,38 @@ _MEASURED = re.compile(
 )
 
 
+#: Texts of one warning that differ in more than numbers; of more, one stands for all.
+_MOST_KINDS = 3
+
+
 def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
-    """The runs' warnings, each kind once, with ranges where runs differ in numbers."""
-    kinds: dict[tuple[str, ...], list[RunWarning]] = {}
+    """The runs' warnings, each kind once, with ranges where runs differ in numbers.
+
+    Of a warning of many kinds the one with the largest number, and how many runs have one.
+    """
+    found: dict[RunWarning, dict[str, list[str]]] = {}
     for run in runs:
         for one in map(RunWarning.from_json, run.run["uncontrolled"]):
-            shape = _MEASURED.sub("#", one.context)
-            kinds.setdefault((one.code, one.problem, shape, one.hint), []).append(one)
+            kinds = found.setdefault(replace(one, context=""), {})
+            kinds.setdefault(_MEASURED.sub("#", one.context), []).append(one.context)
     return [
-        replace(same[0], context=_together([one.context for one in same]))
-        for same in kinds.values()
+        replace(one, context=context)
+        for one, kinds in found.items()
+        for context in (
+            map(_together, kinds.values()) if len(kinds) <= _MOST_KINDS else [_largest(kinds)]
+        )
     ]
 
 
 def names(warnings: Iterable[RunWarning]) -> list[str]:
     """The code of each, or its problem where it has none; each once."""
     return list(dict.fromkeys(one.code or one.problem for one in warnings))
+
+
+def _largest(kinds: Mapping[str, Sequence[str]]) -> str:
+    every = [context for same in kinds.values() for context in same]
+    largest = max(every, key=lambda text: max(map(_number, _MEASURED.findall(text)), default=0.0))
+    return f"{counted(len(every), 'run')}, such as {largest}"
 
 
 def _together(found: Sequence[str]) -> str:
