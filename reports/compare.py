@@ -87,13 +87,13 @@ class Row:
         return self.decision is not None and self.decision.outcome == "shown"
 
     @property
-    def judged(self) -> bool:
+    def has_verdict(self) -> bool:
         """Whether a verdict says something: not of counters and of what is better neither way."""
         return self.better != "none" and self.info.role in ("headline", "detail", "part")
 
     @property
     def verdict(self) -> Verdict:
-        """How B is against A in this quantity, if it is ``judged``."""
+        """How B is against A in this quantity, where it ``has_verdict``."""
         if self.estimate is None or self.decision is None:
             return "not resolvable"
         if self.decision.outcome != "shown":

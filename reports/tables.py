@@ -66,9 +66,9 @@ class ResultTable:
         return "times as much" if {*found} == {"none"} else "times better"
 
     @property
-    def judged(self) -> bool:
+    def has_verdict(self) -> bool:
         """Whether a row has a verdict."""
-        return any(row.compared is not None and row.compared.judged for row in self.rows)
+        return any(row.compared is not None and row.compared.has_verdict for row in self.rows)
 
     @property
     def marked(self) -> str:

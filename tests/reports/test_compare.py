@@ -224,11 +224,11 @@ def test_a_counter_has_a_ratio_and_no_verdict(tmp_path: Path) -> None:
     made = demo(tmp_path, engines=("postgres",), blocks=6, queries=FEW)
     (panel,) = panels(made, "placement", None)
     tables = PanelTables(panel)
-    assert not any(table.judged for table in tables.counters)
-    assert all(table.judged for table in tables.results)
+    assert not any(table.has_verdict for table in tables.counters)
+    assert all(table.has_verdict for table in tables.results)
     (group,) = panel.groups
     counted = [one for one in group.rows if one.info.role == "counter"]
-    assert any(one.estimate for one in counted) and not any(one.judged for one in counted)
+    assert any(one.estimate for one in counted) and not any(one.has_verdict for one in counted)
 
 
 def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
