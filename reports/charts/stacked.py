@@ -36,7 +36,7 @@ from reports.values import Quantity, natural
 _IN_SIGHT = 2.0
 #: Bars of more than this many times the baseline are cut, and their height written on them.
 _TALLEST = 3.0
-_LEGEND_COLUMNS = 4
+_LEGEND_COLUMNS = 3
 
 
 @dataclass(frozen=True)

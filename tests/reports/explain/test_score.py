@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from explained_runs import suites, tpcc, what_if
+from rich.console import Console
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -17,6 +19,7 @@ from reports.explain.comparisons import Explained
 from reports.explain.known import Missing, Value
 from reports.explain.output import ExplainedView, to_json
 from reports.explain.score import LEAST_POINTS, points, score
+from reports.page import print_page
 
 
 def point(
@@ -72,6 +75,10 @@ def test_fewer_than_eight_are_too_few() -> None:
     assert document["correlation"]["note"] == "too few points"
     assert document["models"]["device ratio"]["note"] == "too few points"
     assert document["models"]["device ratio"]["median_error"] is None
+    stream = io.StringIO()
+    print_page("explain_page.j2", ExplainedView(tuple(rows), found), Console(width=40, file=stream))
+    compared = [line for line in stream.getvalue().splitlines() if line.startswith("compared: ")]
+    assert len(compared) == len(rows)  # a block each, whatever the width
 
 
 def test_queries_are_points_in_place_of_their_sum() -> None:
