@@ -94,6 +94,7 @@ _METRICS = {
     "query_pmem_read_bytes_per_s": MetricInfo("PMem read bandwidth", "counter", "query"),
     "query_pmem_write_bytes_per_s": MetricInfo("PMem write bandwidth", "counter", "query"),
     # The kernel's ticks again (proc(5), utime).
+    "window_duration_ns": MetricInfo("length of the window", "counter"),
     "window_cpu_ns": MetricInfo("processor time", "counter", None, 1e7),
     "io_duration_ns": MetricInfo("time of the engine's file I/O", "counter", "operation"),
     "io_calls_count": MetricInfo("the engine's file I/O, calls", "counter", "operation"),
@@ -116,6 +117,29 @@ _METRICS = {
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),
 }
+
+
+#: Of counters that monitors give to a query and to the measured window alike.
+_COUNTERS = {
+    "block_busy_ns": "time in which the device was busy",
+    "block_queue_ns": "time of the device's requests, all together",
+    "block_read_count": "the device's reads",
+    "block_read_ns": "time of the device's reads",
+    "block_write_count": "the device's writes",
+    "block_write_ns": "time of the device's writes",
+    "block_flush_count": "the device's flushes",
+    "block_flush_ns": "time of the device's flushes",
+    "io_bytes": "the engine's file I/O, bytes",
+    "io_calls_count": "the engine's file I/O, calls",
+    "io_write_bytes": "bytes sent to storage for the engine",
+}
+
+
+def counter_title(name: str) -> str | None:
+    """Of ``window_block_busy_ns`` or ``query_block_busy_ns``; None where neither is known."""
+    stem = name.removeprefix("window_").removeprefix("query_")
+    known = _METRICS.get(name) or _METRICS.get(f"query_{stem}")
+    return known.title if known else _COUNTERS.get(stem)
 
 
 @dataclass(frozen=True)
@@ -203,7 +227,7 @@ def metric_info(quantity: Quantity, better: Better) -> MetricInfo:
     """What is known of a metric, or what its labels and direction suggest."""
     if quantity.name in _METRICS:
         return _METRICS[quantity.name]
-    title = quantity.name.replace("_", " ")
+    title = counter_title(quantity.name) or quantity.name.replace("_", " ")
     axis = quantity.labels[0][0] if quantity.labels else None
     if quantity.name.startswith("query_") or better == "none":
         return MetricInfo(title, "counter", axis)

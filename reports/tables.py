@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reports.compare import Row
-from reports.metric_registry import headline_first, metric_info
+from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
 from reports.series import Arm, Panel
 from reports.sweeps import Sweep
@@ -252,7 +252,9 @@ def of_window(quantity: Quantity) -> bool:
 
 
 def window_title(quantity: Quantity) -> str:
-    """``postgres wal``, ``tier read, tier ssd``: the unit stands at the values."""
+    """``postgres wal``, ``bytes spilled to temporary files``: the unit stands at the values."""
+    if title := counter_title(quantity.name):
+        return ", ".join(filter(None, (title, quantity.labels_text())))
     name = quantity.name.removeprefix(_WINDOW)
     for unit in ("_ns", "_bytes", "_count"):
         name = name.removesuffix(unit)

@@ -122,10 +122,11 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
     assert window.work == "transaction"
     each = {row.label: row.each for row in window.rows}
     # 1,000 transactions were done: 450 and 500 were committed, 50 rolled back as they should.
-    wal, read = each["postgres wal"], each["tier read, tier ssd"]
+    read = each["bytes read from the tier's device, tier ssd"]
+    wal = each["postgres wal"]
     assert wal is not None and (wal[0].median, wal[1]) == (1024, "B")
     assert read is not None and read[0].median == (1 << 30) / 1000
-    assert each["duration"] is None and each["dram read bytes per s"] is None
+    assert each["length of the window"] is None and each["DRAM read bandwidth"] is None
 
 
 @pytest.mark.parametrize(

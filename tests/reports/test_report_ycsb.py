@@ -13,6 +13,7 @@ from report_runs import EMULATED, PLACES, Case, csv_rows, lognormal, metric, wri
 from harness import paths
 from harness.store.runs import StoredRun
 from reports.labels import leading
+from reports.metric_registry import counter_title
 from reports.published import (
     Missing,
     PublishedPoint,
@@ -148,14 +149,14 @@ def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> 
     made = [ycsb(tmp_path, placement=place) for place in PLACES]
     (window, *_) = view_of(made, "x").panels[0].counters
     rows = {row.label: row for row in window.rows}
-    hits, cpu = rows["rocksdb block cache hit"], rows["cpu"]
+    hits, cpu = rows["rocksdb block cache hit"], rows["processor time"]
     assert hits.each is not None and hits.each[0].median == 1.4  # of 500 reads and 500 updates
     assert "rocksdb stall" not in rows and window.still == 1
     # Nothing was counted in ticks of 10 ms: that is no processor time of 0.
     assert cpu.resolution == 1e7 and cpu.each is None
     names = ("window_rocksdb_read_bytes", "window_rocksdb_read_count", "window_cpu_ns")
     assert window_titles([Quantity(name) for name in names]) == [
-        "rocksdb read (bytes)", "rocksdb read (count)", "cpu",
+        "rocksdb read (bytes)", "rocksdb read (count)", "processor time",
     ]  # fmt: skip
 
 
@@ -291,3 +292,9 @@ def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Pa
     assert sorted(line.name for line in first.lines) == [
         "ssd-both, host mode Default", "ssd-both, host mode Memory",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ["query", "window"])
+def test_a_counter_is_called_the_same_of_a_query_and_of_the_window(of: str) -> None:
+    assert counter_title(f"{of}_block_busy_ns") == counter_title("query_block_busy_ns") is not None
+    assert counter_title(f"{of}_unheard_of_count") is None
