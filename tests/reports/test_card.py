@@ -66,7 +66,7 @@ def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> Non
     whats = [tried.trial.what for tried in practices(device)[1].trials]
     assert "ntstore+sfence against store+clwb+sfence, 4 KiB of 6 threads" in whats
     card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
-    assert "Sequential writes of 6 threads" in card.markdown.read_text(encoding="utf-8")
+    assert "Sequential writes of 6 threads" in card.html.read_text(encoding="utf-8")
 
 
 def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:
