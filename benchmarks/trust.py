@@ -189,7 +189,7 @@ def canary() -> None:
         found = CanaryStore(store.root).all()
     warned = []
     for number, one in enumerate(found):
-        others = [other for other in found[:_QUIET] if other is not one]
+        others = [other for other in found if other is not one]
         moved = moved_figures(one, others)
         warned.append(bool(moved))
         texts = (

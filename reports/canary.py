@@ -1,8 +1,10 @@
-"""Whether a machine changed during an experiment, by its canaries (harness/execution/canary.py).
+"""Whether a machine changed during an experiment, by its canaries (harness/micro/canary.py).
 
-A figure has moved if its change is beyond the root mean square of those in the other canaries of
-this host, times the quantile of Student's t for their number, corrected for the number of figures
-(Bonferroni). So one experiment in twenty at most has a warning without a reason.
+A figure has moved if its change is beyond a multiple of those in the other canaries of this host:
+of their root mean square or, since some of those machines did change, of their median, whichever
+is smaller. The multiple is the quantile of Student's t for their number, corrected for the number
+of figures and for the choice (Bonferroni). So one experiment in twenty at most has a warning
+without a reason.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from harness.store.canaries import Canary, CanaryStore, Figure
@@ -22,6 +25,9 @@ from reports.statistics import ALPHA, Estimate, compare_unpaired, decide, studen
 #: Other canaries from which the noise of a figure is known; without them, a change beyond any usual
 #: noise counts. A change below the last one does not matter, however small the noise.
 _KNOWN, _ASSUMED, _LEAST = 3, 0.3, 0.05
+#: Of normal noise: the standard deviation over the median deviation, and the share of the values
+#: from which it would be known as well without the median.
+_OF_MEDIAN, _EFFICIENCY = 1.4826, 0.37
 
 
 class Limit(NamedTuple):
@@ -127,6 +133,9 @@ def _limit(figure: Figure, canary: Canary, others: Sequence[Canary]) -> Limit:
     ]
     if len(changes) < _KNOWN:
         return Limit(_ASSUMED, False)
-    spread = math.sqrt(math.fsum(one**2 for one in changes) / len(changes))
-    quantile = students_t(ALPHA / len(canary.figures), len(changes))
-    return Limit(max(_LEAST, math.expm1(spread * quantile)), True)
+    alpha = ALPHA / (2 * len(canary.figures))
+    mean = math.sqrt(math.fsum(one**2 for one in changes) / len(changes))
+    middle = _OF_MEDIAN * median(map(abs, changes))
+    as_many = max(1, round(_EFFICIENCY * len(changes)))
+    limit = min(mean * students_t(alpha, len(changes)), middle * students_t(alpha, as_many))
+    return Limit(max(_LEAST, math.expm1(limit)), True)

@@ -71,7 +71,7 @@ _MOST_KINDS = 3
 def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
     """The runs' warnings, each kind once, with ranges where runs differ in numbers.
 
-    Of a warning of many kinds the one with the largest number, and how many runs have one.
+    Of a warning of many kinds the one with the largest number, and how many there are.
     """
     found: dict[RunWarning, dict[str, list[str]]] = {}
     for run in runs:
@@ -95,7 +95,7 @@ def names(warnings: Iterable[RunWarning]) -> list[str]:
 def _largest(kinds: Mapping[str, Sequence[str]]) -> str:
     every = [context for same in kinds.values() for context in same]
     largest = max(every, key=lambda text: max(map(_number, _MEASURED.findall(text)), default=0.0))
-    return f"{counted(len(every), 'run')}, such as {largest}"
+    return f"{counted(len(every), 'warning')}, such as {largest}"
 
 
 def _together(found: Sequence[str]) -> str:

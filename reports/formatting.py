@@ -12,8 +12,6 @@ from harness.units import format_bytes, format_ns
 EMULATED = "EMULATED"
 #: The unit of a ratio.
 TIMES = "×"
-#: Between parts of a table's cell: a page shows one a line, Markdown all in one.
-LINE = ";\n"
 #: An empty cell: not measured.
 NOTHING = "–"
 

@@ -131,7 +131,6 @@ _COUNTERS = {
     "block_flush_ns": "time of the device's flushes",
     "io_bytes": "the engine's file I/O, bytes",
     "io_calls_count": "the engine's file I/O, calls",
-    "io_write_bytes": "bytes sent to storage for the engine",
 }
 
 

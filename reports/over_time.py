@@ -276,7 +276,7 @@ def _cut(strip: Strip, first: float, end: float) -> Strip:
 
 def _mostly_between(one: Interval, first: float, end: float) -> bool:
     inside = min(one.end_ns, end) - max(one.begin_ns, first)
-    return 2 * inside >= one.end_ns - one.begin_ns
+    return 2 * inside >= one.end_ns - one.begin_ns or inside == end - first
 
 
 def _averaged(intervals: Sequence[Interval]) -> Iterator[Interval]:

@@ -94,6 +94,11 @@ def print_page(template: str, view: object, console: Console) -> None:
     def put_text(text: object, kind: str = "") -> str:
         return put(Text(" ".join(str(text).split()), style=_STYLES.get(kind, "")))
 
+    def put_command(text: str) -> str:
+        with console.capture() as captured:
+            console.print(Text(f"  {text}"), soft_wrap=True)  # to be copied whole
+        return captured.get()
+
     def put_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str) -> str:
         right = range(1, len(head) - 1) if kind == "numbers" else ()
         return put(terminal.table(head, rows, title, right))
@@ -104,6 +109,7 @@ def print_page(template: str, view: object, console: Console) -> None:
         macros="macros.text.j2",
         nothing=formatting.NOTHING,
         put_text=put_text,
+        put_command=put_command,
         put_table=put_table,
     )
     console.file.write(re.sub(r"\n{2,}", "\n", text).lstrip("\n"))

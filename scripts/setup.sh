@@ -26,6 +26,7 @@ useful=(
 )
 for_tests=(
   chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck
+  xfsprogs:/usr/sbin/mkfs.xfs # the playbooks' file systems are made in files
   # microbench's compiled loops are read, and compiled for arm64 too.
   binutils:objdump gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
   libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h

@@ -125,7 +125,7 @@ def _next_command(plan: Plan, options: RunOptions) -> str:
     if options.load_curve:
         return f"`harness report -e {plan.name}{where}` draws latency over the rate"
     places = list(dict.fromkeys(options.placement or ()))[:2]
-    if len(places) < 2:
+    if len(places) < 2 or options.plant:  # planted runs are compared only if named
         return ""
     return (
         f"`harness compare {' '.join(f'placement={one}' for one in places)}{where}` compares them"

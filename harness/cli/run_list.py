@@ -66,7 +66,6 @@ def run_or_list(
         if sequence is not None:
             sequence, steps = own_steps(sequence, steps)
             plan = sequence.plan
-        if sequence is not None:
             _warn_of_a_short_budget(sequence, steps, env, into)
         if options.dry_run:
             print_run_list(steps, env, into, options.json_, sequence)

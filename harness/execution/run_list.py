@@ -164,8 +164,9 @@ def _step(
 def _unchanged(
     prepared: Prepared, env: Environment, experiment: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What must be the same for all of an interrupted command."""
-    return {**prepared.conditions(env), **host_state(env), "experiment": dict(experiment)}
+    """What must be the same for all of an interrupted command, which may be a look more."""
+    same = {name: value for name, value in experiment.items() if name != "looks"}
+    return {**prepared.conditions(env), **host_state(env), "experiment": same}
 
 
 def newest_alike(

@@ -180,7 +180,8 @@ def _table() -> Mapping[str, Any]:
         table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
         for name, row in json.loads(file.read_text(encoding="utf-8")).items():
             known = table.get(name, {**row, "kinds": []})
-            table[name] = {**known, "kinds": [*known["kinds"], file.stem]}
+            if "kinds" in known:  # others are of every kind
+                table[name] = {**known, "kinds": [*known["kinds"], file.stem]}
     return table
 
 

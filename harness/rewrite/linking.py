@@ -60,7 +60,7 @@ def _libraries(program: Path, dynamic: str, folder: Path) -> list[str]:
     Linked by their names: of a library without SONAME the program would keep the path.
     """
     names = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
-    paths = dict(re.findall(r"(\S+) => (/\S+)", run(["ldd", str(program)], program)))
+    paths = dict(re.findall(r"([^\s/]+) => (/\S+)", run(["ldd", str(program)], program)))
     lacking = [name for name in names if name not in paths and not name.startswith("ld-linux")]
     if lacking:
         raise refused(program, f"its library {lacking[0]} is not there", "install it")

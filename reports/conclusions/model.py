@@ -212,9 +212,8 @@ class Checked:
 
     @property
     def more(self) -> str:
-        """The command that measures what it needs; empty where it was testable, or never is."""
-        untested = self.outcome == UNTESTABLE and self.conclusion.test is not None
-        return self.conclusion.command if untested else ""
+        """The command that measures what it needs; empty where it was testable."""
+        return self.conclusion.command if self.outcome == UNTESTABLE else ""
 
     @property
     def emulated(self) -> tuple[str, ...]:

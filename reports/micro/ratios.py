@@ -107,7 +107,7 @@ def threads_of(point: Point) -> str:
 
 
 #: What an operation is of, besides its flushes: a log's writer, or an index.
-_WORK = ("writer", "index", "workload", "discipline", "fence")
+_WORK = ("writer", "entry_bytes", "index", "workload", "discipline", "fence")
 
 
 def _work(point: Point) -> str:
@@ -274,7 +274,7 @@ def far_over_near(row: PaperRow) -> Measured:
     if row.x in ("sequential", "random"):
         query = PairQuery(DURATION, {"operation": "load", "pattern": row.x})
     else:
-        query = PairQuery(DURATION, of_kind(row.x), each=lambda p: p["pattern"])
+        query = PairQuery(DURATION, of_kind(row.x), each=lambda p: p["pattern"], every=True)
     return row.numbers(_far_over_near(row, query, "times of far accesses"))
 
 
@@ -299,8 +299,10 @@ def near_over_far(row: PaperRow) -> Measured:
     def workload(point: Point) -> str:
         return ", ".join((_kind(point), point["pattern"], _size(point), threads_of(point)))
 
-    query = PairQuery(RATE, each=workload)
-    found = _far_over_near(row, query, "a sweep from a far node")
+    query = PairQuery(RATE, each=workload, every=True)
+    found = [one for one in _far_over_near(row, query, "a sweep from a far node") if one.value]
+    if not found:
+        raise UnderivedError("one-sided")
     least = min(found, key=lambda one: one.value)
     return row.numbers([Ratio(least.under, least.over)], least.name)
 
@@ -396,6 +398,7 @@ UNFLUSHED_LOGS = PairQuery(
     over={"flush": "none"},
     under={"flush": "clwb"},
     each=_work,
+    every=True,
 )
 
 

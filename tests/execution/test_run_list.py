@@ -132,5 +132,6 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     facts = {name: None for name in FACTS if name not in ("host_id", "kernel")}
     before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
     store: Any = SimpleNamespace(runs=lambda: [before], interrupted=lambda spec: spec == CXL)
-    steps = steps_of(plan, [_Made(7, first), _Made(7)], HERE, store, again=True, resume=True)
+    later = replace(plan, looks=2)  # the same command once more within a budget
+    steps = steps_of(later, [_Made(7, first), _Made(7)], HERE, store, again=True, resume=True)
     assert [step.done is before for step in steps] == [placed, False]

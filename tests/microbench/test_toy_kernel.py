@@ -33,6 +33,7 @@ def test_suites_know_it_by_the_keys_next_to_its_file(release_build: Path, tmp_pa
     native, suite = tmp_path / "native", tmp_path / "toy.yml"
     install = ["cmake", "--install", str(release_build), "--prefix", str(native)]
     subprocess.run(install, check=True, capture_output=True)
+    (next(native.glob("**/kernels")) / "other.json").write_text('{"count": {"help": "h"}}')
     suite.write_text(
         "schema: 1\nname: toy\ndescription: d\nmeasurements:\n  lines:\n"
         "    matrix: {step: [64, 128]}\n"

@@ -76,6 +76,12 @@ def test_half_the_throughput_is_found_in_that_noise() -> None:
     assert all(found)
 
 
+def test_earlier_changes_do_not_hide_a_later_one() -> None:
+    draw = np.random.default_rng(2)
+    others = [noisy(draw) for _ in range(12)] + [noisy(draw, 0.5) for _ in range(4)]
+    assert moved_figures(noisy(draw, 0.5), others)
+
+
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """``run(duration_ns)``: the canary of an experiment, measured by made-up figures."""

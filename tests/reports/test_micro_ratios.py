@@ -226,6 +226,19 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
     assert told[row]["dram"] == Missing("needs", "a sweep from a far node")
 
 
+def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None:
+    mixed = {**KINDS["load"], "operation": "mixed"}
+    metrics = [
+        rate("mixes", value, 1, **mixed, pattern="random", access_size_bytes=64, threads=8,
+             read_share=share, **({"numa": "far"} if far else {}))
+        for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
+        for far, value in enumerate(gap)
+    ]  # fmt: skip
+    told = _told([_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1")])
+    (value, _) = told["dram near over far, bandwidth_ratio", "largest"]["dram"]
+    assert value == 4.0
+
+
 def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
     far = {"numa": "far"}
     store = {**KINDS["clwb"], "pattern": "sequential", "access_size_bytes": 64}

@@ -141,7 +141,7 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
          ["9,950 – 10,010 images in 980 – 1,010 MiB of node 0 (2 runs)"]),
         (["Q1: 17% of 3 ms", "Q3: 62% of 3 ms", "Q6: 9% of 3 ms; Q7", "Q7: 9% of 3 ms",
           "Q1: 3% of 3 ms"],
-         ["5 runs, such as Q3: 62% of 3 ms"]),
+         ["5 warnings, such as Q3: 62% of 3 ms"]),
     ],
 )  # fmt: skip
 def test_warnings_that_differ_in_measured_numbers_are_shown_once(

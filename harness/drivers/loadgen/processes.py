@@ -52,7 +52,7 @@ _MARGIN_S = 300.0
 _CONNECTING_S = 0.1
 #: A load or a check reports after each package of some megabytes, and a load then waits for the
 #: engine's background work.
-_PACKAGE_S = 3600.0
+_PACKAGE_S = 4 * 3600.0
 #: The drain phase where the spec does not set it (loadgen/spec.c).
 _DRAIN_NS = 5_000_000_000
 _PROBLEM = "drive the load with loadgen"
