@@ -46,9 +46,14 @@ def rewrite(
     print_table(
         ("function", "address", "replaced", "by", "fence"),
         [
-            (one.function, one.address, one.old, one.new,
-             _FENCES[one.fence].format(fence_of[one.old]))
+            (
+                one.function,
+                one.address,
+                one.old,
+                one.new,
+                _FENCES[one.fence].format(fence_of[one.old]),
+            )
             for one in done.sites
         ],
-    )  # fmt: skip
+    )
     print(f"{output}: {len(done.sites)} flushes replaced ({done.way})")
