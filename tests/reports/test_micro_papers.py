@@ -46,8 +46,8 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
     metrics = [rate("sequential_reads", 8 * threads, 1, **labels, threads=threads)
                for threads in (1, 8)]  # fmt: skip
     found = _rows(tmp_path, metrics, "perma-bench/raw")
-    told = [row for row in found.rows if row[0] == "perma-bench fig4a"]
-    assert [(row[2], row[4]) for row in told] == [
+    page = [row for row in found.rows if row[0] == "perma-bench fig4a"]
+    assert [(row[2], row[4]) for row in page] == [
         ("4096", 64), ("4096", 64), ("4096", 64),
         ("8", 64), ("16", Missing()), ("32", Missing()),
     ]  # fmt: skip
@@ -61,11 +61,11 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
         for kind, curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
     found = _rows(tmp_path, metrics, "fig4", "empirical-guide", "fig4")
-    told = {(row[1], row[2]): row[-1] for row in found.rows}
-    assert told["pmem, best_threads", "store+clwb"] == 8
-    assert told["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
-    assert told["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == 0.667
-    assert told["pmem over pmem_ni, bandwidth_ratio", "load"] == (
+    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert page["pmem, best_threads", "store+clwb"] == 8
+    assert page["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
+    assert page["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == 0.667
+    assert page["pmem over pmem_ni, bandwidth_ratio", "load"] == (
         Missing("needs", "a second tier in the report: a single DIMM of this host")
     )
 
@@ -81,11 +81,11 @@ def test_a_curve_over_sizes_is_that_of_its_best_thread_count(tmp_path: Path) -> 
     eight = dict(zip([(8, size) for _, size in one], (1, 9.5, 6, 10, 9.9), strict=True))
     metrics = [*_sizes("load", one | eight), *_sizes("ntstore", one | eight)]
     found = _rows(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
-    told = {(row[1], row[2]): row[-1] for row in found.rows}
-    assert told["pmem, best_access_size", "knee"] == {"load": 256, "ntstore": 256}
-    assert told["pmem, best_threads", "load"] == 8
-    assert told["pmem, worst_access_size", "dip"] == {"load": 4096, "ntstore": 4096}
-    assert told["pmem, peak_access_size", "peak"] == {"ntstore": [256, 24576]}
+    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert page["pmem, best_access_size", "knee"] == {"load": 256, "ntstore": 256}
+    assert page["pmem, best_threads", "load"] == 8
+    assert page["pmem, worst_access_size", "dip"] == {"load": 4096, "ntstore": 4096}
+    assert page["pmem, peak_access_size", "peak"] == {"ntstore": [256, 24576]}
 
 
 def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Pat
     metrics = [rate("access_size", value, 3, access_size_bytes=size, **labels)
                for size, value in ((64, 5.0), (128, 5.1), (256, 5.0))]  # fmt: skip
     found = _rows(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
-    told = {(row[1], row[2]): row[-1] for row in found.rows}
-    assert told["pmem, peak_access_size", "peak"] == {"ntstore": None}
+    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert page["pmem, peak_access_size", "peak"] == {"ntstore": None}
 
 
 def test_best_threads_near_and_far_are_of_their_own_accesses(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_best_threads_near_and_far_are_of_their_own_accesses(tmp_path: Path) -> 
         for threads, value in curve.items()
     ]  # fmt: skip
     found = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "sec5.4")
-    told = {(row[1], row[2]): row[-1] for row in found.rows}
-    assert told["pmem near, best_threads", "load"] == 16
-    assert told["pmem far, best_threads", "load"] == 10
-    assert told["pmem far, best_threads", "write"] == {"ntstore": 4}
-    ratio = told["pmem far over near, bandwidth_ratio", "load"]
+    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert page["pmem near, best_threads", "load"] == 16
+    assert page["pmem far, best_threads", "load"] == 10
+    assert page["pmem far, best_threads", "write"] == {"ntstore": 4}
+    ratio = page["pmem far over near, bandwidth_ratio", "load"]
     assert ratio == (0.667, "best of 1, 10, 16 threads")  # 6/9
 
 
@@ -123,8 +123,8 @@ def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) ->
         for word, curve in held.items() for size, ns in curve.items()
     ]  # fmt: skip
     found = _rows(tmp_path, metrics, "fig14", "empirical-guide", "fig14")
-    told = {(row[1], row[2]): row[-1] for row in found.rows}
-    assert told["pmem, crossover_bytes", "write-back"] == 1024
+    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert page["pmem, crossover_bytes", "write-back"] == 1024
 
 
 def test_far_accesses_lie_beside_no_row_that_is_not_of_far_ones(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
         for kind, curve in held.items() for size, value in curve.items()
     ]  # fmt: skip
     found = _rows(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
-    told = {(row[1], row[2]): row[-1] for row in found.rows}
-    assert told["pmem, crossover_bytes", "bandwidth"] == 256
-    assert told["pmem, crossover_bytes", "latency"] == Missing()
+    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert page["pmem, crossover_bytes", "bandwidth"] == 256
+    assert page["pmem, crossover_bytes", "latency"] == Missing()
 
 
 def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
     metrics += [rate("access_size", size / 64, 5, **KINDS["load"], access_size_bytes=size)
                 for size in (64, 128, 256, 512, 1024, 2048)]  # fmt: skip
     found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig13")
-    told = {row[1]: row[-1] for row in found.rows}
-    assert told["pmem_ni, best_access_size"] == {"store+clwb": 256}
-    assert told["pmem_ni, worst_access_size"] == {"store+clwb": 4096}
+    page = {row[1]: row[-1] for row in found.rows}
+    assert page["pmem_ni, best_access_size"] == {"store+clwb": 256}
+    assert page["pmem_ni, worst_access_size"] == {"store+clwb": 4096}
 
 
 def test_the_bandwidths_of_figure_4_are_of_its_own_accesses(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_card_has_both_rows(tmp_path: Path) -> None:
     assert "| A line after clwb | kept | " in text
 
 
-def _told(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], Any]:
+def _page(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], Any]:
     """The cells next to Figure 2's numbers, by series, metric and place."""
     run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
     rows = paper_rows(devices([run]))
@@ -105,17 +105,17 @@ def _told(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], Any]:
 def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:
     rates = [_index("vanilla", 2e6, VANILLA), _index("manual", 2.3e6, MANUAL)]
     row = ("level_hash manual over vanilla", "operations_ratio", "a")
-    assert _told(tmp_path / "a", *rates)[row] == 1.15
-    kept = _told(tmp_path / "b", *rates, *_line(30, 40, 140))
+    assert _page(tmp_path / "a", *rates)[row] == 1.15
+    kept = _page(tmp_path / "b", *rates, *_line(30, 40, 140))
     assert kept[row] == (1.15, "clwb keeps the line")
-    evicted = _told(tmp_path / "c", *rates, *_line(30, 300, 310))
+    evicted = _page(tmp_path / "c", *rates, *_line(30, 300, 310))
     assert evicted[row] == (1.15, "clwb evicts the line")
     assert evicted[*row[:2], "b"] == Missing("not-measured")
 
 
 def test_updates_in_place_are_no_inserts_of_fast_fair(tmp_path: Path) -> None:
     unaware = {"index": "fast_fair", "discipline": "unaware"}
-    told = _told(
+    page = _page(
         tmp_path,
         *(_index(name, per_s, {**policy, **unaware}, workload=workload)
           for workload in ("a", "d")
@@ -123,23 +123,23 @@ def test_updates_in_place_are_no_inserts_of_fast_fair(tmp_path: Path) -> None:
                                       ("manual_unaware", 1.2e6, MANUAL))),
     )  # fmt: skip
     row = ("fast_fair manual_unaware over vanilla_unaware", "operations_ratio")
-    assert told[*row, "d"] == 1.2
-    assert told[*row, "a"].context.startswith("updates that insert")
+    assert page[*row, "d"] == 1.2
+    assert page[*row, "a"].context.startswith("updates that insert")
 
 
 def test_counts_of_flushes_lie_next_to_the_papers(tmp_path: Path) -> None:
     labels = {"kind": "index", "index": "fast_fair", "workload": "d", **VANILLA}
     hashed = {**labels, "index": "level_hash", "workload": "a"}
-    told = _told(
+    page = _page(
         tmp_path,
         flushes("vanilla", 4, **labels),
         flushes("vanilla_unaware", 20, **{**labels, "discipline": "unaware"}),
         flushes("vanilla", 3, **hashed),
     )
     row = ("fast_fair vanilla_unaware over vanilla", "flushes_per_write_ratio", "d")
-    assert told[row] == 5.0
+    assert page[row] == 5.0
     by_discipline = {
-        discipline: told["level_hash", metric, "a"]
+        discipline: page["level_hash", metric, "a"]
         for discipline in ("designed", "optimized")
         for metric in [f"flushes_per_write[index=level_hash,discipline={discipline},"
                        "flush=clflush,fence=mfence]"]

@@ -31,7 +31,7 @@ Metrics = Sequence[dict[str, Any]]
 ShownFact = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
-def _told(runs: Sequence[StoredRun]) -> ShownFact:
+def _page(runs: Sequence[StoredRun]) -> ShownFact:
     found = devices(runs)
     rows = paper_rows(found)
     assert rows is not None
@@ -58,35 +58,35 @@ def _loads(random_ns: int, sequential_ns: int, **labels: object) -> Metrics:
 
 
 def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
-    told = _told([
+    page = _page([
         _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2"),
         _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2"),
     ])  # fmt: skip
-    assert told["pmem over dram, operation_duration_ratio", "load"] == {
+    assert page["pmem over dram, operation_duration_ratio", "load"] == {
         "dram": Missing("other-side", "DRAM, the other side"),
         "pmem": {"random": 3.0, "sequential": 2.0},  # 300/100, 160/80
     }
     gap = {"dram": 1.25, "pmem": 1.88}  # 100/80, 300/160 = 1.875
-    assert told["dram random over sequential, operation_duration_ratio", "load"] == gap
-    assert told["pmem random over sequential, operation_duration_ratio", "load"] == gap
+    assert page["dram random over sequential, operation_duration_ratio", "load"] == gap
+    assert page["pmem random over sequential, operation_duration_ratio", "load"] == gap
 
 
 def test_one_tier_alone_has_no_ratio_of_two(tmp_path: Path) -> None:
     row = ("pmem over dram, operation_duration_ratio", "load")
     only_pmem = _of(tmp_path / "a", _loads(300, 160), "empirical-guide", "sec3.2")
-    assert _told([only_pmem])[row] == {
+    assert _page([only_pmem])[row] == {
         "pmem": Missing("needs", "a second tier in the report: DRAM of this host")
     }
     only_dram = _on_dram(tmp_path / "b", _loads(100, 80), "empirical-guide", "sec3.2")
-    assert _told([only_dram])[row] == {"dram": Missing("needs", "a second tier in the report")}
+    assert _page([only_dram])[row] == {"dram": Missing("needs", "a second tier in the report")}
 
 
 def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
-    told = _told([
+    page = _page([
         _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2", host="lab2"),
         _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2", host="lab1"),
     ])  # fmt: skip
-    assert told["pmem over dram, operation_duration_ratio", "load"] == {
+    assert page["pmem over dram, operation_duration_ratio", "load"] == {
         "lab1: pmem": Missing("needs", "a second tier in the report: DRAM of this host"),
         "lab2: dram": Missing("needs", "a second tier in the report"),
     }
@@ -100,18 +100,18 @@ def test_which_of_two_tiers_is_dram_their_nodes_tell(tmp_path: Path) -> None:
                    manifest_changes={"tiers": [numa_tier(name, node)]})  # fmt: skip
 
     row = ("pmem over dram, operation_duration_ratio", "load")
-    one = _told([run("near", 0, 100), run("memory", 2, 250)])[row]
+    one = _page([run("near", 0, 100), run("memory", 2, 250)])[row]
     assert one["memory"] == {"random": 2.5, "sequential": 2.5}
-    two = _told([run("near", 0, 100), run("twin", 0, 100), run("memory", 2, 250)])[row]
+    two = _page([run("near", 0, 100), run("twin", 0, 100), run("memory", 2, 250)])[row]
     assert two["memory"] == Missing("ambiguous", "near and twin are DRAM")
 
 
 def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
-    told = _told([
+    page = _page([
         _on_dram(tmp_path, _loads(100, 80, range_bytes=2 << 30), "empirical-guide", "sec3.2"),
         _of(tmp_path, _loads(300, 160, range_bytes=4 << 30), "empirical-guide", "sec3.2"),
     ])  # fmt: skip
-    cell = told["pmem over dram, operation_duration_ratio", "load"]["pmem"]
+    cell = page["pmem over dram, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("unlike-sides", "range: 4 GiB and 2 GiB")
 
 
@@ -126,13 +126,13 @@ def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metr
 
 def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) -> None:
     paper = "pmem-io-primitives"
-    told = _told([
+    page = _page([
         _on_dram(tmp_path, _by_threads({1: 10, 8: 78}, {1: 9, 8: 60}), paper, "sec2.2"),
         _of(tmp_path, _by_threads({1: 8, 8: 30}, {1: 8, 8: 5}), paper, "sec2.2"),
     ])  # fmt: skip
-    assert told["dram over pmem, bandwidth_ratio", "load"]["pmem"] == {"threads": 2.6}  # 78/30
+    assert page["dram over pmem, bandwidth_ratio", "load"]["pmem"] == {"threads": 2.6}  # 78/30
     # 60/8: PMem's best is one thread, DRAM's eight.
-    assert told["dram over pmem, bandwidth_ratio", "store"]["pmem"] == {"threads ntstore": 7.5}
+    assert page["dram over pmem, bandwidth_ratio", "store"]["pmem"] == {"threads ntstore": 7.5}
 
 
 def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> None:
@@ -140,16 +140,16 @@ def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> 
         facts = tier_facts("fsdax", interleave_ways=ways)
         return numa_tier(name) | {"kind": "fsdax", "facts": facts}
 
-    told = _told([
+    page = _page([
         _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,
             manifest_changes={"tiers": [tier(name, ways)]})
         for name, ways, load, store in (
             ("six", 6, {1: 3, 8: 29}, {1: 2, 8: 11.2}), ("one", 1, {1: 3, 8: 5}, {1: 2, 8: 1.5})
         )
     ])  # fmt: skip
-    assert told["pmem over pmem_ni, bandwidth_ratio", "load"]["six"] == 5.8  # 29/5
-    assert told["pmem over pmem_ni, bandwidth_ratio", "store"]["six"] == {"ntstore": 5.6}  # 11.2/2
-    one = told["pmem over pmem_ni, bandwidth_ratio", "load"]["one"]
+    assert page["pmem over pmem_ni, bandwidth_ratio", "load"]["six"] == 5.8  # 29/5
+    assert page["pmem over pmem_ni, bandwidth_ratio", "store"]["six"] == {"ntstore": 5.6}  # 11.2/2
+    one = page["pmem over pmem_ni, bandwidth_ratio", "load"]["one"]
     assert one == Missing("other-side", "a single DIMM, the other side")
 
 
@@ -161,30 +161,30 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
                  run_changes={"host_mode": "Memory"}),
         _of(tmp_path, [latency("chase", 300.0)], paper, "fig3"),
     ]  # fmt: skip
-    told = _told(runs)
+    page = _page(runs)
     other = Missing("other-side", "DRAM, the other side")
     plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
-    assert told["pmem over dram, latency_ratio", "random"] == {
+    assert page["pmem over dram, latency_ratio", "random"] == {
         plain: other,
         cached: Missing("other-side", "in Memory mode"),
         "pmem": 3.0,
     }
-    assert told["memory_mode over dram, latency_ratio", "random"] == {
+    assert page["memory_mode over dram, latency_ratio", "random"] == {
         plain: other,
         cached: 1.12,
         "pmem": Missing("other-side", "in no Memory mode"),
     }
-    without = _told([runs[0], runs[2]])
+    without = _page([runs[0], runs[2]])
     row = without["memory_mode over dram, latency_ratio", "random"]
     assert row["pmem"] == Missing("needs", "a run in Memory mode")
 
 
 def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
-    told = _told([
+    page = _page([
         _on_dram(tmp_path, [latency("chase", 100.0, pages="huge")], "pmem-io-primitives", "fig3"),
         _of(tmp_path, [latency("chase", 300.0, pages="base")], "pmem-io-primitives", "fig3"),
     ])  # fmt: skip
-    cell = told["pmem over dram, latency_ratio", "random"]["pmem"]
+    cell = page["pmem over dram, latency_ratio", "random"]["pmem"]
     assert cell == (3.0, "pages: base over huge")
 
 
@@ -204,11 +204,11 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
              threads=threads, **({"numa": "far"} if where == "far" else {}))
         for (share, where), curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
-    told = _told([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
+    page = _page([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
     arm = "pmem far over near, bandwidth_ratio"
-    assert told[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
-    assert told[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
-    times = told["pmem far over near, operation_duration_ratio", "random"]["pmem"]
+    assert page[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
+    assert page[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
+    times = page["pmem far over near, operation_duration_ratio", "random"]["pmem"]
     assert times == Missing("needs", "times of far accesses")
 
 
@@ -219,11 +219,11 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
         for size, gap in ((64, (6, 2)), (256, (9, 6))) for far, value in enumerate(gap)
     ]  # fmt: skip
     row = ("dram near over far, bandwidth_ratio", "largest")
-    told = _told([_on_dram(tmp_path / "a", metrics, "empirical-guide", "sec3.1")])
-    assert told[row]["dram"] == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
+    page = _page([_on_dram(tmp_path / "a", metrics, "empirical-guide", "sec3.1")])
+    assert page[row]["dram"] == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
     near = [one for one in metrics if "numa" not in one["labels"]]
-    told = _told([_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1")])
-    assert told[row]["dram"] == Missing("needs", "a sweep from a far node")
+    page = _page([_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1")])
+    assert page[row]["dram"] == Missing("needs", "a sweep from a far node")
 
 
 def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None:
@@ -234,8 +234,8 @@ def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None
         for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
         for far, value in enumerate(gap)
     ]  # fmt: skip
-    told = _told([_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1")])
-    (value, _) = told["dram near over far, bandwidth_ratio", "largest"]["dram"]
+    page = _page([_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1")])
+    (value, _) = page["dram near over far, bandwidth_ratio", "largest"]["dram"]
     assert value == 4.0
 
 
@@ -245,11 +245,11 @@ def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
     stores = [duration("latency", {"168": 9}, **store, **far),
               duration("latency", {"100": 9}, **store)]  # fmt: skip
     metrics = [*_loads(120, 179, **far), *_loads(100, 100), *stores]
-    told = _told([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
+    page = _page([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
     arm = "pmem far over near, operation_duration_ratio"
-    assert told[arm, "random"]["pmem"] == 1.2
-    assert told[arm, "sequential"]["pmem"] == 1.79
-    assert told[arm, "store+clwb"]["pmem"] == {"sequential": 1.68}
+    assert page[arm, "random"]["pmem"] == 1.2
+    assert page[arm, "sequential"]["pmem"] == 1.79
+    assert page[arm, "store+clwb"]["pmem"] == {"sequential": 1.68}
 
 
 # Pages, logs, tails ---------------------------------------------------------------
@@ -279,9 +279,9 @@ def _pages(leads: Mapping[int, tuple[float, float]], threads: int) -> Metrics:
 def test_from_how_many_dirty_lines_on_copying_is_faster(
     tmp_path: Path, leads: Mapping[int, tuple[float, float]], expected: object
 ) -> None:
-    told = _told([_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5")])
-    assert told["pmem mulog over cow, crossover_dirty_lines", "1"]["pmem"] == expected
-    seven = told["pmem mulog over cow, crossover_dirty_lines", "7"]["pmem"]
+    page = _page([_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5")])
+    assert page["pmem mulog over cow, crossover_dirty_lines", "1"]["pmem"] == expected
+    seven = page["pmem mulog over cow, crossover_dirty_lines", "7"]["pmem"]
     assert seven == Missing("needs", "7 threads, measured with 1")
 
 
@@ -291,8 +291,8 @@ def test_pages_are_flushed_best_by_so_many_threads(tmp_path: Path) -> None:
         for method, curve in (("cow", {1: 1, 8: 5, 16: 4}), ("mulog", {1: 2, 8: 7, 16: 9}))
         for threads, value in curve.items()
     ]
-    told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
-    assert told["pmem, best_threads", "threads"]["pmem"] == {"cow": 8, "mulog": 16}
+    page = _page([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
+    assert page["pmem, best_threads", "threads"]["pmem"] == {"cow": 8, "mulog": 16}
 
 
 def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) -> None:
@@ -301,8 +301,8 @@ def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) 
         for method, curve in (("cow", {1: 110, 7: 600}), ("cow_invalidate", {1: 100, 7: 500}))
         for threads, value in curve.items()
     ]
-    told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
-    row = told["pmem pvn over invalidation, operations_ratio", "cow"]
+    page = _page([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
+    row = page["pmem pvn over invalidation, operations_ratio", "cow"]
     assert row["pmem"] == {"1 thread": 1.1, "7 threads": 1.2}
 
 
@@ -313,12 +313,12 @@ def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None
         for (writer, padded), values in held.items()
         for size, value in zip((32, 1024), values, strict=True)
     ]
-    told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3")])
-    padded = told["pmem padded over naive, operations_ratio", "all"]["pmem"]
+    page = _page([_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3")])
+    padded = page["pmem padded over naive, operations_ratio", "all"]["pmem"]
     assert padded == ({"classic": (4.0, 8.0)}, "entries of 32 B to 1 KiB")  # 4/1, 16/2
-    zero = told["pmem zero over classic, operations_ratio", "padded"]["pmem"]
+    zero = page["pmem zero over classic, operations_ratio", "padded"]["pmem"]
     assert zero == ((1.5, 2.5), "entries of 32 B to 1 KiB")  # 24/16, 10/4
-    assert "HyMem" in told["pmem, transactions_per_second", "zero"]["pmem"].context
+    assert "HyMem" in page["pmem, transactions_per_second", "zero"]["pmem"].context
 
 
 def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Path) -> None:
@@ -327,15 +327,15 @@ def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Pa
     metrics = [
         duration("overwrite_tail", bins, range_bytes=size, **labels) for size, bins in held.items()
     ]
-    told = _told([_of(tmp_path, metrics, "empirical-guide", "fig3")])
-    share = told["pmem, operation_outlier_share", "outliers"]["pmem"]
+    page = _page([_of(tmp_path, metrics, "empirical-guide", "fig3")])
+    share = page["pmem, operation_outlier_share", "outliers"]["pmem"]
     assert share == (0.006, "over 50 µs", "at 256 B, the most of 2 sizes")  # 6 of 100,000
 
 
 def test_no_outlier_is_none_of_so_many(tmp_path: Path) -> None:
     metrics = [duration("overwrite_tail", {"100": 1000}, range_bytes=size) for size in (256, 4096)]
-    told = _told([_of(tmp_path, metrics, "empirical-guide", "fig3")])
-    share = told["pmem, operation_outlier_share", "outliers"]["pmem"]
+    page = _page([_of(tmp_path, metrics, "empirical-guide", "fig3")])
+    share = page["pmem, operation_outlier_share", "outliers"]["pmem"]
     assert share == (0, "over 50 µs", "of 2,000 writes")
 
 
@@ -356,10 +356,10 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
     )  # fmt: skip
     reads = _perma(tmp_path, random, "raw/random_reads")
     arm = "pmem random over sequential, bandwidth_ratio"
-    assert _told([reads])[arm, "64"]["pmem"] == Missing("needs", "sequential reads as well")
-    told = _told([reads, _perma(tmp_path, sequential, "raw/sequential_reads")])
-    assert told[arm, "64"]["pmem"] == 0.25  # 10/40
-    assert told["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == 0.675  # 27/40
+    assert _page([reads])[arm, "64"]["pmem"] == Missing("needs", "sequential reads as well")
+    page = _page([reads, _perma(tmp_path, sequential, "raw/sequential_reads")])
+    assert page[arm, "64"]["pmem"] == 0.25  # 10/40
+    assert page["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == 0.675  # 27/40
 
 
 def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
@@ -369,10 +369,10 @@ def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path:
         return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
                 for kind, value in held.items()]  # fmt: skip
 
-    told = _told([_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes")])
-    assert told["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
-    assert told["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == 1.25  # 5/4
-    few = _told([_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes")])
+    page = _page([_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes")])
+    assert page["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
+    assert page["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == 1.25  # 5/4
+    few = _page([_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes")])
     cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
     assert cell == Missing("needs", "32 threads, measured with 1, 2")
 
@@ -393,8 +393,8 @@ def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> N
 
     rows = [("dram none over cache, operations_ratio", "hash"),
             ("barlow_256 none over cache, operations_ratio", "log")]  # fmt: skip
-    told, few = (_told([run(f"{threads}", threads)]) for threads in (32, 2))
-    assert [told[row]["pmem"] for row in rows] == [1.3, {"zero": 0.9}]
+    page, few = (_page([run(f"{threads}", threads)]) for threads in (32, 2))
+    assert [page[row]["pmem"] for row in rows] == [1.3, {"zero": 0.9}]
     needed = Missing("needs", "32 threads, measured with 2")
     assert [few[row]["pmem"] for row in rows] == [needed] * 2
 
@@ -410,8 +410,8 @@ def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) ->
             ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
         )
     ]  # fmt: skip
-    told = _told([_perma(tmp_path, metrics, "raw/latency")])
-    cell = told["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
+    page = _page([_perma(tmp_path, metrics, "raw/latency")])
+    cell = page["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
     assert cell == {
         "cache over 64 B": 2.0,  # 800/400
         "cacheinv over 64 B": 1.5,
@@ -442,21 +442,21 @@ def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None
         tmp_path, list(trees(80, 30, 500)), tier="dram", suite="perma-bench/operations",
         manifest_changes={"tiers": [numa_tier()]},
     )  # fmt: skip
-    told = _told([dram, _perma(tmp_path, trees(20, 10, 60), "operations")])
-    cell = told["dram over apache_256, operations_ratio", "tree"]["pmem"]
+    page = _page([dram, _perma(tmp_path, trees(20, 10, 60), "operations")])
+    cell = page["dram over apache_256, operations_ratio", "tree"]["pmem"]
     assert cell == {"lookup": 4.0, "update": 3.0}  # 80/20, 30/10
-    hybrid = told["dram over barlow_256, operations_ratio", "hybrid tree"]["pmem"]
+    hybrid = page["dram over barlow_256, operations_ratio", "hybrid tree"]["pmem"]
     assert hybrid == Missing("not-measured")
 
 
 def test_table_2_stands_in_the_reports_own_table_of_prices(tmp_path: Path) -> None:
     metrics = [rate("random_reads", 1, 1, **KINDS["load"], access_size_bytes=64)]
-    told = _told([
+    page = _page([
         _perma(tmp_path, metrics, "raw"),  # the made-up host file has 9.21 USD a GB
         micro_run(tmp_path, metrics, tier="dram", suite="perma-bench/raw",
                   manifest_changes={"tiers": [numa_tier()]}),
     ])  # fmt: skip
-    assert told["apache_128, price_performance", "rnd. read"] == {
+    assert page["apache_128, price_performance", "rnd. read"] == {
         "dram": Missing("needs", "a price: --prices, or price_per_gb in the host file"),
         "pmem": Missing("elsewhere", "Price-performance"),
     }
