@@ -1,0 +1,78 @@
+"""Runs the default monitors in one of two blocks, by turns: what they cost within one run."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from harness import registry
+from harness.execution.monitoring import GuardedMonitor
+from harness.monitors import MonitorContext
+from harness.warnings import RunWarning
+
+_BLOCK_S = 4.0
+
+
+class Alternating:
+    """Pairs of blocks, whose order is drawn: with all default monitors, and with none."""
+
+    name: ClassVar[str] = "alternating"
+    cost: ClassVar[str] = "that of the default monitors, half of the time"
+    default: ClassVar[bool] = False
+    scope: ClassVar[Literal["engine", "host"]] = "host"
+
+    def __init__(self, context: MonitorContext) -> None:
+        kinds = [kind for kind in registry.monitors().values() if kind.default]
+        self._kinds = kinds
+        self._context = replace(context, monitors=frozenset(kind.name for kind in kinds))
+        self._blocks: list[dict[str, Any]] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="alternating", daemon=True)
+
+    def preflight(self) -> RunWarning | None:
+        """Nothing is needed."""
+
+    def start(self) -> None:
+        """Begin with the first pair."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within a block."""
+        self._stopped.set()
+        with suppress(RuntimeError):  # it was not started
+            self._thread.join()
+
+    def totals(self) -> Mapping[str, float]:
+        """Nothing is counted."""
+        return {}
+
+    def series(self) -> Mapping[str, Any]:
+        """``{blocks: [{monitored, begin_ns, end_ns}]}``, monotonic; two by two."""
+        return {"blocks": self._blocks}
+
+    def _loop(self) -> None:
+        while not self._stopped.is_set():
+            for monitored in random.sample([True, False], 2):
+                started = self._started() if monitored else []
+                begin_ns = time.monotonic_ns()
+                self._stopped.wait(_BLOCK_S)
+                end_ns = time.monotonic_ns()
+                for monitor in started:
+                    monitor.stop()
+                block = {"monitored": monitored, "begin_ns": begin_ns, "end_ns": end_ns}
+                self._blocks.append(block)
+
+    def _started(self) -> list[GuardedMonitor]:
+        monitors = [GuardedMonitor(kind, self._context) for kind in self._kinds]
+        available = [monitor for monitor in monitors if monitor.preflight() is None]
+        for monitor in available:
+            monitor.start()
+        return available
+
+
+MONITOR = Alternating
