@@ -23,27 +23,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.micro.like_suite import Job, LikePlan, Stream
+from harness.micro.like_suite import PAGE_BYTES, Job, LikePlan, Stream
 
 FILE = "file"
-_PAGE_BYTES = 4096
 _DIRECT_BYTES = 512
 #: Waits in a log count from the start of fio.
 _START_MS = 300
 #: From one burst to the next, about; and what fio can express.
 _PERIOD_NS, _LEAST_REST_NS = 100_000_000, 1000
-
-
-@dataclass(frozen=True)
-class _Call:
-    """``at_ns``: since the start; ``order``: among calls at the same time."""
-
-    at_ns: int
-    order: int
-    name: str
-    action: str
-    offset: int = 0
-    size: int = 0
 
 
 def names(job: Job, grows: bool) -> list[str]:
@@ -71,29 +58,16 @@ def _names(job: Job, stream: Stream, thread: int) -> list[str]:
     return [stem, f"{stem}-missed"] if stream.missed else [stem]
 
 
-def log_of(plan: LikePlan, job: Job, thread: int, seed: int) -> str | None:
-    """What one thread of a job does; None where nothing is left for it."""
-    rng = random.Random(f"{seed}/{job.part}/{job.role}/{job.direct}/{job.durable}/{thread}")
-    calls: list[_Call] = []
-    syncs = next((one for one in job.streams if one.operation == "sync"), None)
-    count = _of_thread(syncs.calls, job, thread) if syncs is not None else 0
-    times = _times(plan, count, job, thread)
-    for stream in job.moves:
-        sizes = _sizes(stream, _of_thread(stream.calls, job, thread), rng)
-        ends: list[int] = []
-        if syncs is not None and stream.operation == "write":
-            found = _sizes(syncs, round(count * (1 - syncs.empty)), rng)
-            sizes, ends = synced(sizes, found, count, rng)
-        moves = list(_moves(plan, job, stream, thread, sizes, rng))
-        calls += moves
-        times = [moves[end].at_ns for end in ends] or times
-    if syncs is not None:
-        calls += [_sync(job, syncs, thread, at_ns) for at_ns in times]
-    if not calls:
-        return None
-    calls.sort(key=lambda call: (call.at_ns, call.order))
-    waits = not any(call.size for call in calls)
-    return "\n".join(_lines(calls, waits)) + "\n"
+@dataclass(frozen=True)
+class _Call:
+    """``at_ns``: since the start; ``order``: among calls at the same time."""
+
+    at_ns: int
+    order: int
+    name: str
+    action: str
+    offset: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,74 +79,112 @@ class Rest:
     first_ns: int
 
 
-def rest_of(plan: LikePlan, job: Job, thread: int, seed: int) -> Rest | None:
-    """The time that the engine does not spend in calls; None where the calls come at once.
+@dataclass(frozen=True)
+class Thread:
+    """One thread of a job. ``seed``: of all that is drawn for it."""
 
-    Bursts of two threads have different periods, so that they meet by chance.
-    """
-    moves = sum(_of_thread(one.calls, job, thread) for one in job.moves)
-    if job.at_once or not moves:
-        return None
-    rng = random.Random(f"{seed}/{job.part}/{job.role}/{thread}/rest")
-    each_ns = plan.duration_ns / moves
-    after = max(1, round(_PERIOD_NS * rng.uniform(0.7, 1.3) / each_ns))
-    ns = after * each_ns * max(0.0, 1 - job.busy / job.threads)
-    if ns < _LEAST_REST_NS:
-        return None
-    return Rest(after, round(ns), rng.randrange(round(min(ns, _PERIOD_NS))))
+    plan: LikePlan
+    job: Job
+    number: int
+    seed: int
+
+    def log(self) -> str | None:
+        """What it does; None where nothing is left for it."""
+        job = self.job
+        access = f"{job.part}/{job.role}/{job.direct}/{job.durable}"
+        rng = random.Random(f"{self.seed}/{access}/{self.number}")
+        calls: list[_Call] = []
+        syncs = next((one for one in job.streams if one.operation == "sync"), None)
+        count = self._calls(syncs) if syncs is not None else 0
+        times = self._times(count)
+        for stream in job.moves:
+            sizes = _sizes(stream, self._calls(stream), rng)
+            ends: list[int] = []
+            if syncs is not None and stream.operation == "write":
+                found = _sizes(syncs, round(count * (1 - syncs.empty)), rng)
+                sizes, ends = synced(sizes, found, count, rng)
+            moves = list(self._moves(stream, sizes, rng))
+            calls += moves
+            times = [moves[end].at_ns for end in ends] or times
+        if syncs is not None:
+            action = "datasync" if syncs.datasync else "sync"
+            name = _names(job, syncs, self.number)[0]
+            calls += [_Call(at_ns, 2, name, action) for at_ns in times]
+        calls.sort(key=lambda call: (call.at_ns, call.order))
+        return "\n".join(_lines(calls)) + "\n" if calls else None
+
+    def rest(self) -> Rest | None:
+        """The time that the engine does not spend in calls; None where the calls come at once.
+
+        Bursts of two threads have different periods, so that they meet by chance.
+        """
+        job = self.job
+        moves = sum(map(self._calls, job.moves))
+        if job.at_once or not moves:
+            return None
+        rng = random.Random(f"{self.seed}/{job.part}/{job.role}/{self.number}/rest")
+        each_ns = self.plan.duration_ns / moves
+        after = max(1, round(_PERIOD_NS * rng.uniform(0.7, 1.3) / each_ns))
+        ns = after * each_ns * max(0.0, 1 - job.busy / job.threads)
+        if ns < _LEAST_REST_NS:
+            return None
+        return Rest(after, round(ns), rng.randrange(round(min(ns, _PERIOD_NS))))
+
+    def _calls(self, stream: Stream) -> int:
+        """The number of this thread's calls."""
+        return stream.calls // self.job.threads + (self.number < stream.calls % self.job.threads)
+
+    def _times(self, calls: int) -> list[int]:
+        """In ns since the start, evenly: the order of the thread's calls."""
+        phase = (self.number + 0.5) / self.job.threads
+        return [int((number + phase) / calls * self.plan.duration_ns) for number in range(calls)]
+
+    def _moves(self, stream: Stream, sizes: Sequence[int], rng: random.Random) -> Iterator[_Call]:
+        """Reads or writes of these sizes, in this order."""
+        job = self.job
+        missed = _evenly(stream.missed, len(sizes), rng)
+        if stream.grows:
+            within = 0, _whole_pages(job.growing_bytes // job.threads)
+        else:
+            within = self._slice(0, self.plan.files[job.part].resident_bytes)
+        returning = [size for size, miss in zip(sizes, missed, strict=True) if not miss]
+        once = [size for size, miss in zip(sizes, missed, strict=True) if miss]
+        offsets = {
+            False: _returning(job, stream, returning, within, rng),
+            True: _once(stream, once, self._slice_of_missed(stream), rng),
+        }
+        called = _names(job, stream, self.number)
+        order = {"read": 0, "write": 1}[stream.operation]
+        for at_ns, size, miss in zip(self._times(len(sizes)), sizes, missed, strict=True):
+            name = called[1] if miss else called[0]
+            yield _Call(at_ns, order, name, stream.operation, next(offsets[miss]), size)
+
+    def _slice(self, first: int, size: int) -> tuple[int, int]:
+        """The thread's own pages, from and to."""
+        each = _whole_pages(size // self.job.threads)
+        return first + each * self.number, first + each * (self.number + 1)
+
+    def _slice_of_missed(self, stream: Stream) -> tuple[int, int]:
+        """Streams follow one another after what is resident, in proportion to what they need."""
+        file = self.plan.files[self.job.part]
+        streams = [(j, s) for j in self.plan.jobs if j.part == self.job.part for s in j.streams]
+        needed = [j.missed_bytes(s) for j, s in streams]
+        index = next(i for i, (_, s) in enumerate(streams) if s is stream)
+        scale = file.missed_bytes / max(1, sum(needed))
+        first = _whole_pages(sum(needed[:index]) * scale)
+        return self._slice(file.resident_bytes + first, _whole_pages(needed[index] * scale))
 
 
-def _lines(calls: Sequence[_Call], waits: bool) -> Iterator[str]:
+def _lines(calls: Sequence[_Call]) -> Iterator[str]:
     yield "fio version 2 iolog"
     used = dict.fromkeys(call.name for call in calls)
     for action in ("add", "open"):
         yield from (f"{name} {action}" for name in used)
+    waits = not any(call.size for call in calls)
     for call in calls:
         if waits:
             yield f"{call.name} wait {_START_MS + call.at_ns // 1_000_000} 0"
         yield f"{call.name} {call.action} {call.offset} {call.size}"
-
-
-def _of_thread(calls: int, job: Job, thread: int) -> int:
-    return calls // job.threads + (thread < calls % job.threads)
-
-
-def _times(plan: LikePlan, calls: int, job: Job, thread: int) -> list[int]:
-    """In ns since the start, evenly: the order of a thread's calls."""
-    phase = (thread + 0.5) / job.threads
-    return [int((number + phase) / calls * plan.duration_ns) for number in range(calls)]
-
-
-def _moves(
-    plan: LikePlan, job: Job, stream: Stream, thread: int, sizes: Sequence[int], rng: random.Random
-) -> Iterator[_Call]:
-    """Reads or writes of these sizes, in this order."""
-    missed = [False] * len(sizes)
-    due = rng.random()
-    for number in range(len(sizes)):
-        due += stream.missed
-        missed[number] = due >= 1
-        due -= missed[number]
-    if stream.grows:
-        within = _slice(0, job.growing_bytes, job.threads, 0)
-    else:
-        within = _slice(0, plan.files[job.part].resident_bytes, job.threads, thread)
-    beyond = _slice_of_missed(plan, job, stream, thread)
-    offsets = {
-        False: iter(_returning(job, stream, _chosen(sizes, missed, False), within, rng)),
-        True: iter(_once(stream, _chosen(sizes, missed, True), beyond, rng)),
-    }
-    called = _names(job, stream, thread)
-    times = _times(plan, len(sizes), job, thread)
-    order = {"read": 0, "write": 1}[stream.operation]
-    for at_ns, size, miss in zip(times, sizes, missed, strict=True):
-        name = called[1] if miss else called[0]
-        yield _Call(at_ns, order, name, stream.operation, next(offsets[miss]), size)
-
-
-def _sync(job: Job, stream: Stream, thread: int, at_ns: int) -> _Call:
-    name = _names(job, stream, thread)[0]
-    return _Call(at_ns, 2, name, "datasync" if stream.datasync else "sync")
 
 
 def synced(
@@ -208,10 +220,6 @@ def synced(
     return sizes, ends + [rng.choice(ends) for _ in range(count - len(found))]
 
 
-def _chosen(sizes: Sequence[int], missed: Sequence[bool], which: bool) -> list[int]:
-    return [size for size, miss in zip(sizes, missed, strict=True) if miss == which]
-
-
 def _sizes(stream: Stream, count: int, rng: random.Random) -> list[int]:
     """In random order; the number of each is exact to one call."""
     total = sum(weight for _, weight in stream.sizes)
@@ -224,24 +232,19 @@ def _sizes(stream: Stream, count: int, rng: random.Random) -> list[int]:
     return found
 
 
-def _slice(first: int, size: int, threads: int, thread: int) -> tuple[int, int]:
-    """A thread's own pages, from and to."""
-    each = size // threads // _PAGE_BYTES * _PAGE_BYTES
-    return first + each * thread, first + each * (thread + 1)
+def _evenly(share: float, count: int, rng: random.Random) -> list[bool]:
+    """Which of so many calls are this share of them, at even distances."""
+    due = rng.random()
+    found = []
+    for _ in range(count):
+        due += share
+        found.append(due >= 1)
+        due -= found[-1]
+    return found
 
 
-def _slice_of_missed(plan: LikePlan, job: Job, stream: Stream, thread: int) -> tuple[int, int]:
-    """Streams follow one another after what is resident, in proportion to what they need."""
-    file = plan.files[job.part]
-    streams = [(j, s) for j in plan.jobs if j.part == job.part for s in j.streams]
-    needed = [j.missed_bytes(s) for j, s in streams]
-    index = next(i for i, (_, s) in enumerate(streams) if s is stream)
-    scale = file.missed_bytes / max(1, sum(needed))
-    first, size = (
-        int(bytes_ * scale) // _PAGE_BYTES * _PAGE_BYTES
-        for bytes_ in (sum(needed[:index]), needed[index])
-    )
-    return _slice(file.resident_bytes + first, size, job.threads, thread)
+def _whole_pages(size: float) -> int:
+    return int(size) // PAGE_BYTES * PAGE_BYTES
 
 
 def _returning(
@@ -254,11 +257,10 @@ def _returning(
     first, end = within
     align = max(stream.unit, _DIRECT_BYTES if job.direct else 1)
     back = stream.unit if job.part == "wal" and stream.unit >= _DIRECT_BYTES else None
-    at, due = first, rng.random()
+    at = first
+    follows = _evenly(stream.sequential, len(sizes), rng)
     for number, size in enumerate(sizes):
-        due += stream.sequential
-        jumps = due < 1
-        due -= not jumps
+        jumps = not follows[number]
         if jumps and back is not None and number:
             at = max(first, at - back)
         elif jumps and job.part != "wal" and not stream.grows:
@@ -274,23 +276,19 @@ def _once(
 ) -> Iterator[int]:
     """Offsets of which none comes again: runs of sequential calls, apart, in random order."""
     runs: list[list[int]] = []
-    due = rng.random()
-    for size in sizes:
-        due += stream.sequential
-        if due >= 1 and runs:
-            due -= 1
+    for size, follows in zip(sizes, _evenly(stream.sequential, len(sizes), rng), strict=True):
+        if follows and runs:
             runs[-1].append(size)
         else:
-            due -= due >= 1
             runs.append([size])
-    lengths = [-(-sum(run) // _PAGE_BYTES) * _PAGE_BYTES for run in runs]
-    spare = max(0, within[1] - within[0] - sum(lengths)) // _PAGE_BYTES
+    lengths = [-(-sum(run) // PAGE_BYTES) * PAGE_BYTES for run in runs]
+    spare = max(0, within[1] - within[0] - sum(lengths)) // PAGE_BYTES
     gaps = sorted(rng.randrange(spare + 1) for _ in runs)
     order = list(range(len(runs)))
     rng.shuffle(order)
     starts, used = [within[0]] * len(runs), within[0]
     for gap, index in zip(gaps, order, strict=True):
-        starts[index] = used + gap * _PAGE_BYTES
+        starts[index] = used + gap * PAGE_BYTES
         used += lengths[index]
     for start, run in zip(starts, runs, strict=True):
         at = start

@@ -21,14 +21,7 @@ from harness.iotrace.page import CELL_FIELDS, Cell, PageError, Reading, cells
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.micro import external_tools, fio, iolog, page_cache
 from harness.micro.io_jobs import WRITTEN_BYTES, Size
-from harness.micro.like_suite import (
-    Job,
-    LikePlan,
-    Stream,
-    derive,
-    upper_bytes,
-    without_direct,
-)
+from harness.micro.like_suite import Job, LikePlan, Stream, derive, place_of, upper_bytes
 from harness.micro.protocol import (
     Measured,
     MeasuringProgram,
@@ -48,7 +41,7 @@ from harness.supervise.user_files import (
     write_text,
 )
 from harness.tiers.linux.kernel import LIVE
-from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import free_now
 from harness.units import MIB, NS_PER_S, counted, format_bytes
 from harness.warnings import RunWarning
@@ -98,13 +91,11 @@ class Like(Parameters, MeasuringProgram):
 
     def check(self, tier: Tier) -> None:
         """UsageError where fio or the trace's library is missing, or the tier has no room."""
-        if tier.facts.kind not in DIRECTORY_KINDS:
-            external_tools.require_room(tier, 0, "fio", "size")
-        plan = self.plan(tier)
+        external_tools.require_room(tier, 0, "fio", "size")
+        self.plan(tier)
         fio.version()
         if find_native(LIBRARY) is None:
             raise UsageError("trace fio", f"{LIBRARY} was not built", "run `make setup`")
-        external_tools.require_room(tier, plan.size_bytes, "fio", "size")
 
     def plan(self, tier: Tier | None) -> LikePlan:
         """UsageError for a tier that cannot hold the files; without one, of all the room."""
@@ -131,7 +122,7 @@ class Like(Parameters, MeasuringProgram):
             ],
             repeats * plan.duration_ns,
             f"the writing of files of {format_bytes(plan.size_bytes)}",
-            _document(plan),
+            asdict(plan),
         )
 
     def measure(self, work: Workplace) -> Measured:
@@ -141,7 +132,7 @@ class Like(Parameters, MeasuringProgram):
         past_cache = fio.takes_direct(work.files, work.env.credentials)
         wants_direct = any(job.direct for job in plan.jobs)
         if not past_cache:
-            plan = without_direct(plan)
+            plan = plan.without_direct()
         _make_files(work, plan, past_cache)
         repeats: list[dict[str, Reading]] = []
         for repeat in range(work.repeats):
@@ -152,7 +143,7 @@ class Like(Parameters, MeasuringProgram):
             with measuring(f"I/O like that of a run (repeat {done})"):
                 repeats.append(_replay(work, plan, work.seed + repeat))
         total = reduce(lambda a, b: {role: a[role] + b[role] for role in a}, repeats)
-        executed = list(_executed(plan, total))
+        executed = list(_executed(total))
         failed = sum(one["errors"] for one in executed)
         warnings = [*_incomplete(self.trace), *mix_warnings(self.trace, executed, work.repeats)]
         if wants_direct and not past_cache:
@@ -168,7 +159,7 @@ class Like(Parameters, MeasuringProgram):
             ],
             version=found_version,
             tool="fio",
-            artifacts={"like": {"plan": _document(plan), "executed": executed}},
+            artifacts={"like": {"plan": asdict(plan), "executed": executed}},
             uncontrolled=tuple(warnings),
         )
 
@@ -187,14 +178,6 @@ def _described(job: Job, stream: Stream, plan: LikePlan) -> str:
     words += ["direct"] * job.direct + ["O_DSYNC"] * job.durable + ["growing file"] * stream.grows
     words += [f"{stream.depth} at a time"] * bool(stream.depth)
     return f"{job.part}/{stream.operation}/{job.role}: {', '.join(words)}"
-
-
-def _document(plan: LikePlan) -> dict[str, Any]:
-    return {
-        "duration_ns": plan.duration_ns,
-        "jobs": [asdict(job) for job in plan.jobs],
-        "files": {part: asdict(file) for part, file in plan.files.items()},
-    }
 
 
 # Files and processes ---------------------------------------------------------------
@@ -272,13 +255,13 @@ def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
         if job.role != role:
             continue
         for thread in range(job.threads):
-            text = iolog.log_of(plan, job, thread, seed)
-            if text is None:
+            calls = iolog.Thread(plan, job, thread, seed)
+            if (text := calls.log()) is None:
                 continue
             path = work.scratch / f"{number}-{thread}.log"
             write_text(path, text, work.env.credentials)
             lines += [f"[{job.part}-{number}-{thread}]", f"read_iolog={path}"]
-            if (rest := iolog.rest_of(plan, job, thread, seed)) is not None:
+            if (rest := calls.rest()) is not None:
                 lines += [f"thinktime={rest.ns // 1000}", f"thinktime_blocks={rest.after}"]
                 lines += [f"startdelay={rest.first_ns // 1000}us"]
             lines += [f"fadvise_hint={0 if job.reads_ahead else 'random'}"]
@@ -298,7 +281,7 @@ def _metrics(
         for cell in _foreground():
             if (histogram := reading.histogram(cell)) is None:
                 continue
-            labels = {"part": cell.part, "operation": cell.operation, "role": role}
+            labels = {**cell.labels, "role": role}
             each = [one[role].histogram(cell) for one in repeats]
             means = tuple(one.mean for one in each if one is not None)
             yield Metric(METRIC, "ns", "lower", labels, hdr=histogram.encode())
@@ -310,17 +293,15 @@ def _foreground() -> Iterator[Cell]:
     return (cell for cell in cells() if cell.role == "foreground")
 
 
-def _executed(plan: LikePlan, done: Mapping[str, Reading]) -> Iterator[dict[str, Any]]:
+def _executed(done: Mapping[str, Reading]) -> Iterator[dict[str, Any]]:
     """Counters of each cell as those of a run (io-operations.json)."""
     for role, reading in done.items():
         for cell in _foreground():
-            if calls := reading.value(cell, "calls"):
+            if reading.value(cell, "calls"):
                 histogram = reading.histogram(cell)
                 yield {
-                    "part": cell.part,
-                    "operation": cell.operation,
+                    **cell.labels,
                     "role": role,
-                    "calls": calls,
                     **{field: reading.value(cell, field) for field in CELL_FIELDS},
                     "mean_ns": histogram.mean if histogram else None,
                 }
@@ -333,8 +314,8 @@ def mix_warnings(
 
     Each repeat rounds the number of a cell's calls: a rare one may be off by one call in each.
     """
-    found = {_key(one): one for one in executed}
-    wanted = {_key(one): one for one in trace["operations"] if one["calls"] > one["errors"]}
+    found = {place_of(one): one for one in executed}
+    wanted = {place_of(one): one for one in trace["operations"] if one["calls"] > one["errors"]}
     of_run = sum(one["calls"] - one["errors"] for one in wanted.values())
     of_suite = sum(one["calls"] for one in found.values())
     off = []
@@ -356,10 +337,6 @@ def mix_warnings(
             "; ".join(off),
             "increase --duration, or -p size, so that rare and large calls are replayed, too",
         )
-
-
-def _key(one: Mapping[str, Any]) -> tuple[str, str, str]:
-    return one["part"], one["operation"], one["role"]
 
 
 def _incomplete(trace: Mapping[str, Any]) -> Iterator[RunWarning]:

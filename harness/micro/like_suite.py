@@ -37,7 +37,7 @@ _MOST_THREADS = 64
 _MOST_CALLS = 300_000
 #: Extents of missed reads lie apart by this share of their size at least.
 _APART = 1.1
-_PAGE_BYTES = 4096
+PAGE_BYTES = 4096
 #: Units that all sizes of a cell may be multiples of; else bytes.
 _SMALLEST_UNIT, _LARGEST_UNIT = 512, 65536
 #: Calls that each thread has room for in its part of a file.
@@ -143,8 +143,9 @@ class Job:
         """Of the file, for reads each of which misses."""
         if not stream.missed:
             return 0
-        each = stream.calls * stream.missed * _pages(stream.mean_bytes) * _APART
-        return _pages(each) + self.threads * 2 * _pages(stream.largest_bytes)
+        each = stream.calls * stream.missed * _rounded(stream.mean_bytes, PAGE_BYTES) * _APART
+        apart = self.threads * 2 * _rounded(stream.largest_bytes, PAGE_BYTES)
+        return _rounded(each, PAGE_BYTES) + apart
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class PartFile:
     @property
     def size_bytes(self) -> int:
         """Of the file, whole MiB."""
-        return -(-(self.resident_bytes + self.missed_bytes) // MIB) * MIB
+        return _rounded(self.resident_bytes + self.missed_bytes)
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,10 @@ class LikePlan:
     def roles(self) -> list[str]:
         """Each is traced by itself."""
         return sorted({job.role for job in self.jobs})
+
+    def without_direct(self) -> LikePlan:
+        """The same through the page cache."""
+        return replace(self, jobs=tuple(replace(job, direct=False) for job in self.jobs))
 
 
 # From a stored run ---------------------------------------------------------------
@@ -241,16 +246,14 @@ def _clients(run: StoredRun) -> dict[str, int]:
 
 def _timed_ns(run: Mapping[str, Any]) -> int:
     """The length of the timed intervals: the window; or the streams; or all queries."""
+    streams = ("window_duration_ns", "stream_duration_ns", "refresh_stream_duration_ns")
+    longest = max(_values(run["metrics"], *streams), default=0)
+    one_stream = sum(_values(run["metrics"], "queries_duration_ns", "refresh_duration_ns"))
+    return int(longest or one_stream or run["duration_ns"])
 
-    def values(name: str) -> list[int]:
-        found = [one for one in run["metrics"] if one["name"] == name and "value" in one]
-        return [int(one["value"]) for one in found]
 
-    streams = values("stream_duration_ns") + values("refresh_stream_duration_ns")
-    one_stream = sum(values("queries_duration_ns") + values("refresh_duration_ns"))
-    return max([*values("window_duration_ns"), *streams], default=0) or (
-        one_stream or int(run["duration_ns"])
-    )
+def _values(metrics: Sequence[Mapping[str, Any]], *names: str) -> list[float]:
+    return [one["value"] for one in metrics if one["name"] in names and "value" in one]
 
 
 def _missed_shares(
@@ -264,46 +267,42 @@ def _missed_shares(
     """
     reads = [one for one in operations if one["operation"] == "read"]
     buffered = [one for one in reads if not _mostly(one, "direct")]
-    from_device = sum(
-        one["value"]
-        for one in metrics
-        if one["name"] in ("window_io_read_bytes", "query_io_read_bytes")
-    ) - sum(one["bytes"] for one in reads if _mostly(one, "direct"))
+    from_device = sum(_values(metrics, "window_io_read_bytes", "query_io_read_bytes"))
+    from_device -= sum(one["bytes"] for one in reads if _mostly(one, "direct"))
     moved = sum(one["bytes"] for one in buffered)
     by_bytes = min(1.0, max(0.0, from_device / moved)) if moved else 0.0
     durations = {
-        _place(one["labels"]): hdr.decode(one["hdr"])
+        place_of(one["labels"]): hdr.decode(one["hdr"])
         for one in metrics
         if one["name"] == "io_duration_ns"
     }
     longer = {
-        _place(one): _longer(
-            durations[_place(one)],
-            _FROM_MEMORY_NS + _FROM_MEMORY_NS_PER_BYTE * one["bytes"] / one["calls"],
-        )
+        place: _longer(durations[place], one["bytes"] / one["calls"])
         for one in buffered
-        if _place(one) in durations
+        if (place := place_of(one)) in durations
     }
-    slow = sum(longer.get(_place(one), 0.0) * one["calls"] for one in buffered)
+    slow = sum(longer.get(place_of(one), 0.0) * one["calls"] for one in buffered)
     explained = slow * _LARGEST_READ_BYTES
     shares = []
     for one in operations:
         share = by_bytes if one in buffered else 0.0
         random_share = 1 - one["sequential"] / one["calls"]
-        if explained >= from_device and _place(one) in longer and random_share:
-            share = min(share, longer[_place(one)] / random_share)
+        if explained >= from_device and place_of(one) in longer and random_share:
+            share = min(share, longer[place_of(one)] / random_share)
         shares.append(share)
     return shares
 
 
-def _place(one: Mapping[str, Any]) -> tuple[str, str, str]:
+def place_of(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What counters, or a metric's labels, are of."""
     return one["part"], one["operation"], one["role"]
 
 
-def _longer(histogram: hdr.Histogram, ns: float) -> float:
-    """The share of durations above ``ns``."""
+def _longer(histogram: hdr.Histogram, mean_bytes: float) -> float:
+    """The share of reads that take longer than from memory."""
     low, _ = histogram.layout.bounds()
-    return float(histogram.counts[low > ns].sum() / histogram.total)
+    from_memory = low <= _FROM_MEMORY_NS + _FROM_MEMORY_NS_PER_BYTE * mean_bytes
+    return float(histogram.counts[~from_memory].sum() / histogram.total)
 
 
 # From the trace ------------------------------------------------------------------
@@ -319,14 +318,13 @@ def derive(trace: Mapping[str, Any], duration_ns: int, room_bytes: int) -> LikeP
     times = min(duration_ns / trace["window_ns"], _MOST_CALLS / calls)
     for _ in range(_ATTEMPTS):
         jobs = _jobs(trace, times)
-        least = sum(_rounded(max(j.least_bytes for j in one)) for one in _by_part(jobs).values())
-        missed = sum(map(_rounded, _missed(jobs).values())) + sum(j.growing_bytes for j in jobs)
+        needs = _needs(jobs)
+        least = sum(one.least_bytes for one in needs.values())
+        missed = sum(_rounded(one.missed_bytes) for one in needs.values())
+        missed += sum(job.growing_bytes for job in jobs)
         if least + missed <= room_bytes:
-            return LikePlan(
-                round(times * trace["window_ns"]),
-                jobs,
-                _files(trace, jobs, room_bytes),
-            )
+            files = _files(needs, trace["data_bytes"], room_bytes - least - missed)
+            return LikePlan(round(times * trace["window_ns"]), jobs, files)
         times *= max(0.0, room_bytes - least) / max(1, missed) * _CLOSER
     raise UsageError(
         f"files like those of {trace['run']}",
@@ -440,7 +438,7 @@ def sizes_of(
     unit = min(total_bytes & -total_bytes, _LARGEST_UNIT)
     unit = unit if unit >= _SMALLEST_UNIT else 1
     counts = {upper_bytes(name): count for name, count in classes.items()}
-    if of_reads and unit >= _PAGE_BYTES and len(counts) > 1:
+    if of_reads and unit >= PAGE_BYTES and len(counts) > 1:
         counts.pop(SIZE_CLASSES[0], None)
     unit = min([unit, *counts])
     lowest = {
@@ -467,41 +465,53 @@ def upper_bytes(name: str) -> int:
     return SIZE_CLASSES[-1] * 2 if name == "more" else int(name)
 
 
-def _files(trace: Mapping[str, Any], jobs: Sequence[Job], room_bytes: int) -> dict[str, PartFile]:
-    """Files as large as the run's data where there is room, with a place for every call."""
-    parts = _by_part(jobs)
-    missed = _missed(jobs)
-    least = {part: _rounded(max(j.least_bytes for j in every)) for part, every in parts.items()}
-    moved = {
-        part: sum(_moved(s) for job in every for s in job.moves) for part, every in parts.items()
+@dataclass(frozen=True)
+class _Needs:
+    """What the jobs of a part need of its file: bytes that calls return to, and that reads miss.
+
+    ``moved_bytes``: by all calls; ``missed_share``: the largest of a stream.
+    """
+
+    least_bytes: int
+    missed_bytes: int
+    moved_bytes: int
+    missed_share: float
+
+
+def _needs(jobs: Sequence[Job]) -> dict[str, _Needs]:
+    """By part."""
+    by_part: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_part.setdefault(job.part, []).append(job)
+    return {
+        part: _Needs(
+            _rounded(max(job.least_bytes for job in every)),
+            sum(job.missed_bytes(stream) for job in every for stream in job.moves),
+            sum(_moved(stream) for job in every for stream in job.moves),
+            max((stream.missed for job in every for stream in job.moves), default=0.0),
+        )
+        for part, every in by_part.items()
     }
-    of_database = sum(moved[part] for part in parts if part in _DATABASE)
-    more: dict[tuple[str, bool], float] = {}
-    for part in parts:
+
+
+def _files(needs: Mapping[str, _Needs], data_bytes: int, spare_bytes: int) -> dict[str, PartFile]:
+    """Files as large as the run's data where there is room, with a place for every call."""
+    of_database = sum(one.moved_bytes for part, one in needs.items() if part in _DATABASE)
+    more: dict[str, tuple[float, float]] = {}
+    for part, one in needs.items():
+        missed, resident = 0.0, float(min(one.moved_bytes, _LOG_BYTES))
         if part in _DATABASE and of_database:
-            wanted = trace["data_bytes"] * moved[part] / of_database
-            beyond = max((s.missed for job in parts[part] for s in job.moves), default=0.0)
-            more[part, True] = max(0.0, wanted * beyond - missed[part])
-            more[part, False] = max(0.0, wanted * (1 - beyond) - least[part])
-        else:
-            more[part, False] = max(0.0, min(moved[part], _LOG_BYTES) - least[part])
-    used = sum(least.values()) + sum(map(_rounded, missed.values()))
-    left = room_bytes - used - sum(job.growing_bytes for job in jobs)
-    share = min(1.0, max(0.0, left / sum(more.values()))) if any(more.values()) else 0.0
+            size = data_bytes * one.moved_bytes / of_database
+            missed, resident = size * one.missed_share, size * (1 - one.missed_share)
+        more[part] = max(0.0, missed - one.missed_bytes), max(0.0, resident - one.least_bytes)
+    wanted = sum(size for both in more.values() for size in both)
+    share = min(1.0, spare_bytes / wanted) if wanted else 0.0
     return {
         part: PartFile(
-            least[part] + _whole(more[part, False] * share),
-            missed[part] + _whole(more.get((part, True), 0.0) * share),
+            one.least_bytes + _whole(more[part][1] * share),
+            one.missed_bytes + _whole(more[part][0] * share),
         )
-        for part in parts
-    }
-
-
-def _missed(jobs: Sequence[Job]) -> dict[str, int]:
-    """Bytes for reads that miss, by part."""
-    return {
-        part: sum(job.missed_bytes(stream) for job in every for stream in job.moves)
-        for part, every in _by_part(jobs).items()
+        for part, one in needs.items()
     }
 
 
@@ -509,25 +519,10 @@ def _moved(stream: Stream) -> int:
     return math.ceil(stream.calls * stream.mean_bytes)
 
 
-def _by_part(jobs: Sequence[Job]) -> dict[str, list[Job]]:
-    found: dict[str, list[Job]] = {}
-    for job in jobs:
-        found.setdefault(job.part, []).append(job)
-    return found
-
-
-def _rounded(size: int) -> int:
-    return max(MIB, -(-size // MIB) * MIB)
+def _rounded(size: float, unit: int = MIB) -> int:
+    """Up to whole units, one at least."""
+    return -(-max(1, math.ceil(size)) // unit) * unit
 
 
 def _whole(size: float) -> int:
     return int(size) // MIB * MIB
-
-
-def _pages(size: float) -> int:
-    return -(-max(1, math.ceil(size)) // _PAGE_BYTES) * _PAGE_BYTES
-
-
-def without_direct(plan: LikePlan) -> LikePlan:
-    """The same through the page cache."""
-    return replace(plan, jobs=tuple(replace(job, direct=False) for job in plan.jobs))

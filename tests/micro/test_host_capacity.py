@@ -47,16 +47,20 @@ def numa(node: int) -> Tier:
     return Tier(TierClaim(f"node{node}", "numa", node=node, nodes=(node,)), TierFacts("numa"))
 
 
-def test_the_processors_of_a_nodes_own_socket_are_near_one_of_each_core_first(kernel):
-    capacity = capacity_of(numa(1), ENV, overrides(), kernel)
-    assert capacity.near == (2, 3, 6, 7)
-    assert capacity.far == (0, 1, 4, 5)
+@pytest.mark.parametrize(
+    ("node", "cpus", "near", "far", "near_node"),
+    [
+        (1, None, (2, 3, 6, 7), (0, 1, 4, 5), 1),  # its own socket, one of each core first
+        (2, None, (0, 1, 4, 5), (2, 3, 6, 7), 0),  # at the least distance
+        (1, "0,2", (2,), (0,), 1),
+        (0, "node:1", (), (2, 3, 6, 7), 0),
+    ],
+)
+def test_near_processors_are_those_of_the_nearest_node(kernel, node, cpus, near, far, near_node):
+    limits = overrides(cpus=cpus) if cpus else overrides()
+    capacity = capacity_of(numa(node), ENV, limits, kernel)
+    assert (capacity.near, capacity.far, capacity.near_node) == (near, far, near_node)
     assert (capacity.in_memory, capacity.pages_matter, capacity.page_cached) == (True, True, False)
-
-
-def test_memory_without_processors_is_near_those_at_the_least_distance(kernel):
-    capacity = capacity_of(numa(2), ENV, overrides(), kernel)
-    assert (capacity.near, capacity.far) == ((0, 1, 4, 5), (2, 3, 6, 7))
 
 
 def test_no_more_is_taken_than_the_node_has_free(kernel):
@@ -65,27 +69,13 @@ def test_no_more_is_taken_than_the_node_has_free(kernel):
     assert capacity_of(numa(2), ENV, overrides(), kernel).bytes_free["tier"] == 24 * GIB
 
 
-def test_memory_beside_the_tier_is_that_of_the_near_processors_where_there_are_several_nodes(
+def test_memory_next_to_the_tier_is_that_of_the_near_processors_where_there_are_several_nodes(
     kernel, tmp_path
 ):
-    near = {
-        node: (capacity.near_node, capacity.near_free_bytes)
-        for node in (0, 1, 2)
-        for capacity in [capacity_of(numa(node), ENV, overrides(), kernel)]
-    }
-    assert near == {0: (0, 8 * GIB), 1: (1, 16 * GIB), 2: (0, 8 * GIB)}
+    here = [capacity_of(numa(node), ENV, overrides(), kernel) for node in (0, 1, 2)]
+    assert [one.near_free_bytes for one in here] == [8 * GIB, 16 * GIB, 8 * GIB]
     unknown = Tier(TierClaim("ssd", "block", path=str(tmp_path)), TierFacts("block"))
     assert capacity_of(unknown, ENV, overrides(), kernel).near_node is None
-
-
-def test_processors_that_are_named_are_the_only_ones(kernel):
-    capacity = capacity_of(numa(1), ENV, overrides(cpus="0,2"), kernel)
-    assert (capacity.near, capacity.far) == ((2,), (0,))
-
-
-def test_processors_of_another_node_are_far_though_no_others_may_be_used(kernel):
-    capacity = capacity_of(numa(0), ENV, overrides(cpus="node:1"), kernel)
-    assert (capacity.near, capacity.far, capacity.near_node) == ((), (2, 3, 6, 7), 0)
 
 
 def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, tmp_path):

@@ -17,15 +17,8 @@ from example_run import SPEC, result
 from harness import hdr
 from harness.errors import UsageError
 from harness.iotrace.page import LAYOUT
-from harness.micro.iolog import log_of, names, rest_of, synced
-from harness.micro.like_suite import (
-    Job,
-    LikePlan,
-    derive,
-    sizes_of,
-    suite_like,
-    without_direct,
-)
+from harness.micro.iolog import Thread, names, synced
+from harness.micro.like_suite import Job, LikePlan, derive, sizes_of, suite_like
 from harness.store.runs import Store, StoredRun
 from harness.units import GIB, MIB, NS_PER_S
 
@@ -61,7 +54,7 @@ def cell(part: str, operation: str, calls: int, size: int = 0, **more: Any) -> d
 
 def calls_of(plan: LikePlan, job: Job, seed: int = 0) -> list[list[str]]:
     """The lines of all threads' logs that read, write or sync, as fields."""
-    logs = [log_of(plan, job, thread, seed) or "" for thread in range(job.threads)]
+    logs = [Thread(plan, job, number, seed).log() or "" for number in range(job.threads)]
     lines = [line.split() for log in logs for line in log.splitlines()[1:]]
     return [line for line in lines if len(line) == 4 and line[1] != "wait"]
 
@@ -179,14 +172,14 @@ def test_clients_and_the_workers_of_a_query_have_a_thread_each() -> None:
 def test_a_thread_rests_while_the_engine_does_other_things() -> None:
     busy = cell("data", "read", 1000, 8192, ns=NS_PER_S // 4)
     plan = derive(trace(busy), NS_PER_S, GIB)
-    rest = rest_of(plan, plan.jobs[0], 0, seed=0)
+    rest = Thread(plan, plan.jobs[0], 0, seed=0).rest()
     assert rest is not None
     assert 70 <= rest.after <= 130  # calls of a tenth of a second
     assert rest.ns == pytest.approx(rest.after * 750_000)
     workers = derive(trace(busy) | {"workers": 2}, NS_PER_S, GIB)
-    assert rest_of(workers, workers.jobs[0], 0, seed=0) is None
+    assert Thread(workers, workers.jobs[0], 0, seed=0).rest() is None
     always = derive(trace(busy | {"ns": 2 * NS_PER_S}), NS_PER_S, GIB)
-    assert rest_of(always, always.jobs[0], 0, seed=0) is None
+    assert Thread(always, always.jobs[0], 0, seed=0).rest() is None
 
 
 def test_parts_roles_and_ways_of_access_are_jobs_of_their_own() -> None:
@@ -207,15 +200,15 @@ def test_parts_roles_and_ways_of_access_are_jobs_of_their_own() -> None:
         ("wal", "foreground", False, True, 1),
     ]
     assert plan.roles == ["background", "foreground"]
-    assert not any(job.direct for job in without_direct(plan).jobs)
+    assert not any(job.direct for job in plan.without_direct().jobs)
 
 
 def test_a_role_that_only_syncs_has_its_own_times() -> None:
     plan = derive(trace(cell("wal", "sync", 4, role="background")), NS_PER_S, GIB)
     (job,) = plan.jobs
     assert names(job, grows=False) == ["wal/background-sync"]
-    waits = [line.split()[2] for line in (log_of(plan, job, 0, 0) or "").splitlines()
-             if " wait " in line]  # fmt: skip
+    lines = (Thread(plan, job, 0, seed=0).log() or "").splitlines()
+    waits = [line.split()[2] for line in lines if " wait " in line]
     assert waits == ["425", "675", "925", "1175"]
 
 
@@ -278,8 +271,8 @@ def test_small_writes_are_not_empty_ones() -> None:
 
 def test_one_seed_makes_one_log() -> None:
     plan = derive(trace(cell("data", "read", 100, 8192)), NS_PER_S, GIB)
-    job = plan.jobs[0]
-    assert log_of(plan, job, 0, 1) == log_of(plan, job, 0, 1) != log_of(plan, job, 0, 2)
+    one, same, other = (Thread(plan, plan.jobs[0], 0, seed).log() for seed in (1, 1, 2))
+    assert one == same != other
 
 
 def stored(folder: Path, **changes: Any) -> StoredRun:
