@@ -93,10 +93,6 @@ class Measurement:
         """Equal where the same is done, whatever it is called."""
         return repr((self.name, self.jobs, self.duration_ns, self.warm_up_ns))
 
-    def bytes_on(self, place: Place) -> int:
-        """How much memory of a place its jobs cover together: each has a range of its own."""
-        return sum(job.bytes_on(place) for job in self.jobs)
-
 
 @dataclass(frozen=True)
 class Suite:

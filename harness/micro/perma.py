@@ -11,7 +11,7 @@ of both. Where it measures something else than it says, ours is right: docs/micr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -33,25 +33,15 @@ _LEAST_TIMED = 10_000
 class PermaConfiguration:
     """One of a benchmark's configurations: of a parallel one that of both its parts.
 
-    ``axes``: the swept keys and their texts, in the order of the file.
-    """
-
-    configs: tuple[PermaConfig, ...]
-    axes: tuple[Axis, ...]
-    origin: str
-
-
-@dataclass(frozen=True)
-class PermaBenchmark:
-    """A named benchmark of a file. ``parts``: names of its parallel parts, empty of a single one.
-
-    ``matrix_keys``: the swept keys of each part.
+    ``name``: the benchmark's; ``parts``: their names, or that of the benchmark alone. ``axes``: the
+    swept keys and their texts, in the order of the file.
     """
 
     name: str
     parts: tuple[str, ...]
-    matrix_keys: tuple[tuple[str, ...], ...]
-    configurations: tuple[PermaConfiguration, ...]
+    configs: tuple[PermaConfig, ...]
+    axes: tuple[Axis, ...]
+    origin: str
 
 
 def is_perma(value: Any) -> bool:
@@ -59,42 +49,38 @@ def is_perma(value: Any) -> bool:
     return isinstance(value, dict) and "schema" not in value
 
 
-def parse_perma(document: Document) -> list[PermaBenchmark]:
-    """The benchmarks of a file in its order; UsageError with file and line."""
+def parse_perma(document: Document) -> list[PermaConfiguration]:
+    """The configurations of a file in its order; UsageError with file and line."""
     if not isinstance(document.value, dict) or not document.value:
         raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
-    return [_benchmark(document, str(name)) for name in document.value]
+    return [one for name in document.value for one in _benchmark(document, str(name))]
 
 
-def _benchmark(document: Document, name: str) -> PermaBenchmark:
+def _benchmark(document: Document, name: str) -> Iterator[PermaConfiguration]:
     body = document.value[name]
     if not isinstance(body, dict):
         raise UsageError(document.at((name,)), f"{name!r} has no args", "write args: {…}")
     if "parallel_benchmark" not in body:
-        points, keys = _points(document, (name,), body, job="")
-        single = tuple(PermaConfiguration((c,), axes, at) for c, axes, at in points)
-        return PermaBenchmark(name, (), (keys,), single)
+        for config, axes, at in _points(document, (name,), body, job=""):
+            yield PermaConfiguration(name, (name,), (config,), axes, at)
+        return
     parts = body["parallel_benchmark"]
     where: Where = (name, "parallel_benchmark")
     _check_keys(document, (name,), body, ("parallel_benchmark",))
     if not isinstance(parts, dict) or len(parts) != 2:
         found = f"{len(parts)} parts" if isinstance(parts, dict) else "no parts"
         raise UsageError(document.at(where), found, "a parallel benchmark has two")
+    names = tuple(map(str, parts))
     swept = [_points(document, (*where, part), parts[part], str(part)) for part in parts]
-    both = tuple(
-        PermaConfiguration((a, b), (*axes_a, *axes_b), at)
-        for (a, axes_a, at), (b, axes_b, _) in product(swept[0][0], swept[1][0])
-    )
-    return PermaBenchmark(name, tuple(map(str, parts)), tuple(keys for _, keys in swept), both)
+    for (a, axes_a, at), (b, axes_b, _) in product(*swept):
+        yield PermaConfiguration(name, names, (a, b), (*axes_a, *axes_b), at)
 
 
 _Point = tuple[PermaConfig, tuple[Axis, ...], str]
 
 
-def _points(
-    document: Document, where: Where, body: Any, job: str
-) -> tuple[list[_Point], tuple[str, ...]]:
-    """The configurations of ``{matrix, args}``, and the keys that are swept."""
+def _points(document: Document, where: Where, body: Any, job: str) -> Iterator[_Point]:
+    """The configurations of ``{matrix, args}``."""
     if not isinstance(body, dict) or not isinstance(body.get("args"), dict):
         raise UsageError(document.at(where), "no args", "write args: {…}, with a matrix or alone")
     _check_keys(document, where, body, ("matrix", "args"))
@@ -106,7 +92,6 @@ def _points(
     if not isinstance(matrix, dict):
         raise UsageError(document.at((*where, "matrix")), "not a mapping", "write key: [values]")
     swept = [list(_values(document, (*where, "matrix", key), matrix[key])) for key in matrix]
-    found = []
     for chosen in product(*swept):
         values = {key: value for key, (value, _, _) in zip(matrix, chosen, strict=True)}
         config = PermaConfig(**{**args, **values})
@@ -115,8 +100,7 @@ def _points(
         axes = tuple(
             Axis(job, str(k), text) for k, (_, text, _) in zip(matrix, chosen, strict=True)
         )
-        found.append((config, axes, at))
-    return found, tuple(map(str, matrix))
+        yield config, axes, at
 
 
 def _values(document: Document, where: Where, given: Any) -> Iterator[tuple[Any, str, Where]]:
@@ -144,27 +128,21 @@ def _check_keys(
 # Measurements ------------------------------------------------------------------
 
 
-def measurements(benchmarks: list[PermaBenchmark]) -> list[Measurement]:
+def measurements(configurations: Sequence[PermaConfiguration]) -> list[Measurement]:
     """What is measured for them; a chain with sampled latencies is measured twice.
 
     Independent chains overlap and give operations a second; in dependent ones each waits for
     the one before, which is what makes their time a latency. PerMA-Bench takes both from the
     same, overlapping chains.
     """
-    return [
-        measurement
-        for benchmark in benchmarks
-        for one in benchmark.configurations
-        for measurement in _measured(benchmark, one)
-    ]
+    return [measurement for one in configurations for measurement in _measured(one)]
 
 
-def _measured(benchmark: PermaBenchmark, one: PermaConfiguration) -> Iterator[Measurement]:
-    names = benchmark.parts or (benchmark.name,)
-    jobs = tuple(_job(name, config) for name, config in zip(names, one.configs, strict=True))
+def _measured(one: PermaConfiguration) -> Iterator[Measurement]:
+    jobs = tuple(_job(name, config) for name, config in zip(one.parts, one.configs, strict=True))
     run_time = max(config.run_time for config in one.configs)
     rated = Measurement(
-        benchmark.name,
+        one.name,
         jobs,
         one.axes,
         run_time * NS_PER_S if run_time else None,

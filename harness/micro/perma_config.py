@@ -62,24 +62,25 @@ class PermaConfig:
         return self.dram_operation_ratio > 0 or chained
 
     def to_json(self, memory_type: str) -> dict[str, Any]:
-        """As PerMA-Bench's results hold a configuration; ``memory_type``: pmem or dram."""
+        """As PerMA-Bench's results hold a configuration, without what ended it.
+
+        ``memory_type``: pmem or dram.
+        """
         document: dict[str, Any] = {"memory_type": memory_type}
         document |= {key: getattr(self, key) for key in _ALWAYS}
         if self.uses_dram:
             document |= {key: getattr(self, key) for key in _OF_DRAM}
         if self.custom:
-            document["number_operations"] = self.number_operations
             document["custom_operations"] = chain_text(self.custom_operations)
         else:
             document |= {"access_size": self.access_size, "operation": self.operation}
         if self.operation == "write" and not self.custom:
             document["persist_instruction"] = self.persist_instruction
         if self.exec_mode == "random":
-            document["number_operations"] = self.number_operations
             document["random_distribution"] = self.random_distribution
             if self.random_distribution == "zipf":
                 document["zipf_alpha"] = self.zipf_alpha
-        return document | ({"run_time": self.run_time} if self.run_time else {})
+        return document
 
 
 _ALWAYS = (

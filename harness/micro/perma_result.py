@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness import hdr
-from harness.errors import UsageError
 from harness.later import np
 from harness.micro.metrics import NOTHING_DONE, JobResults, collected
 from harness.micro.model import Job, Measurement
@@ -53,12 +52,6 @@ class Memory:
     memory_type: str
     emulated: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        """Keys of a configuration: PerMA-Bench's own, and the mark."""
-        return {"memory_type": self.memory_type} | (
-            {"emulated": self.emulated} if self.emulated else {}
-        )
-
 
 def memory_of(tier: Tier) -> Memory:
     """``pmem`` is DAX that nothing emulates; a file without DAX is measured in the page cache."""
@@ -77,17 +70,11 @@ def perma_results(
     memory: Memory,
     uncontrolled: Sequence[Mapping[str, str]] = (),
 ) -> list[dict[str, Any]]:
-    """All benchmarks of a result; UsageError for a suite that is not PerMA-Bench's.
+    """All benchmarks of the result of a suite of PerMA-Bench's.
 
     ``uncontrolled``: the run's warnings; they follow each benchmark's name, where
     PerMA-Bench's reader passes it by.
     """
-    if strange := next((one for one in measurements if not one.source), None):
-        raise UsageError(
-            f"--format perma for {strange.name}",
-            "it is no benchmark of PerMA-Bench's",
-            "use --json",
-        )
     jobs: dict[str, list[JobResults]] = {}
     for one in collected(measurements, result, repeats):
         jobs.setdefault(one.measurement.configuration, []).append(one)
@@ -152,9 +139,9 @@ def _config(config: PermaConfig, one: JobResults, memory: Memory) -> dict[str, A
     is not once over its range.
     """
     job = one.job
-    document = _fitted(config, job).to_json(memory.memory_type) | memory.to_json()
-    document.pop("number_operations", None)
-    document.pop("run_time", None)
+    document = _fitted(config, job).to_json(memory.memory_type)
+    if memory.emulated:
+        document["emulated"] = memory.emulated
     once = job.range_bytes // config.access_size
     if job.operations and (config.counted or job.operations != once):
         document["number_operations"] = job.operations

@@ -25,19 +25,19 @@ SHIPPED = {
 }  # fmt: skip
 
 
-def benchmarks(text: str):
+def configurations(text: str):
     return parse_perma(parse_yaml(text, "bench.yaml"))
 
 
 def one(args: str) -> PermaConfig:
-    (benchmark,) = benchmarks(f"b: {{args: {{{args}}}}}")
-    ((config,),) = [each.configs for each in benchmark.configurations]
+    (configuration,) = configurations(f"b: {{args: {{{args}}}}}")
+    (config,) = configuration.configs
     return config
 
 
 def refusal(text: str) -> UsageError:
     with pytest.raises(UsageError) as refused:
-        benchmarks(text)
+        configurations(text)
     return refused.value
 
 
@@ -48,31 +48,28 @@ def refusal_of(args: str) -> UsageError:
 def test_the_twelve_files_have_the_360_configurations_that_are_shipped():
     found = {}
     for file in sorted(SUITES.rglob("*.yml")):
-        count = sum(len(b.configurations) for b in parse_perma(load_yaml(file)))
+        count = len(parse_perma(load_yaml(file)))
         found[str(file.relative_to(SUITES).with_suffix(""))] = count
     assert found == SHIPPED
     assert sum(found.values()) == 360
 
 
 def test_the_matrix_is_a_cross_product_in_the_files_order_with_the_last_key_fastest():
-    (benchmark,) = benchmarks(
+    found = configurations(
         "b: {matrix: {number_threads: [1, 2], access_size: [64, 256, 4K]}, args: {}}"
     )
-    found = [(c.number_threads, c.access_size) for (c,) in
-             (each.configs for each in benchmark.configurations)]  # fmt: skip
-    assert found == [(1, 64), (1, 256), (1, 4096), (2, 64), (2, 256), (2, 4096)]
-    assert benchmark.matrix_keys == (("number_threads", "access_size"),)
+    swept = [(c.number_threads, c.access_size) for one in found for c in one.configs]
+    assert swept == [(1, 64), (1, 256), (1, 4096), (2, 64), (2, 256), (2, 4096)]
 
 
 def test_two_parallel_parts_are_crossed_with_one_another():
-    (benchmark,) = benchmarks(
+    found = configurations(
         "p: {parallel_benchmark: {a: {matrix: {number_threads: [1, 2]}, args: {}},"
         " b: {matrix: {access_size: [64, 128, 256]}, args: {operation: write}}}}"
     )
-    assert benchmark.parts == ("a", "b")
-    assert [(a.number_threads, b.access_size) for a, b in
-            (each.configs for each in benchmark.configurations)] == [
-        (1, 64), (1, 128), (1, 256), (2, 64), (2, 128), (2, 256)]  # fmt: skip
+    assert {one.parts for one in found} == {("a", "b")}
+    swept = [(a.number_threads, b.access_size) for a, b in (one.configs for one in found)]
+    assert swept == [(1, 64), (1, 128), (1, 256), (2, 64), (2, 128), (2, 256)]
 
 
 def test_what_is_not_said_is_as_perma_bench_has_it():
@@ -187,7 +184,7 @@ def test_a_chain_that_cannot_be_is_refused(text, words):
 
 
 def jobs(text: str):
-    return [m.jobs for m in measurements(benchmarks(text))]
+    return [m.jobs for m in measurements(configurations(text))]
 
 
 @pytest.mark.parametrize(
@@ -210,12 +207,12 @@ def test_a_sequential_benchmark_goes_once_over_its_range_or_as_long_as_it_is_tol
     )
     assert once.operations == GIB // 4096
     assert timed.operations is None
-    assert measurements(benchmarks("b: {args: {run_time: 10}}"))[0].duration_ns == 10**10
+    assert measurements(configurations("b: {args: {run_time: 10}}"))[0].duration_ns == 10**10
 
 
 def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one():
     independent, dependent = measurements(
-        benchmarks(
+        configurations(
             "b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
             " latency_sample_frequency: 5000}}"
         )
@@ -229,7 +226,7 @@ def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one(
 
 def test_no_more_chains_wait_for_each_other_than_the_workload_has():
     _, dependent = measurements(
-        benchmarks(
+        configurations(
             "b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
             " latency_sample_frequency: 2}}"
         )
