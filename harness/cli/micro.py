@@ -22,7 +22,7 @@ from harness.micro.like_suite import suite_like
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
-from harness.micro.protocol import Planned, PlannedOne
+from harness.micro.protocol import Planned
 from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_steps
 from harness.micro.suite import (
     find_suite,
@@ -46,67 +46,55 @@ _FORMATS = ("table", "perma")
 @app.command("suites")
 def suites(json_: JsonOption = False) -> None:
     """List suites, with their configurations on this host."""
-    found = []
-    for name, path in known_suites().items():
-        suite = load_suite(path, variables_here())
-        found.append(
-            {
-                "name": name,
-                "configurations": len({row[0] for row in _rows(suite)}),
-                "program": suite.program,
-                "description": suite.description,
-            }
-        )
+    known = [load_suite(path, variables_here()) for path in known_suites().values()]
+    found = [
+        {
+            "name": suite.name,
+            "configurations": len({one.configuration for one in _configurations(suite)}),
+            "program": suite.program,
+            "description": suite.description,
+        }
+        for suite in known
+    ]
     if json_:
         print_json({"suites": found})
         return
-    by = {one["name"]: "" if one["program"] == NAME else f" by {one['program']}" for one in found}
-    print_table(
-        ("suite", "configurations", "description"),
-        [
-            (one["name"], f"{one['configurations']}{by[one['name']]}", one["description"])
-            for one in found
-        ],
-    )
+    rows = []
+    for one in found:
+        by = "" if one["program"] == NAME else f" by {one['program']}"
+        rows.append((one["name"], f"{one['configurations']}{by}", one["description"]))
+    print_table(("suite", "configurations", "description"), rows)
 
 
 @app.command("show")
 def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
     """List a suite's configurations, before scaling to a tier."""
     loaded = load_suite(find_suite(suite), variables_here())
-    rows = _rows(loaded)
+    found = _configurations(loaded)
     if json_:
         named = {"name": loaded.name, "description": loaded.description}
-        print_json({"suite": named | {"configurations": [row[0] for row in rows]}})
+        print_json({"suite": named | {"configurations": [one.configuration for one in found]}})
         return
     print(f"{loaded.name}: {loaded.description}")
-    print_table(_COLUMNS, rows)
+    _print_configurations(found)
 
 
-_COLUMNS = ("configuration", "threads", "range", "for")
-
-
-def _rows(suite: Suite) -> list[tuple[str, ...]]:
-    """Each configuration of a suite as requested."""
+def _configurations(suite: Suite) -> Sequence[Measurement]:
+    """As requested."""
     other = other_program(suite)
-    return _table_rows(other.planned(suite.repeats).configurations if other else suite.measurements)
+    return other.planned(suite.repeats).configurations if other else suite.measurements
 
 
-def _table_rows(configurations: Sequence[Measurement | PlannedOne]) -> list[tuple[str, ...]]:
-    """Name, threads, range and duration; several jobs at a time are joined by a plus sign."""
-    rows: list[tuple[str, ...]] = []
+def _print_configurations(configurations: Sequence[Measurement], title: str = "") -> None:
+    """A line each; several jobs at a time are joined by a plus sign."""
+    rows = []
     for one in configurations:
-        jobs = one.jobs if isinstance(one, Measurement) else (one,)
-        count = f"{jobs[0].operations or 0:,} operations"
-        rows.append(
-            (
-                one.configuration,
-                " + ".join(str(job.threads) for job in jobs),
-                " + ".join(format_bytes(job.range_bytes) for job in jobs),
-                format_ns(one.duration_ns) if one.duration_ns else count,
-            )
-        )
-    return rows
+        threads = " + ".join(str(job.threads) for job in one.jobs)
+        ranges = " + ".join(format_bytes(job.range_bytes) for job in one.jobs)
+        count = f"{one.jobs[0].operations or 0:,} operations"
+        duration = format_ns(one.duration_ns) if one.duration_ns else count
+        rows.append((one.configuration, threads, ranges, duration))
+    print_table(("configuration", "threads", "range", "for"), rows, title)
 
 
 # harness run micro ---------------------------------------------------------------
@@ -211,14 +199,13 @@ def _print_plan(
         return
     for step, one in zip(steps, suites, strict=True):
         planned, program = one.planned, one.program
-        lines = _table_rows(planned.configurations)
         by = "" if program.name == NAME else f", by {program.name}"
+        count = counted(len(planned.configurations), "configuration")
         state = f"complete: {step.done.run_id}" if step.done else "nothing is run"
-        print_table(
-            _COLUMNS,
-            lines,
-            title=f"{one.suite.name} on {one.tier.name}{by}: "
-            f"{counted(len(lines), 'configuration')} × {one.repeats}{_time(planned)}; {state}",
+        _print_configurations(
+            planned.configurations,
+            f"{one.suite.name} on {one.tier.name}{by}: "
+            f"{count} × {one.repeats}{_time(planned)}; {state}",
         )
         for warning in one.scaled.warnings:
             print(f"warning: {warning}")

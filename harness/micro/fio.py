@@ -21,13 +21,8 @@ from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
-from harness.micro.protocol import (
-    Measured,
-    MeasuringProgram,
-    Planned,
-    PlannedOne,
-    Workplace,
-)
+from harness.micro.model import Job, Measurement
+from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
 from harness.store.result import Check, Metric
 from harness.supervise.user_files import User, acting_as, open_regular
 from harness.tiers.linux.kernel import LIVE
@@ -65,8 +60,12 @@ class Fio(FioParams, MeasuringProgram):
         """Each configuration on the one file, for as long as all of them are measured."""
         return Planned(
             [
-                PlannedOne(job.configuration, job.threads, self.size_bytes, self.duration.ns)
-                for job in self.jobs
+                Measurement(
+                    one.configuration,
+                    (Job("", self.name, one.threads, self.size_bytes),),
+                    duration_ns=self.duration.ns,
+                )
+                for one in self.jobs
             ],
             repeats * len(self.jobs) * self.duration.ns,
             f"the writing of a file of {format_bytes(self.size_bytes)}",

@@ -17,14 +17,9 @@ from harness.micro import external_tools
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
 from harness.micro.io_jobs import SECTOR_BYTES, Patterns, Size
+from harness.micro.model import Job, Measurement
 from harness.micro.overrides import chosen
-from harness.micro.protocol import (
-    Measured,
-    MeasuringProgram,
-    Planned,
-    PlannedOne,
-    Workplace,
-)
+from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
@@ -79,14 +74,11 @@ class Ioping(Parameters, MeasuringProgram):
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """Each case in a file of its own, for the same number of requests."""
-        size, requests = self.working_set_bytes, self.requests
+        job = Job("", self.name, 1, self.working_set_bytes, operations=self.requests)
         return Planned(
-            [
-                PlannedOne(_configuration(*case), 1, size, operations=requests)
-                for case in self.cases
-            ],
+            [Measurement(_configuration(*case), (job,)) for case in self.cases],
             None,
-            f"the writing of files of {format_bytes(size)}",
+            f"the writing of files of {format_bytes(self.working_set_bytes)}",
         )
 
     def measure(self, work: Workplace) -> Measured:

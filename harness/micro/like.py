@@ -19,17 +19,10 @@ from harness.errors import RunFailed, UsageError
 from harness.iotrace.intervals import COMPLETE_SHARE
 from harness.iotrace.page import CELL_FIELDS, Cell, PageError, Reading, cells
 from harness.iotrace.trace import LIBRARY, IoTrace
-from harness.micro import external_tools, fio, iolog, page_cache
+from harness.micro import external_tools, fio, iolog, model, page_cache
 from harness.micro.io_jobs import WRITTEN_BYTES, Size
 from harness.micro.like_suite import Job, LikePlan, Stream, derive, place_of, upper_bytes
-from harness.micro.protocol import (
-    Measured,
-    MeasuringProgram,
-    Planned,
-    PlannedOne,
-    Workplace,
-    measuring,
-)
+from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace, measuring
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.spec import Json, JsonObject
@@ -111,11 +104,10 @@ class Like(Parameters, MeasuringProgram):
         plan = self.plan(tier)
         return Planned(
             [
-                PlannedOne(
+                model.Measurement(
                     _described(job, stream, plan),
-                    job.threads,
-                    plan.files[job.part].size_bytes,
-                    plan.duration_ns,
+                    (model.Job("", self.name, job.threads, plan.files[job.part].size_bytes),),
+                    duration_ns=plan.duration_ns,
                 )
                 for job in plan.jobs
                 for stream in job.streams

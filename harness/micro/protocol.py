@@ -82,17 +82,6 @@ class Measured(Outcome):
 
 
 @dataclass(frozen=True)
-class PlannedOne:
-    """One configuration of another program, with its duration or operations per repeat."""
-
-    configuration: str
-    threads: int
-    range_bytes: int
-    duration_ns: int | None = None
-    operations: int | None = None
-
-
-@dataclass(frozen=True)
 class Planned:
     """What a program will do: ``measuring_ns`` of all repeats; None where counts end it.
 
@@ -101,7 +90,7 @@ class Planned:
     ``details``: for programs that read it.
     """
 
-    configurations: Sequence[Measurement | PlannedOne]
+    configurations: Sequence[Measurement]
     measuring_ns: int | None
     extra: str = ""
     details: Mapping[str, Any] | None = None
