@@ -123,46 +123,29 @@ class IoKeys(Parameters):
             key for key in required if getattr(self, self.declared()[key].field) is None
         ]:
             raise UsageError(missing[0], f"no {' and no '.join(missing)}", "write it")
-        for senseless, key, found, hint in self._limits():
-            if senseless:
-                value = getattr(self, self.declared()[key].field)
-                raise UsageError(f"{key} {value}", found, hint)
+        for key, found, hint in self._contradictions():
+            value = getattr(self, self.declared()[key].field)
+            raise UsageError(f"{key} {value}", found, hint)
         return self
 
-    def _limits(self) -> Iterator[tuple[bool, str, str, str]]:
-        deep, unsynced = self.queue_depth > 1, self.sync == "none"
-        parts = self.direct == "auto" and self.access_bytes % BLOCK_BYTES > 0
-        sectors = self.direct != "yes" or self.access_bytes % SECTOR_BYTES == 0
-        yield (
-            self.operation == "read" and not unsynced,
-            "sync",
-            "a read is not synced",
-            "leave sync out",
-        )
-        yield (
-            self.appends and (self.operation, self.pattern) != ("write", "sequential"),
-            "appends",
-            "only sequential writes make a file longer",
-            "leave appends out, or write sequentially",
-        )
-        yield (
-            deep and (not unsynced or self.direct == "no"),
-            "queue_depth",
-            "each call waits for the one before it",
-            "leave queue_depth out, or leave out sync and direct",
-        )
-        yield (
-            deep and parts,
-            "queue_depth",
-            "through the page cache, as parts of blocks go, calls go one after the other",
-            f"a multiple of {BLOCK_BYTES} bytes, or leave queue_depth out",
-        )
-        yield (
-            not sectors,
-            "access",
-            "past the page cache (direct: yes) only whole blocks go",
-            f"a multiple of {SECTOR_BYTES} bytes, or leave direct out",
-        )
+    def _contradictions(self) -> Iterator[tuple[str, str, str]]:
+        """A key that does not go with others, what is wrong with it, and a hint."""
+        waits = "each call waits for the one before it"
+        one_by_one = "through the page cache, as parts of blocks go, calls go one after the other"
+        blocks_only = "past the page cache (direct: yes) only whole blocks go"
+        synced, deep = self.sync != "none", self.queue_depth > 1
+        if self.operation == "read" and synced:
+            yield "sync", "a read is not synced", "leave sync out"
+        if self.appends and (self.operation, self.pattern) != ("write", "sequential"):
+            hint = "leave appends out, or write sequentially"
+            yield "appends", "only sequential writes make a file longer", hint
+        if deep and (synced or self.direct == "no"):
+            yield "queue_depth", waits, "leave queue_depth out, or leave out sync and direct"
+        if deep and self.direct == "auto" and self.access_bytes % BLOCK_BYTES:
+            hint = f"a multiple of {BLOCK_BYTES} bytes, or leave queue_depth out"
+            yield "queue_depth", one_by_one, hint
+        if self.direct == "yes" and self.access_bytes % SECTOR_BYTES:
+            yield "access", blocks_only, f"a multiple of {SECTOR_BYTES} bytes, or leave direct out"
 
 
 @dataclass(frozen=True)

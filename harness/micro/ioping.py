@@ -7,6 +7,7 @@ the time that is counted, as ioping does by default.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -92,7 +93,7 @@ class Ioping(Parameters, MeasuringProgram):
                 work.env.progress.say(f"{work.tier.name}: ioping {pattern} {operation} ({done})")
                 argv = _argv(self, operation, pattern, direct, work.seed + repeat)
                 name = f"{_configuration(operation, pattern)} (repeat {done})"
-                found = work.step(name, partial(_measured, work, argv, self))
+                found = work.step(name, partial(_times, work, argv, self.requests))
                 times[operation, pattern].append(found)
         metrics = [
             metric
@@ -116,10 +117,6 @@ def version() -> str:
     return external_tools.require("ioping", ["-v"])
 
 
-def _measured(work: Workplace, argv: list[str], plan: Ioping) -> list[int]:
-    return _times(external_tools.run(work, argv), plan)
-
-
 def _argv(plan: Ioping, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:
     argv = ["ioping", "-J", "-i", "0", "-c", str(plan.requests + _IGNORED), "-a", str(_IGNORED)]
     argv += ["-s", str(plan.access_bytes), "-S", str(plan.working_set_bytes), "-e", str(seed)]
@@ -127,8 +124,9 @@ def _argv(plan: Ioping, operation: str, pattern: str, direct: bool, seed: int) -
     return [*argv, "."]
 
 
-def _times(printed: str, plan: Ioping) -> list[int]:
+def _times(work: Workplace, argv: list[str], requests: int) -> list[int]:
     """Nanoseconds of each request; RunFailed where some are missing."""
+    printed = external_tools.run(work, argv)
     try:
         found = [
             int(entry["io"]["time"])
@@ -137,10 +135,8 @@ def _times(printed: str, plan: Ioping) -> list[int]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise RunFailed("read what ioping prints", f"not as version 1.3 does: {error!r}") from error
-    if len(found) != plan.requests:
-        raise RunFailed(
-            f"{plan.requests} requests of ioping", f"it reports the times of {len(found)}"
-        )
+    if len(found) != requests:
+        raise RunFailed(f"{requests} requests of ioping", f"it reports the times of {len(found)}")
     return found
 
 
@@ -169,9 +165,7 @@ def _labels(
 
 def _metrics(labels: Mapping[str, str], repeats: list[list[int]]) -> list[Metric]:
     means = tuple(sum(times) / len(times) for times in repeats)
-    bins: dict[str, int] = {}
-    for time in (time for times in repeats for time in times):
-        bins[str(time)] = bins.get(str(time), 0) + 1
+    bins = Counter(str(time) for times in repeats for time in times)
     merged = histogram(bins).encode()
     return [
         Metric("operation_mean_duration_ns", "ns", "lower", labels, samples=means),
