@@ -19,6 +19,7 @@ from harness.execution.environment import command_environment
 from harness.execution.run_list import Step, run_plan
 from harness.micro.host_capacity import variables_here
 from harness.micro.like_suite import suite_like
+from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
@@ -247,10 +248,5 @@ def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
     kept = stored.artifact("microbench")
     if kept is None:  # it failed
         return []
-    return perma_results(
-        resolved.scaled.measurements,
-        kept["result"],
-        resolved.repeats,
-        memory_of(resolved.tier),
-        stored.run["uncontrolled"],
-    )
+    result = SuiteResult(resolved.scaled.measurements, kept["result"], resolved.repeats)
+    return perma_results(result, memory_of(resolved.tier), stored.run["uncontrolled"])

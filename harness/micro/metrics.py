@@ -15,7 +15,7 @@ from harness import hdr
 from harness.micro.chains import chain_text
 from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
-from harness.micro.spec import measurement_name
+from harness.micro.spec import BLOCK, measurement_name
 from harness.store.result import Metric
 
 #: Kinds that load memory while another one measures.
@@ -57,26 +57,41 @@ class JobResults:
         return tuple(float(one[key]) for one in self.repeats)
 
 
-def collected(
-    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[JobResults]:
-    """The jobs of all configurations with their repeats."""
-    by_name = {one["name"]: one["repeats"][0] for one in result["measurements"]}
-    for index, measurement in enumerate(measurements):
-        blocks = [by_name[measurement_name(index, block)] for block in range(repeats)]
-        for position, job in enumerate(measurement.jobs):
-            of_job = tuple(block["jobs"][position] for block in blocks)
-            yield JobResults(measurement, job, of_job)
+@dataclass(frozen=True)
+class SuiteResult:
+    """What the program returned (``document``) of measurements, each with so many repeats."""
+
+    measurements: Sequence[Measurement]
+    document: Mapping[str, Any]
+    repeats: int
+
+    def in_order(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The repeats as they were measured, each with its configuration."""
+        for one in self.document["measurements"]:
+            index = int(one["name"].partition(BLOCK)[0])
+            yield self.measurements[index].configuration, one["repeats"][0]
+
+    def by_measurement(self) -> Iterator[tuple[Measurement, list[Mapping[str, Any]]]]:
+        """Each measurement with its repeats."""
+        by_name = {one["name"]: one["repeats"][0] for one in self.document["measurements"]}
+        for index, measurement in enumerate(self.measurements):
+            names = [measurement_name(index, block) for block in range(self.repeats)]
+            yield measurement, [by_name[name] for name in names]
+
+    def jobs(self) -> Iterator[JobResults]:
+        """The jobs of all configurations with their repeats."""
+        for measurement, repeats in self.by_measurement():
+            for position, job in enumerate(measurement.jobs):
+                of_job = tuple(repeat["jobs"][position] for repeat in repeats)
+                yield JobResults(measurement, job, of_job)
 
 
-def metrics_of(
-    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[Metric]:
+def metrics_of(result: SuiteResult) -> Iterator[Metric]:
     """All metrics of a result; none of a job that got nothing done in one of the repeats."""
-    for one in collected(measurements, result, repeats):
+    for one in result.jobs():
         if one.idle:
             continue
-        labels = labels_of(one, result)
+        labels = labels_of(one, result.document)
         yield from _rates(one, labels)
         yield from _times(one, labels)
 

@@ -19,7 +19,7 @@ from harness.execution.environment import Environment
 from harness.micro.estimate import estimate
 from harness.micro.host_capacity import HostCapacity, capacity_of
 from harness.micro.keys import KEYS
-from harness.micro.metrics import NOTHING_DONE, collected, metrics_of, pages_of
+from harness.micro.metrics import NOTHING_DONE, SuiteResult, metrics_of, pages_of
 from harness.micro.model import Suite
 from harness.micro.params import MicroParams
 from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace, failed_in
@@ -88,17 +88,14 @@ class Microbench(MeasuringProgram):
             seed=work.seed,
             repeats=work.repeats,
         )
-        result = _result_of(spec, work, scaled, f"{self.suite.name} on {work.tier.name}")
+        document = _result_of(spec, work, scaled, f"{self.suite.name} on {work.tier.name}")
+        result = SuiteResult(scaled.measurements, document, work.repeats)
         return Measured(
-            metrics=list(metrics_of(scaled.measurements, result, work.repeats)),
-            checks=[
-                _plausible(scaled, work.repeats),
-                *_on_node(spec, result),
-                *_got_nothing_done(scaled, result, work.repeats),
-            ],
-            version=result["version"],
-            artifacts={"microbench": {"spec": spec, "result": result}},
-            uncontrolled=tuple(warnings_of(scaled.measurements, result, work.repeats)),
+            metrics=list(metrics_of(result)),
+            checks=[_plausible(result), *_on_node(spec, document), *_got_nothing_done(result)],
+            version=document["version"],
+            artifacts={"microbench": {"spec": spec, "result": document}},
+            uncontrolled=tuple(warnings_of(result)),
         )
 
 
@@ -344,19 +341,19 @@ def _user(work: Workplace) -> Credentials | None:
     return None if work.tier.facts.kind == "devdax" else work.env.credentials
 
 
-def _plausible(scaled: ScaledSuite, repeats: int) -> Check:
+def _plausible(result: SuiteResult) -> Check:
     """The program ends with a failure where a figure is not plausible or a check of it fails."""
     return Check(
         "plausible",
         "passed",
-        f"{counted(len(scaled.measurements), 'configuration')}, {repeats} times each, within what "
-        "the processor's load and store ports can do",
+        f"{counted(len(result.measurements), 'configuration')}, {result.repeats} times each, "
+        "within what the processor's load and store ports can do",
     )
 
 
-def _got_nothing_done(scaled: ScaledSuite, result: dict[str, Any], repeats: int) -> Iterator[Check]:
+def _got_nothing_done(result: SuiteResult) -> Iterator[Check]:
     """Configurations without figures: their threads never ran at the same time."""
-    for one in collected(scaled.measurements, result, repeats):
+    for one in result.jobs():
         if one.idle:
             labels = {"configuration": one.measurement.configuration, "job": one.job.name}
             yield Check("measured", "unknown", NOTHING_DONE, labels)

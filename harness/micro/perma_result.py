@@ -22,7 +22,7 @@ from typing import Any
 
 from harness import hdr
 from harness.later import np
-from harness.micro.metrics import NOTHING_DONE, JobResults, collected
+from harness.micro.metrics import NOTHING_DONE, JobResults, SuiteResult
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
 from harness.tiers.linux.model import Tier
@@ -64,11 +64,7 @@ def memory_of(tier: Tier) -> Memory:
 
 
 def perma_results(
-    measurements: Sequence[Measurement],
-    result: Mapping[str, Any],
-    repeats: int,
-    memory: Memory,
-    uncontrolled: Sequence[Mapping[str, str]] = (),
+    result: SuiteResult, memory: Memory, uncontrolled: Sequence[Mapping[str, str]] = ()
 ) -> list[dict[str, Any]]:
     """All benchmarks of the result of a suite of PerMA-Bench's.
 
@@ -76,13 +72,14 @@ def perma_results(
     PerMA-Bench's reader passes it by.
     """
     jobs: dict[str, list[JobResults]] = {}
-    for one in collected(measurements, result, repeats):
+    for one in result.jobs():
         jobs.setdefault(one.measurement.configuration, []).append(one)
-    names = dict.fromkeys(one.name for one in measurements)
+    benchmarks: dict[str, list[Measurement]] = {}
+    for measurement in result.measurements:
+        benchmarks.setdefault(measurement.name, []).append(measurement)
     return [
-        _benchmark([one for one in measurements if one.name == name], jobs, memory)
-        | {"uncontrolled": list(uncontrolled)}
-        for name in names
+        _benchmark(same, jobs, memory) | {"uncontrolled": list(uncontrolled)}
+        for same in benchmarks.values()
     ]
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.micro.metrics import collected, pages_of
-from harness.micro.model import Measurement
-from harness.micro.spec import BLOCK, measurement_name
+from harness.micro.metrics import SuiteResult, pages_of
+from harness.micro.spec import BLOCK
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 
@@ -36,32 +35,30 @@ _STAMP_STEP_NS = 2.0
 _CLOCK = 0.05
 
 
-def warnings_of(
-    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[RunWarning]:
+def warnings_of(result: SuiteResult) -> Iterator[RunWarning]:
     """What makes the figures of this result doubtful."""
-    yield from _notes(measurements, result)
+    yield from _notes(result)
     yield from _pages(result)
-    yield from _persistence(measurements, result, repeats)
-    every = [one["repeats"][0] for one in result["measurements"]]
-    yield from _stolen(measurements, result, repeats)
-    yield from _shared(measurements, result)
-    yield from _faults(measurements, result)
-    yield from _short(measurements, result)
-    yield from _clock(every)
-    yield from _stamps(every, result["cpu"]["stamp_step_ns"])
+    yield from _persistence(result)
+    yield from _stolen(result)
+    yield from _shared(result)
+    yield from _faults(result)
+    yield from _short(result)
+    yield from _clock(result)
+    yield from _stamps(result)
 
 
-def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
+def _notes(result: SuiteResult) -> Iterator[RunWarning]:
     """The program's own words, with configurations by their names; the same ones once."""
     by_words: dict[str, list[str]] = {}
-    for note in result["notes"]:
+    for note in result.document["notes"]:
         match = _NOTED.match(note)
         words = match.group(2) if match else note
         names = by_words.setdefault(words, [])
-        if match and (name := measurements[int(match.group(1))].configuration) not in names:
-            names.append(name)
-    for number, (words, names) in enumerate(by_words.items(), 1):
+        if match:
+            names.append(result.measurements[int(match.group(1))].configuration)
+    for number, (words, noted) in enumerate(by_words.items(), 1):
+        names = list(dict.fromkeys(noted))
         of = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: " if names else ""
         yield RunWarning(
             code="microbench-note",
@@ -71,34 +68,34 @@ def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> It
         )
 
 
-def _pages(result: Mapping[str, Any]) -> Iterator[RunWarning]:
-    for name, target in result["targets"].items():
-        if target["pages"] == "huge" and pages_of(target) != "huge":
-            yield RunWarning(
-                code="huge-pages-missing",
-                problem=f"target {name} does not lie on huge pages",
-                context=f"{format_bytes(target['huge_bytes'] or 0)} of "
-                f"{format_bytes(target['size_bytes'])} lie on huge pages",
-                hint="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory",
+def _pages(result: SuiteResult) -> Iterator[RunWarning]:
+    for name, target in result.document["targets"].items():
+        found = pages_of(target)
+        if target["pages"] == "huge" and found != "huge":
+            how = "lie on huge pages"
+            hint = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory"
+        elif target["pages"] is None and found in ("base", "mixed"):
+            how = "are mapped by pages of 2 MiB"
+            hint = (
+                "align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
+                "leave free space in one piece"
             )
-        elif target["pages"] is None and pages_of(target) in ("base", "mixed"):
-            yield RunWarning(
-                code="huge-pages-missing",
-                problem=f"target {name} does not lie on huge pages",
-                context=f"{format_bytes(target['huge_bytes'])} of "
-                f"{format_bytes(target['size_bytes'])} are mapped by pages of 2 MiB",
-                hint="align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
-                "leave free space in one piece",
-            )
+        else:
+            continue
+        size = format_bytes(target["size_bytes"])
+        yield RunWarning(
+            code="huge-pages-missing",
+            problem=f"target {name} does not lie on huge pages",
+            context=f"{format_bytes(target['huge_bytes'] or 0)} of {size} {how}",
+            hint=hint,
+        )
 
 
-def _persistence(
-    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[RunWarning]:
+def _persistence(result: SuiteResult) -> Iterator[RunWarning]:
     """Where nothing that was written would survive."""
     answers = {
         repeat["durable"]: repeat["durable_why"]
-        for one in collected(measurements, result, repeats)
+        for one in result.jobs()
         for repeat in one.repeats
         if repeat["durable"] is not None
     }
@@ -111,11 +108,9 @@ def _persistence(
         )
 
 
-def _stolen(
-    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[RunWarning]:
+def _stolen(result: SuiteResult) -> Iterator[RunWarning]:
     """Measurements of a second and more one by one, shorter ones together."""
-    counted = [one for one in _processor_times(measurements, result, repeats) if one.stolen_ns >= 0]
+    counted = [one for one in _processor_times(result) if one.stolen_ns >= 0]
     long = [one for one in counted if one.wall_ns >= _LONG_ENOUGH_NS]
     short = [one for one in counted if one.wall_ns < _LONG_ENOUGH_NS]
     together = _ProcessorTime(
@@ -151,53 +146,49 @@ class _ProcessorTime:
         return min(1.0, self.stolen_ns / max(1, self.all_ns))
 
 
-def _processor_times(
-    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[_ProcessorTime]:
+def _processor_times(result: SuiteResult) -> Iterator[_ProcessorTime]:
     """Of every repeat, from the warm-up on: ``stolen_ns`` is a sum over processors since then."""
-    by_name = {one["name"]: one["repeats"][0] for one in result["measurements"]}
-    for index, measurement in enumerate(measurements):
-        for block in range(repeats):
-            one = by_name[measurement_name(index, block)]
+    for measurement, repeats in result.by_measurement():
+        for one in repeats:
             cpus = {thread["cpu"] for job in one["jobs"] for thread in job["threads"]}
             stolen = -1 if one["stolen_ns"] is None else one["stolen_ns"]
             wall = measurement.warm_up_ns + one["duration_ns"]
             yield _ProcessorTime(stolen, wall * len(cpus), wall)
 
 
-def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
+def _shared(result: SuiteResult) -> Iterator[RunWarning]:
     """Threads wait by turning, never by sleeping: time in which they did not run, others did."""
-    lost = [(one["name"], _most_lost(one["repeats"][0])) for one in result["measurements"]]
+    lost = [(name, _most_lost(repeat)) for name, repeat in result.in_order()]
     above = [(name, share) for name, share in lost if share > _SHARED]
     if above:
         yield RunWarning(
             code="processors-shared",
             problem="other processes ran on the measuring processors",
             context=f"in {len(above)} of {len(lost)} measurements other processes had more than "
-            f"{_SHARED:.0%} of a thread's time, the most in {_worst(measurements, above)}",
+            f"{_SHARED:.0%} of a thread's time, the most in {_worst(above)}",
             hint="measure while nothing else runs, or on dedicated processors (--cpus)",
         )
 
 
-def _worst(measurements: Sequence[Measurement], shares: Sequence[tuple[str, float]]) -> str:
+def _worst(shares: Sequence[tuple[str, float]]) -> str:
     """The configurations that lost most, each with its worst repeat."""
     worst: dict[str, float] = {}
     for name, share in sorted(shares, key=lambda one: -one[1]):
-        worst.setdefault(measurements[int(name.partition(BLOCK)[0])].configuration, share)
+        worst.setdefault(name, share)
     named = [f"{name} ({share:.{0 if share >= 0.1 else 1}%})" for name, share in worst.items()]
     return "; ".join([*named[:_WORST], *(["…"] if len(named) > _WORST else [])])
 
 
-def _faults(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
+def _faults(result: SuiteResult) -> Iterator[RunWarning]:
     """All pages were touched beforehand: who faults has had some taken, protected or moved."""
-    shares = [(one["name"], _most_faulting(one["repeats"][0])) for one in result["measurements"]]
+    shares = [(name, _most_faulting(repeat)) for name, repeat in result.in_order()]
     above = [(name, share) for name, share in shares if share > _FAULTING]
     if above:
         yield RunWarning(
             code="page-faults",
             problem="page faults took time during measurements",
             context=f"in {len(above)} of {len(shares)} measurements page faults took at least "
-            f"{_FAULTING:.1%} of a thread's time, the most in {_worst(measurements, above)}",
+            f"{_FAULTING:.1%} of a thread's time, the most in {_worst(above)}",
             hint="for a file without DAX: use a tier with DAX, or dram; else stop what moves pages "
             "(automatic NUMA balancing, DAMON, memory demotion, swap)",
         )
@@ -215,17 +206,13 @@ def _most_faulting(repeat: Mapping[str, Any]) -> float:
     return min(1.0, max(shares, default=0.0))
 
 
-def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
+def _short(result: SuiteResult) -> Iterator[RunWarning]:
     """Rates over less time than some steps of the program, between which it does not look."""
     short: dict[str, int] = {}  # ns, by configuration
-    for one in result["measurements"]:
-        windows = [
-            job["window"]["duration_ns"]
-            for job in one["repeats"][0]["jobs"]
-            if job["kind"] in _RATED
-        ]
+    for name, repeat in result.in_order():
+        rated = [job for job in repeat["jobs"] if job["kind"] in _RATED]
+        windows = [job["window"]["duration_ns"] for job in rated]
         if windows and min(windows) < _LEAST_WINDOW_NS:
-            name = measurements[int(one["name"].partition(BLOCK)[0])].configuration
             short[name] = min(*windows, short.get(name, _LEAST_WINDOW_NS))
     shortest = sorted(short, key=lambda name: short[name])[:_WORST]
     named = [f"{name} ({format_ns(short[name])})" for name in shortest]
@@ -249,8 +236,8 @@ def _most_lost(repeat: Mapping[str, Any]) -> float:
     return max((1 - cpu / wall for cpu, wall in ran if wall >= _LEAST_NS), default=0.0)
 
 
-def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[RunWarning]:
-    clocks = [one["core_hz"] for one in repeats if one["core_hz"] > 0]
+def _clock(result: SuiteResult) -> Iterator[RunWarning]:
+    clocks = [repeat["core_hz"] for _, repeat in result.in_order() if repeat["core_hz"] > 0]
     if len(clocks) < 2:
         return
     middle = statistics.median(clocks)
@@ -264,8 +251,9 @@ def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[RunWarning]:
         )
 
 
-def _stamps(repeats: Sequence[Mapping[str, Any]], step_ns: float) -> Iterator[RunWarning]:
-    jobs = (job for one in repeats for job in one["jobs"])
+def _stamps(result: SuiteResult) -> Iterator[RunWarning]:
+    step_ns = result.document["cpu"]["stamp_step_ns"]
+    jobs = (job for _, repeat in result.in_order() for job in repeat["jobs"])
     if step_ns > _STAMP_STEP_NS and any(j["latency_hdr"] and j["kind"] != "chase" for j in jobs):
         yield RunWarning(
             code="coarse-time-stamps",

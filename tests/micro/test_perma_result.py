@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from micro_suites import DRAM, capacity, overrides, perma
 
+from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement
 from harness.micro.params import MicroParams
 from harness.micro.perma_result import Memory, memory_of, perma_results
@@ -68,8 +69,8 @@ def reported(
             for block, one in enumerate(repeats)
         ]
     }
-    kept = measured(text, limits)
-    (benchmark,) = perma_results(kept, blocks, len(repeats), memory_of(DRAM))
+    kept = SuiteResult(measured(text, limits), blocks, len(repeats))
+    (benchmark,) = perma_results(kept, memory_of(DRAM))
     (entry,) = benchmark["benchmarks"]
     return entry
 
@@ -167,7 +168,8 @@ def test_a_mark_stands_at_every_number_and_findings_where_their_reader_does_not_
                                 "repeats": [{"jobs": [repeat((0, 1, 1))]}]}]}  # fmt: skip
     mark = Memory("dram", "EMULATED: pmem by tmpfs at /x")
     finding = {"what": "equal configurations", "found": "2 of 3 became equal", "do": "more room"}
-    (benchmark,) = perma_results(measured(RANDOM), blocks, 1, mark, [finding])
+    result = SuiteResult(measured(RANDOM), blocks, 1)
+    (benchmark,) = perma_results(result, mark, [finding])
     (entry,) = benchmark["benchmarks"]
     assert entry["config"]["emulated"] == "EMULATED: pmem by tmpfs at /x"
     assert entry["config"]["memory_type"] == "dram"

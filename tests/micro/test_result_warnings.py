@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from micro_suites import RANDOM, suite
 
-from harness.micro.metrics import pages_of
+from harness.micro.metrics import SuiteResult, pages_of
 from harness.micro.model import Job, Measurement
 from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
@@ -52,8 +52,9 @@ def contexts(
             for key, one in (repeats or {}).items()
         ],
     }
-    blocks = 1 + max((block for _, block in repeats or {}), default=-1) if measurements else 0
-    return [one.context for one in warnings_of(measurements, result, blocks) if one.code == code]
+    blocks = 1 + max((block for _, block in repeats or {}), default=-1)
+    found = warnings_of(SuiteResult(measurements, result, blocks))
+    return [one.context for one in found if one.code == code]
 
 
 # Time that other guests had ------------------------------------------------------
@@ -177,7 +178,7 @@ def test_latencies_and_measurements_of_10_ms_are_not() -> None:
 def stepped(step_ns: float, *jobs: tuple[str, str | None]) -> list[str]:
     """Of a measurement of these kinds, each with its histogram or none."""
     measured = repeat(*({"kind": kind, "latency_hdr": hdr} for kind, hdr in jobs))
-    return contexts("coarse-time-stamps", repeats={(0, 0): measured}, step_ns=step_ns)
+    return contexts("coarse-time-stamps", named("a"), {(0, 0): measured}, step_ns)
 
 
 @pytest.mark.parametrize("kind", ["latency", "chain", "log", "page"])
