@@ -23,6 +23,7 @@ from harness.supervise.conversation import converse
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.supervisor import Confinement, SupervisedProcess
 from harness.supervise.user_files import acting_as
+from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
 
@@ -68,7 +69,7 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
             f"a {tier.facts.kind} has no files, and {name} measures in one",
             "choose a tier that is a directory",
         )
-    capacity = os.statvfs(_existing(path))
+    capacity = os.statvfs(nearest_existing(Path(path)))
     free = capacity.f_bavail * capacity.f_frsize
     if size_bytes > free * (1 - _SPARE_SHARE):
         raise UsageError(
@@ -89,7 +90,7 @@ def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
         return False
     flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
     try:
-        file = os.open(_existing(tier.claim.path), flags, 0o600)
+        file = os.open(nearest_existing(Path(tier.claim.path)), flags, 0o600)
     except OSError:
         return False
     try:
@@ -105,18 +106,10 @@ def goes_past_cache(tier: Tier, size_bytes: int) -> bool:
     """Whether the tier takes direct I/O of ``size_bytes``; True where that cannot be tried."""
     flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
     try:
-        os.close(os.open(_existing(tier.claim.path or "/"), flags, 0o600))
+        os.close(os.open(nearest_existing(Path(tier.claim.path or "/")), flags, 0o600))
     except OSError as error:
         return error.errno != errno.EINVAL
     return not refuses_past_cache(tier, size_bytes)
-
-
-def _existing(path: str) -> Path:
-    """The nearest that is there: an emulated tier's directory is made by its first run."""
-    there = Path(path)
-    while not there.exists():
-        there = there.parent
-    return there
 
 
 @dataclass

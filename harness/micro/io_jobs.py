@@ -27,9 +27,9 @@ from itertools import product
 from typing import Any, Literal, Self
 
 from harness.errors import UsageError
-from harness.micro.overrides import chosen
+from harness.micro.params import Patterns, Size, chosen
 from harness.store.spec import Json, JsonObject
-from harness.units import MIB, format_bytes, parse_size
+from harness.units import MIB, format_bytes
 from harness.workloads.parameters import Choice, Count, Duration, Flag, Parameters, Time, parameter
 from harness.yamlfile import Document, Where
 
@@ -46,47 +46,6 @@ BLOCK_BYTES = 4096
 #: What the file is written in: fio leaves out a last part that is less, and reads of what was
 #: never written fetch nothing.
 WRITTEN_BYTES = MIB
-
-
-@dataclass(frozen=True)
-class Size:
-    """Bytes, from 1 to ``most``, in whole units of ``unit``."""
-
-    most: int = 1 << 62
-    unit: int = 1
-    values = "size"
-
-    def parse(self, name: str, value: Any) -> int:
-        """Convert a number or a text with a unit."""
-        problem = f"{name} {value!r}"
-        try:
-            size = parse_size(value)
-        except UsageError as error:
-            raise UsageError(problem, error.context, error.hint) from error
-        if not 0 < size <= self.most:
-            raise UsageError(
-                problem, "out of range", f"choose a size up to {format_bytes(self.most)}"
-            )
-        if size % self.unit:
-            unit = format_bytes(self.unit)
-            raise UsageError(problem, f"must be a multiple of {unit}", f"write {unit}, say")
-        return size
-
-
-@dataclass(frozen=True)
-class Patterns:
-    """Shell patterns of configurations or measurements, with commas between them.
-
-    In pieces: :func:`chosen` puts together those that have commas themselves.
-    """
-
-    values = "PATTERN,…"
-
-    def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        """Split at commas."""
-        if not isinstance(value, str):
-            raise UsageError(f"{name}: {value!r}", "not a text", f"write {name}: 'wal*,read', say")
-        return tuple(value.split(","))
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
-from harness.micro.io_jobs import SECTOR_BYTES, Patterns, Size
+from harness.micro.io_jobs import SECTOR_BYTES
 from harness.micro.model import Job, Measurement
-from harness.micro.overrides import chosen
+from harness.micro.params import Patterns, Size, chosen
 from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier

@@ -20,8 +20,9 @@ from harness.iotrace.intervals import COMPLETE_SHARE
 from harness.iotrace.page import CELL_FIELDS, Cell, PageError, Reading, cells
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.micro import external_tools, fio, iolog, model, page_cache
-from harness.micro.io_jobs import WRITTEN_BYTES, Size
+from harness.micro.io_jobs import WRITTEN_BYTES
 from harness.micro.like_suite import Job, LikePlan, Stream, derive, place_of, upper_bytes
+from harness.micro.params import Size
 from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace, measuring
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric

@@ -34,6 +34,7 @@ from harness.supervise.conversation import converse
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.user_files import read_bytes, refuse_writable
+from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import Tier
 from harness.units import counted
 
@@ -150,9 +151,7 @@ def refuse(
 
     ``env``: where the suite has a library, whose code runs when it is loaded.
     """
-    there = Path(tier.claim.path or "/")
-    while not there.is_dir():  # an emulated tier's is made by its first run
-        there = there.parent
+    there = nearest_existing(Path(tier.claim.path or "/"))
     spec = spec_json(suite.measurements, tier, there, capacity, seed=0, repeats=1)
     library = suite.library
     done = _check_with_library(spec, library, env) if library else _check(spec)

@@ -1,18 +1,22 @@
-"""What the command line changes of a suite: ``--duration 1s -p only='random_*'``."""
+"""What the command line changes of a suite: ``--duration 1s -p only='random_*'``.
+
+Other programs' parameters have the same kinds of values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from harness.errors import UsageError
+from harness.errors import UsageError, nearest
 from harness.host.processors import parse_cpus
-from harness.micro.io_jobs import Patterns, Size
 from harness.micro.keys import KEYS
 from harness.micro.model import Pages
 from harness.store.spec import MICRO
+from harness.units import format_bytes, parse_size
 from harness.workloads.parameters import (
     Choice,
     Count,
@@ -21,6 +25,49 @@ from harness.workloads.parameters import (
     Time,
     parameter,
 )
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes, from 1 to ``most``, in whole units of ``unit``."""
+
+    most: int = 1 << 62
+    unit: int = 1
+    values = "size"
+
+    def parse(self, name: str, value: Any) -> int:
+        """Convert a number or a text with a unit."""
+        problem = f"{name} {value!r}"
+        try:
+            size = parse_size(value)
+        except UsageError as error:
+            raise UsageError(problem, error.context, error.hint) from error
+        if not 0 < size <= self.most:
+            raise UsageError(
+                problem, "out of range", f"choose a size up to {format_bytes(self.most)}"
+            )
+        if size % self.unit:
+            unit = format_bytes(self.unit)
+            raise UsageError(problem, f"must be a multiple of {unit}", f"write {unit}, say")
+        return size
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Shell patterns of configurations or measurements, with commas between them.
+
+    In pieces: :func:`chosen` puts together those that have commas themselves.
+    """
+
+    values = "PATTERN,…"
+
+    def parse(self, name: str, value: Any) -> tuple[str, ...]:
+        """Split at commas."""
+        if not isinstance(value, str):
+            raise UsageError(f"{name}: {value!r}", "not a text", f"write {name}: 'wal*,read', say")
+        return tuple(value.split(","))
 
 
 @dataclass(frozen=True)
@@ -86,3 +133,49 @@ class MicroParams(Parameters):
         option="--index-library",
         **_SUITES,
     )
+
+
+def chosen(
+    every: Sequence[_T], only: Sequence[str], names: Callable[[_T], Sequence[str]]
+) -> list[_T]:
+    """Those of which a pattern matches one of the ``names``: the measurement's, then others.
+
+    All without a pattern. ``only``: patterns, or pieces of them where configurations have commas
+    in their names; UsageError for a piece that begins no pattern which matches.
+    """
+    if not only:
+        return list(every)
+    known = [name for one in every for name in names(one)]
+    patterns: list[str] = []
+    at = 0
+    while at < len(only):
+        end = _end_of_pattern(only, at, known)
+        if end == at:
+            measurements = dict.fromkeys(names(one)[0] for one in every)
+            raise UsageError(
+                f"--param only={','.join(only)}",
+                f"no configuration of the suite has the name {only[at]!r}"
+                f"{nearest(only[at], list(measurements))}",
+                f"its measurements: {', '.join(measurements)}; `harness micro show` lists all",
+            )
+        patterns.append(",".join(only[at:end]))
+        at = end
+    return [one for one in every if any(_matches(p, names(one)) for p in patterns)]
+
+
+def _end_of_pattern(pieces: Sequence[str], at: int, known: Sequence[str]) -> int:
+    """After the longest run of pieces from ``at`` that matches as one; ``at`` where none does.
+
+    A piece that matches by itself is a pattern of its own and continues none: ``*write*,*random*``
+    are two, though there are configurations of both.
+    """
+    end = at + 1
+    while end < len(pieces) and not _matches(pieces[end], known):
+        end += 1
+    while end > at and not _matches(",".join(pieces[at:end]), known):
+        end -= 1
+    return end
+
+
+def _matches(pattern: str, names: Sequence[str]) -> bool:
+    return any(name == pattern or fnmatchcase(name, pattern) for name in names)

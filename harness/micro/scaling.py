@@ -13,8 +13,7 @@ from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED
 from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
-from harness.micro.overrides import chosen
-from harness.micro.params import MicroParams
+from harness.micro.params import MicroParams, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
 from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_strides
 from harness.units import format_bytes

@@ -97,10 +97,9 @@ def suite_name(path: Path) -> str:
 
 def suite_of(name: str, documents: list[Document], variables: Variables) -> Suite:
     """One suite of all the documents; UsageError where two of them measure under one name."""
-    if len(documents) == 1 and "measurements" not in _mapping(documents[0]):
-        only = _other_program(name, documents[0], variables)
-        if only is not None:
-            return only
+    first = _mapping(documents[0])
+    if len(documents) == 1 and first and "measurements" not in first:
+        return _of_another_program(name, documents[0])
     measurements: list[Measurement] = []
     descriptions = []
     for document in documents:
@@ -118,7 +117,6 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
                 "run each suite of the folder separately",
             )
     _check_names(measurements)
-    first = _mapping(documents[0])
     return Suite(
         name,
         "; ".join(descriptions),
@@ -134,11 +132,8 @@ def _mapping(document: Document) -> Mapping[str, Any]:
     return {} if perma.is_perma(document.value) else document.value
 
 
-def _other_program(name: str, document: Document, variables: Variables) -> Suite | None:
-    """A suite that another program measures; None for one of PerMA-Bench's."""
-    value = _mapping(document)
-    if not value:
-        return None
+def _of_another_program(name: str, document: Document) -> Suite:
+    value = document.value
     if "program" not in value:
         raise UsageError(document.at(()), "neither measurements nor a program", "name one of them")
     if value["program"] == Suite.program:

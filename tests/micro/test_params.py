@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.micro.io_jobs import Patterns
-from harness.micro.overrides import chosen
+from harness.micro.params import Patterns, chosen
 
 ALL = [
     f"{name}/kernel={kernel},threads={threads}"
