@@ -29,13 +29,13 @@ def _refuse_stride(one: Measurement, job: Job) -> None:
     of_thread = job.range_bytes // job.threads
     if stride < access:
         raise UsageError(
-            job_source(one, job),
+            job_source(one, job.name),
             f"stride: {format_bytes(stride)} must be >= access ({format_bytes(access)})",
             "increase stride",
         )
     if access <= of_thread < stride + access:
         raise UsageError(
-            job_source(one, job),
+            job_source(one, job.name),
             f"stride: {format_bytes(stride)} in {format_bytes(of_thread)} of range per thread",
             "use a range of at least two strides per thread",
         )
@@ -55,7 +55,7 @@ def refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
             for place, requested, left in ranges:
                 if left <= capacity.llc_bytes < requested:
                     raise UsageError(
-                        job_source(was, job),
+                        job_source(was, job.name),
                         f"range: {format_bytes(requested)}, and no more than "
                         f"{format_bytes(capacity.bytes_free[place])} may be taken of what is free: "
                         f"halved to {format_bytes(left)} it would lie in the last-level "
@@ -87,7 +87,7 @@ def refuse_gigantic(sizes: Mapping[Place, int], origin: str, capacity: HostCapac
             )
 
 
-def job_source(one: Measurement, job: Job) -> str:
+def job_source(one: Measurement, job: str) -> str:
     """File, line and configuration of a job, for errors."""
-    of = f", job {job.name}" if len(one.jobs) > 1 else ""
+    of = f", job {job}" if len(one.jobs) > 1 else ""
     return f"{one.origin}, {one.configuration}{of}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from micro_suites import capacity, overrides, suite
 
-from harness.micro.estimate import estimate
+from harness.micro.native import estimate
 from harness.micro.scaling import scale
 from harness.units import NS_PER_S
 
