@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.errors import RunFailed
 from harness.progress import Progress, SilentProgress
 from harness.supervise.user_files import (
-    User,
+    Credentials,
     acting_as,
     open_regular,
     take_over,
@@ -42,8 +42,8 @@ def copy_tree(
     source: Path,
     target: Path,
     *,
-    reader: User | None = None,
-    writer: User | None = None,
+    reader: Credentials | None = None,
+    writer: Credentials | None = None,
     threads: int = _DEFAULT_THREADS,
     progress: Progress | None = None,
 ) -> int:
@@ -68,8 +68,8 @@ def copy_tree(
 def _copy(
     source: Path,
     target: Path,
-    reader: User | None,
-    writer: User | None,
+    reader: Credentials | None,
+    writer: Credentials | None,
     threads: int,
     progress: Progress,
 ) -> int:
@@ -109,7 +109,7 @@ def _copy(
     return total
 
 
-def move_tree(source: Path, target: Path, owner: User | None = None) -> None:
+def move_tree(source: Path, target: Path, owner: Credentials | None = None) -> None:
     """Rename; on another file system a full copy, and ``source`` stays.
 
     What ``owner`` had there is our own then. RunFailed where it is not to be had whole.
@@ -129,7 +129,7 @@ def move_tree(source: Path, target: Path, owner: User | None = None) -> None:
         ) from error
 
 
-def make_durable(folder: Path, user: User | None = None) -> None:
+def make_durable(folder: Path, user: Credentials | None = None) -> None:
     """Everything written to the file system of ``folder`` is on its device (syncfs(2)).
 
     One journal commit instead of one for each of a thousand files, and what others
@@ -162,13 +162,13 @@ def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
             raise RunFailed(f"copy {source}", f"{entry.source} is not a file, folder or link")
 
 
-def _kept_mode(entry: _Entry, reader: User | None, writer: User | None) -> int:
+def _kept_mode(entry: _Entry, reader: Credentials | None, writer: Credentials | None) -> int:
     """Never set-uid; of what becomes ours from another user's, not writable by others either."""
     becomes_ours = reader is not None and writer is None
     return stat.S_IMODE(entry.status.st_mode) & (0o755 if becomes_ours else 0o777)
 
 
-def _copy_file(entry: _Entry, reader: User | None, writer: User | None) -> int:
+def _copy_file(entry: _Entry, reader: Credentials | None, writer: Credentials | None) -> int:
     buffer = memoryview(bytearray(min(_BLOCK_BYTES, max(1, entry.status.st_size))))
     with acting_as(reader):
         original = open_regular(entry.source, os.O_RDONLY)

@@ -29,6 +29,7 @@ from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
 from harness.supervise.process import ProcessId as ProcessId
+from harness.supervise.user_files import Credentials as Credentials
 from harness.waits import WaitObserver
 from harness.warnings import RunWarning
 
@@ -72,15 +73,6 @@ class EngineVersion:
     version: str
     build: str
     source: str
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """Numeric user and groups that server processes run as."""
-
-    uid: int
-    gid: int
-    name: str
 
 
 class Process(Protocol):

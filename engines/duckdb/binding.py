@@ -14,7 +14,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.supervise.user_files import NumericUser, acting_as
+from harness.supervise.user_files import Credentials, acting_as
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
@@ -41,7 +41,7 @@ def bind_file(source: Path, target: Path, owner: Sequence[int] | None = None) ->
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     # Slave: unmounts on the host propagate to this namespace, mounts here not to the host.
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "mount")
-    reached_by = NumericUser(owner[0], owner[1]) if owner else None
+    reached_by = Credentials(owner[0], owner[1]) if owner else None
     with acting_as(reached_by):
         opened = [os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in (source, target)]
     try:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.later import np
 from harness.supervise.process import all_processes
-from harness.supervise.user_files import User, acting_as, open_regular, walk
+from harness.supervise.user_files import Credentials, acting_as, open_regular, walk
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.mounts import Mount, longest_match, mounts
 
@@ -60,7 +60,9 @@ class Residency:
     unevictable_bytes: int = 0
 
 
-def evict(paths: Iterable[Path], user: User | None = None, drop: bool = False) -> EvictionReport:
+def evict(
+    paths: Iterable[Path], user: Credentials | None = None, drop: bool = False
+) -> EvictionReport:
     """Write back and drop the cached pages of all files at and below ``paths``.
 
     ``user``: who may change them, with whose rights they are opened; links are not followed.
@@ -96,7 +98,7 @@ def _drop_everything(notes: list[str]) -> bool:
 
 
 def residency(
-    paths: Iterable[Path], without: Iterable[Path] = (), user: User | None = None
+    paths: Iterable[Path], without: Iterable[Path] = (), user: Credentials | None = None
 ) -> Residency:
     """How much of all files at and below ``paths`` is in the page cache now.
 
@@ -134,7 +136,7 @@ def residency(
     return Residency(None if unknown else resident, _total(files), "; ".join(notes), unevictable)
 
 
-def resident_bytes(paths: Iterable[Path], user: User | None = None) -> int | None:
+def resident_bytes(paths: Iterable[Path], user: Credentials | None = None) -> int | None:
     """Bytes of all files at and below ``paths`` in the page cache now, nothing else looked at.
 
     None without permission for one of them (see ``residency``).
@@ -149,7 +151,9 @@ def _total(files: list[tuple[Path, os.stat_result]]) -> int:
     return sum(facts.st_size for _, facts in files)
 
 
-def _files(paths: Iterable[Path], user: User | None) -> Iterator[tuple[Path, os.stat_result]]:
+def _files(
+    paths: Iterable[Path], user: Credentials | None
+) -> Iterator[tuple[Path, os.stat_result]]:
     """Every regular file at or below the paths, once; symbolic links are not followed."""
     seen: set[tuple[int, int]] = set()
     for path, facts in walk(paths, user):
@@ -159,7 +163,7 @@ def _files(paths: Iterable[Path], user: User | None) -> Iterator[tuple[Path, os.
 
 
 def _opened(
-    files: list[tuple[Path, os.stat_result]], user: User | None
+    files: list[tuple[Path, os.stat_result]], user: Credentials | None
 ) -> Iterator[tuple[Path, os.stat_result, int | OSError]]:
     """Each file with a descriptor that is closed afterwards, or why it cannot be opened.
 
@@ -214,7 +218,9 @@ def _chunk(descriptor: int, offset: int, length: int) -> int:
     return int(np.count_nonzero(present)) * mmap.PAGESIZE - beyond_end
 
 
-def _filesystem_notes(files: list[tuple[Path, os.stat_result]], user: User | None) -> list[str]:
+def _filesystem_notes(
+    files: list[tuple[Path, os.stat_result]], user: Credentials | None
+) -> list[str]:
     """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
     table = mounts(LIVE)
     folders = {path.parent for path, _ in files}
@@ -239,12 +245,12 @@ def in_memory(folder: Path) -> bool:
     return mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
 
 
-def _mount_of(folder: Path, table: list[Mount], user: User | None) -> Mount | None:
+def _mount_of(folder: Path, table: list[Mount], user: Credentials | None) -> Mount | None:
     with acting_as(user):
         return longest_match(str(folder.resolve()), table)
 
 
-def _mapping_processes(paths: Iterable[Path], user: User | None) -> str:
+def _mapping_processes(paths: Iterable[Path], user: Credentials | None) -> str:
     """``postgres (pid 12), …``: who has one of the files mapped, as far as we may see."""
     with acting_as(user):
         expected = {str(path.resolve()) for path in paths}

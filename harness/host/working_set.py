@@ -26,7 +26,7 @@ from harness.engine import ProcessId
 from harness.host.page_cache import resident_bytes
 from harness.host.process_counters import read_counters
 from harness.supervise.process import process_identity
-from harness.supervise.user_files import User
+from harness.supervise.user_files import Credentials
 
 _RESET_PEAK = "5\n"  # proc(5): "Reset the peak resident set size"
 _KIB = 1024
@@ -46,7 +46,7 @@ class Footprint:
         files: Callable[[], Sequence[Path]],
         processes: Callable[[], Sequence[ProcessId]],
         cached: bool = True,
-        user: User | None = None,
+        user: Credentials | None = None,
     ) -> None:
         self._files, self._processes, self._user = files, processes, user
         self._resident = resident_bytes(held, user) if cached and (held := files()) else None

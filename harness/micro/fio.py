@@ -24,7 +24,7 @@ from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
 from harness.micro.model import Job, Measurement
 from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
 from harness.store.result import Check, Metric
-from harness.supervise.user_files import User, acting_as, open_regular
+from harness.supervise.user_files import Credentials, acting_as, open_regular
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
@@ -161,7 +161,7 @@ def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
     return "".join(["[job]\n", *(f"{name}={value}\n" for name, value in options.items())])
 
 
-def takes_direct(directory: Path, user: User | None) -> bool:
+def takes_direct(directory: Path, user: Credentials | None) -> bool:
     """Whether files in a directory of ``user`` can be opened past the page cache (O_DIRECT)."""
     probe = directory / "direct"
     with acting_as(user):

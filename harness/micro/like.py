@@ -28,7 +28,7 @@ from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.spec import Json, JsonObject
 from harness.supervise.user_files import (
-    User,
+    Credentials,
     acting_as,
     make_directory,
     open_regular,
@@ -199,7 +199,7 @@ def _reset_files(work: Workplace, plan: LikePlan) -> None:
             _allocate(work.files / name, job.growing_bytes, user)
 
 
-def _allocate(path: Path, size: int, user: User | None) -> None:
+def _allocate(path: Path, size: int, user: Credentials | None) -> None:
     """Space that is not written, as engines allocate it for logs."""
     with acting_as(user):
         descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

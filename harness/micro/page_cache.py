@@ -12,14 +12,14 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.supervise.user_files import User, acting_as, open_regular
+from harness.supervise.user_files import Credentials, acting_as, open_regular
 
 _PAGE_BYTES = 4096
 #: The least that a device's readahead is set to: what one call requests beyond it is ignored.
 _ASKED_BYTES = 128 << 10
 
 
-def drop(path: Path, user: User | None = None) -> None:
+def drop(path: Path, user: Credentials | None = None) -> None:
     """Nothing of the file stays in the page cache (a tmpfs is nothing else: there it stays).
 
     ``user``: in whose directory it lies.
@@ -29,7 +29,7 @@ def drop(path: Path, user: User | None = None) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def warm(path: Path, user: User | None = None, size_bytes: int | None = None) -> None:
+def warm(path: Path, user: Credentials | None = None, size_bytes: int | None = None) -> None:
     """All of the file lies in the page cache, or as many of its first bytes; what has to be
     fetched comes in pages of 4 KiB.
 
@@ -46,6 +46,6 @@ def warm(path: Path, user: User | None = None, size_bytes: int | None = None) ->
             os.pread(number, _PAGE_BYTES, at)
 
 
-def _opened(path: Path, user: User | None) -> BinaryIO:
+def _opened(path: Path, user: Credentials | None) -> BinaryIO:
     with acting_as(user):
         return os.fdopen(open_regular(path, os.O_RDONLY), "rb", buffering=0)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.supervise.user_files import User, acting_as, open_regular
+from harness.supervise.user_files import Credentials, acting_as, open_regular
 
 _FRAME_BYTES = 4
 
@@ -60,7 +60,11 @@ class Streams:
     """
 
     def __init__(
-        self, log: Path | None, pipes: bool, progress: bool = False, log_owner: User | None = None
+        self,
+        log: Path | None,
+        pipes: bool,
+        progress: bool = False,
+        log_owner: Credentials | None = None,
     ) -> None:
         self._ours: list[int] = []
         self._opened: list[int] = []
@@ -88,7 +92,7 @@ class Streams:
         self._opened.append(os.open(os.devnull, flags | os.O_CLOEXEC))
         return self._opened[-1]
 
-    def _open_log(self, log: Path | None, owner: User | None) -> int:
+    def _open_log(self, log: Path | None, owner: Credentials | None) -> int:
         if log is None:
             return self._open_null(os.O_WRONLY)
         with acting_as(owner):

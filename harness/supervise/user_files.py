@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
 
 from harness.supervise import linux
 
@@ -35,25 +34,9 @@ _OTHERS_WRITE = 0o022
 _KEPT_MODE = 0o755
 
 
-class User(Protocol):
-    """``harness.engine.Credentials``."""
-
-    @property
-    def uid(self) -> int:
-        """Numeric user."""
-
-    @property
-    def gid(self) -> int:
-        """Numeric group."""
-
-    @property
-    def name(self) -> str:
-        """Its name, for messages."""
-
-
 @dataclass(frozen=True)
-class NumericUser:
-    """A user known by numbers alone."""
+class Credentials:
+    """An unprivileged user, by numbers; ``name`` is for messages, and for further groups."""
 
     uid: int
     gid: int
@@ -61,7 +44,7 @@ class NumericUser:
 
 
 @contextlib.contextmanager
-def acting_as(user: User | None) -> Iterator[None]:
+def acting_as(user: Credentials | None) -> Iterator[None]:
     """This thread accesses files with the rights of ``user`` alone; what it makes is the user's.
 
     No effect for None, and where the process is not root. Descriptors that are open stay as
@@ -94,7 +77,7 @@ def open_regular(path: Path | str, flags: int, mode: int = 0o600) -> int:
     return descriptor
 
 
-def hold_socket(path: Path, user: User | None) -> int:
+def hold_socket(path: Path, user: Credentials | None) -> int:
     """A descriptor of the socket at ``path`` itself, whatever takes its place later.
 
     Another process of ours reaches it by ``/proc/PID/fd/N``. OSError for anything but a socket
@@ -110,7 +93,7 @@ def hold_socket(path: Path, user: User | None) -> int:
     return descriptor
 
 
-def read_bytes(path: Path, user: User | None, max_bytes: int = _MAX_BYTES) -> bytes:
+def read_bytes(path: Path, user: Credentials | None, max_bytes: int = _MAX_BYTES) -> bytes:
     """The first ``max_bytes`` of a regular file, read as ``user``."""
     with acting_as(user):
         descriptor = open_regular(path, os.O_RDONLY)
@@ -118,12 +101,12 @@ def read_bytes(path: Path, user: User | None, max_bytes: int = _MAX_BYTES) -> by
         return file.read(max_bytes)
 
 
-def read_text(path: Path, user: User | None, max_bytes: int = _MAX_BYTES) -> str:
+def read_text(path: Path, user: Credentials | None, max_bytes: int = _MAX_BYTES) -> str:
     """As :func:`read_bytes`; what is not UTF-8 is replaced."""
     return read_bytes(path, user, max_bytes).decode(errors="replace")
 
 
-def write_text(path: Path, text: str, user: User | None, mode: int = 0o600) -> None:
+def write_text(path: Path, text: str, user: Credentials | None, mode: int = 0o600) -> None:
     """Write a file of ``user``, an old one too, with this very mode whatever the umask."""
     with acting_as(user):
         descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -132,7 +115,7 @@ def write_text(path: Path, text: str, user: User | None, mode: int = 0o600) -> N
             file.write(text)
 
 
-def copy_file(source: Path, target: Path, user: User | None, mode: int) -> None:
+def copy_file(source: Path, target: Path, user: Credentials | None, mode: int) -> None:
     """Copy one of our own files to a new one of ``user``."""
     with source.open("rb") as reader:
         with acting_as(user):
@@ -143,7 +126,7 @@ def copy_file(source: Path, target: Path, user: User | None, mode: int) -> None:
             os.fchmod(descriptor, mode)
 
 
-def make_directory(path: Path, user: User | None, mode: int = 0o700) -> None:
+def make_directory(path: Path, user: Credentials | None, mode: int = 0o700) -> None:
     """A new directory of ``user`` with exactly this mode, whatever the umask."""
     with acting_as(user):
         path.mkdir(mode=0o700)
@@ -159,7 +142,7 @@ def make_passable(path: Path) -> None:
             path.chmod(0o755)
 
 
-def walk(paths: Iterable[Path], user: User | None) -> list[tuple[Path, os.stat_result]]:
+def walk(paths: Iterable[Path], user: Credentials | None) -> list[tuple[Path, os.stat_result]]:
     """All at and below ``paths``, parents first, links as what they are; what vanishes is left out.
 
     Looked up as ``user``.
@@ -180,7 +163,7 @@ def walk(paths: Iterable[Path], user: User | None) -> list[tuple[Path, os.stat_r
     return result
 
 
-def regular_bytes(path: Path, user: User | None) -> int:
+def regular_bytes(path: Path, user: Credentials | None) -> int:
     """Apparent bytes of the regular files at and below ``path``; links are not followed."""
     return sum(facts.st_size for _, facts in walk([path], user) if stat.S_ISREG(facts.st_mode))
 
@@ -243,7 +226,7 @@ def _remove_files(descriptor: int) -> list[str]:
     return folders
 
 
-def take_over(folder: Path, user: User | None) -> None:
+def take_over(folder: Path, user: Credentials | None) -> None:
     """Make a tree of ``user``'s our own: no other user can open it for writing afterwards.
 
     ``folder`` lies in a directory that only we write. Each directory is ours before it is
@@ -270,7 +253,7 @@ def take_over(folder: Path, user: User | None) -> None:
             pending += path.iterdir()
 
 
-def refuse_writable(path: Path, user: User | None) -> None:
+def refuse_writable(path: Path, user: Credentials | None) -> None:
     """PermissionError where another user could exchange what lies at ``path``, or wrote it.
 
     The directory itself must be ours or root's, and writable by no one else. On the way to it no

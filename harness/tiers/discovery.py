@@ -22,14 +22,14 @@ from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts
 from harness.tiers.verify import directory_warnings, mark_emulated, verify
 
 if TYPE_CHECKING:
-    from harness.supervise.user_files import User
+    from harness.supervise.user_files import Credentials
 
 #: Tier names of discovered pmem file systems, by verified kind.
 _PMEM_NAMES = {"fsdax": "pmem", "fs-nodax": "pmem_nodax", "sector": "pmem_sector"}
 
 
 def find_tiers(
-    host_file: Path | None = None, emulated: Sequence[str] = (), user: User | None = None
+    host_file: Path | None = None, emulated: Sequence[str] = (), user: Credentials | None = None
 ) -> dict[str, Tier]:
     """Return every tier by name, verified; UsageError for the first wrong claim.
 
@@ -43,7 +43,7 @@ def find_tiers(
 
 
 def find_tiers_and_problems(
-    host_file: Path | None = None, emulated: Sequence[str] = (), user: User | None = None
+    host_file: Path | None = None, emulated: Sequence[str] = (), user: Credentials | None = None
 ) -> tuple[dict[str, Tier], list[UsageError]]:
     """Return the verified tiers, and an error for each wrong claim that emulation does not mend."""
     from harness.tiers.hostfile import find_host_file, load_host_file  # needs PyYAML

@@ -26,7 +26,7 @@ from harness.tiers.linux.probe import (
 )
 
 if TYPE_CHECKING:
-    from harness.supervise.user_files import User
+    from harness.supervise.user_files import Credentials
 
 #: Names that mean persistent memory: on a disk such a tier is emulated. ``optane`` may be an SSD.
 _NAME_MEANS_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")
@@ -38,7 +38,7 @@ class WrongKindError(UsageError):
     """A directory is of another kind than claimed, such as a tmpfs claimed to be fsdax."""
 
 
-def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) -> Tier:
+def verify(claim: TierClaim, user: Credentials | None = None, kernel: Kernel = LIVE) -> Tier:
     """Return the tier with its facts; UsageError where claim and kernel disagree.
 
     ``user``: the unprivileged user that engines run as, None where that is us.
@@ -59,7 +59,7 @@ def _wrong(claim: TierClaim, context: str, hint: str) -> UsageError:
 # Directories -------------------------------------------------------------------
 
 
-def _verify_directory(claim: TierClaim, user: User | None, kernel: Kernel) -> Tier:
+def _verify_directory(claim: TierClaim, user: Credentials | None, kernel: Kernel) -> Tier:
     path = _existing_directory(claim)
     try:
         facts = facts_of_directory(path, kernel)
@@ -96,7 +96,7 @@ def _existing_directory(claim: TierClaim) -> Path:
     raise _wrong(claim, result, f"mkdir -p {path}, or correct the path")
 
 
-def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
+def _check_writable(claim: TierClaim, path: Path, user: Credentials | None) -> None:
     if not os.access(path, os.W_OK | os.X_OK):
         me = os.geteuid()
         raise _wrong(
@@ -115,7 +115,7 @@ def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
             )
 
 
-def may_enter(directory: Path, user: User) -> bool:
+def may_enter(directory: Path, user: Credentials) -> bool:
     """Whether ``user`` may go through a directory (or execute a file), by its mode bits."""
     status = directory.stat()
     if user.uid == 0:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from recorded_kernel import RecordedKernel, load, write
 
+from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.tiers.discovery import discover
 from harness.tiers.explain import describe, remedy
@@ -16,13 +16,6 @@ from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.verify import mark_emulated, verify
-
-
-@dataclass(frozen=True)
-class _Nobody:
-    uid: int = 65534
-    gid: int = 65534
-    name: str = "nobody"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +92,9 @@ def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
     (closed / "tier").mkdir(parents=True)
     closed.chmod(0o700)
     with pytest.raises(UsageError) as refused:
-        verify(TierClaim("ssd", kind, path=str(closed / "tier")), _Nobody())
+        verify(
+            TierClaim("ssd", kind, path=str(closed / "tier")), Credentials(65534, 65534, "nobody")
+        )
     assert "the engines' user 'nobody' may not enter" in refused.value.context
     assert refused.value.hint.startswith("chmod o+x ")
 

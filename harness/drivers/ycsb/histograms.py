@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
 from harness.later import np
-from harness.supervise.user_files import User, acting_as, read_text
+from harness.supervise.user_files import Credentials, acting_as, read_text
 
 _ENVELOPE = struct.Struct(">II")
 _HEADER = struct.Struct(">IIIIQQd")
@@ -46,7 +46,7 @@ class Interval:
         return self.histogram.total
 
 
-def read_logs(folder: Path, user: User | None = None) -> dict[str, list[Interval]]:
+def read_logs(folder: Path, user: Credentials | None = None) -> dict[str, list[Interval]]:
     """All logs of a folder, by measurement (``READ``, ``Intended-READ`` …), in their order.
 
     ``user``: whose folder it is.
@@ -78,7 +78,7 @@ def merged_ns(intervals: Iterable[Interval]) -> Histogram:
     return Histogram(STORED, counts)
 
 
-def _log(path: Path, user: User | None) -> list[Interval]:
+def _log(path: Path, user: Credentials | None) -> list[Interval]:
     base_s = None
     found: list[Interval] = []
     for number, line in enumerate(read_text(path, user, _MAX_LOG_BYTES).splitlines(), 1):

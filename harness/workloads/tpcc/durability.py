@@ -26,7 +26,7 @@ from harness.engine import RunsSql, Scalar, SqlConnection
 from harness.errors import RunFailed
 from harness.progress import Progress
 from harness.store.result import Check
-from harness.supervise.user_files import User, acting_as, open_regular
+from harness.supervise.user_files import Credentials, acting_as, open_regular
 
 Order = tuple[int, int, int]  # warehouse, district, order
 #: Warehouse and district of the payment, those of the customer, customer, cents.
@@ -51,7 +51,7 @@ class Journal:
     carriers: dict[Order, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, files: Iterable[Path], user: User | None = None) -> Journal:
+    def read(cls, files: Iterable[Path], user: Credentials | None = None) -> Journal:
         """All lines of the files, which ``user`` has written; RunFailed names one that is none."""
         journal = cls()
         for file in files:
