@@ -37,10 +37,8 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
 
 def tier_finding(tier: Tier) -> dict[str, Any]:
     """A tier with the kernel's finding in words: what a person reads in one line."""
-    claim = tier.claim
-    place = claim.path or claim.device or f"node {', '.join(map(str, claim.nodes or ()))}"
     return tier.to_json() | {
-        "place": place,
+        "place": tier.claim.place,
         "finding": describe(tier.facts),
         "emulated": tier.emulated,
     }

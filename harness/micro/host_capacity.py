@@ -12,7 +12,6 @@ from harness.host.processors import resolve_cpus
 from harness.micro.model import Place
 from harness.micro.params import MicroParams
 from harness.micro.suite import cpus_and_more
-from harness.tiers.explain import node_list
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import Node, nodes
@@ -61,7 +60,7 @@ def capacity_of(
     memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
     kind = tier.facts.kind
     if kind == "numa":
-        of_tier = min(memory, _of_nodes(node_list(tier.claim), nodes(kernel), memory))
+        of_tier = min(memory, _of_nodes(tier.claim.nodes, nodes(kernel), memory))
     elif kind == "devdax":
         of_tier = tier.facts.size_bytes or 0
     else:
@@ -78,7 +77,7 @@ def capacity_of(
         near_node=node,
         near_free_bytes=None if node is None else _of_nodes([node], nodes(kernel), memory),
         gigantic_free={
-            "tier": _gigantic_free(node_list(tier.claim)[0] if kind == "numa" else None, kernel),
+            "tier": _gigantic_free(tier.claim.nodes[0] if kind == "numa" else None, kernel),
             "dram": _gigantic_free(node, kernel),
         },
     )
@@ -106,7 +105,7 @@ def _processors(
     Which nodes are near does not depend on ``usable``: with ``cpus=node:1`` a tier of node 0 has
     no near processor. All are near where the tier's node is unknown, and no node is named then.
     """
-    home = node_list(tier.claim)[0] if tier.facts.kind == "numa" else tier.facts.numa_node
+    home = tier.claim.nodes[0] if tier.facts.kind == "numa" else tier.facts.numa_node
     with_cpus = {node.node: set(_listed(node.cpus)) for node in every if node.cpus}
     if home is None or not with_cpus:
         return _cores_first(usable, kernel), (), None

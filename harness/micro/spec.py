@@ -11,7 +11,6 @@ from harness.micro.chains import SAMPLE_EVERY
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
 from harness.micro.scaling import TargetKey, target_of, target_sizes
-from harness.tiers.explain import node_list
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 _DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
@@ -64,7 +63,7 @@ def _target(
         return {"kind": "dram", "node": capacity.near_node, "pages": pages, "size_bytes": size}
     domain = _DOMAINS.get(tier.facts.persistence_domain or "", "none")
     if tier.facts.kind == "numa":
-        nodes = node_list(tier.claim)
+        nodes = tier.claim.nodes
         if len(nodes) != 1:
             raise UsageError(
                 f"tier {tier.name!r}",

@@ -171,7 +171,7 @@ def _memory_nodes(kernel: Kernel) -> Iterator[Tier]:
         name, how = _node_name(node)
         facts = facts_of_numa(node.node, kernel)
         facts = replace(facts, notes=(*facts.notes, *how))
-        claim = TierClaim(name, "numa", node=node.node, nodes=(node.node,), policy="bind")
+        claim = TierClaim(name, "numa", nodes=(node.node,), policy="bind")
         yield Tier(claim, facts)
 
 
@@ -187,41 +187,34 @@ def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
 # Emulation -----------------------------------------------------------------------
 
 
-def emulate(
-    request: str,
-    real: Mapping[str, Tier],
-    *,
-    although_real: bool = False,
-    kernel: Kernel = LIVE,
-) -> Tier:
+def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
     """Return a tmpfs that emulates the tier in ``request``: ``pmem`` or ``pmem=/path``.
 
-    Without a path it is a private directory on /dev/shm. UsageError if a real tier has that name
-    (unless ``although_real``), or if the path is not on a tmpfs.
+    Without a path it is a private directory on /dev/shm. UsageError if a real tier has that name,
+    or if the path is not on a tmpfs.
     """
     name, _, path = request.partition("=")
     option = f"--emulate {request}"
     if not TIER_NAME.match(name):
         raise UsageError(option, f"{name!r} is not a tier name", "for example: --emulate pmem")
-    if name in real and not real[name].emulated and not although_real:
+    if name in real and not real[name].emulated:
         tier = real[name]
         raise UsageError(
             option,
-            f"a real tier has the name {name!r} ({tier.facts.kind} at"
-            f" {tier.claim.path or tier.claim.device or tier.claim.node})",
+            f"a real tier has the name {name!r} ({tier.facts.kind} at {tier.claim.place})",
             f"omit --emulate, or use another name (--emulate {name}_emulated)",
         )
     directory = Path(path) if path else Path(f"/dev/shm/tierbench-{os.geteuid()}")
     _refuse_foreign(option, directory)
-    facts = _emulation_facts(option, directory, kernel)
+    facts = _emulation_facts(option, directory)
     claim = TierClaim(name, "tmpfs", path=str(directory), emulates=name, source=option)
     warning = f"EMULATED: {name} is a tmpfs with DRAM's speed"
     return Tier(claim, facts, (warning,))
 
 
-def _emulation_facts(option: str, directory: Path, kernel: Kernel) -> TierFacts:
+def _emulation_facts(option: str, directory: Path) -> TierFacts:
     try:
-        facts = facts_of_directory(nearest_existing(directory), kernel)
+        facts = facts_of_directory(nearest_existing(directory))
     except OSError as error:
         raise UsageError(option, f"{directory}: {error.strerror}", "name a tmpfs") from error
     if facts.kind != "tmpfs":

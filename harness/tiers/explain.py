@@ -11,14 +11,8 @@ from harness.tiers.linux.mounts import mounts
 
 def claim_text(claim: TierClaim) -> str:
     """``tier 'pmem' in host.yml:12 says kind fsdax at /mnt/pmem0``."""
-    place = claim.path or claim.device or ", ".join(f"node {node}" for node in node_list(claim))
     where = "" if claim.source == "discovered" else f" in {claim.source}"
-    return f"tier {claim.name!r}{where} has kind {claim.kind} at {place or 'no place'}"
-
-
-def node_list(claim: TierClaim) -> tuple[int, ...]:
-    """Return the nodes of a numa tier."""
-    return claim.nodes or (() if claim.node is None else (claim.node,))
+    return f"tier {claim.name!r}{where} has kind {claim.kind} at {claim.place}"
 
 
 def describe(facts: TierFacts) -> str:

@@ -54,15 +54,12 @@ def load_host_file(path: Path) -> HostFile:
 def _claim(document: Document, name: str) -> TierClaim:
     tier: dict[str, Any] = document.value["tiers"][name]
     _check_keys(document, name, tier)
-    nodes = tuple(tier["nodes"]) if "nodes" in tier else ()
-    node = tier.get("node", nodes[0] if nodes else None)
     return TierClaim(
         name=name,
         kind=tier["kind"],
         path=tier.get("path"),
         device=tier.get("device"),
-        node=node,
-        nodes=nodes or (() if node is None else (node,)),
+        nodes=tuple(tier.get("nodes", [tier["node"]] if "node" in tier else [])),
         policy=tier.get("policy"),
         price_per_gb=tier.get("price_per_gb"),
         emulates=tier.get("emulates"),

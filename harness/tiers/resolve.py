@@ -10,7 +10,6 @@ from harness.engine import MemoryPolicy
 from harness.errors import UsageError, nearest
 from harness.experiment.placement import DIRECTORY_PARTS, PARTS, Part, Placement
 from harness.tiers.discovery import nearest_existing
-from harness.tiers.explain import node_list
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
 
@@ -52,7 +51,7 @@ def resolve(
 
 def memory_policy(tier: Tier) -> MemoryPolicy:
     """The policy of a numa tier; ``bind`` where its claim names none."""
-    return MemoryPolicy(tier.claim.policy or "bind", node_list(tier.claim))
+    return MemoryPolicy(tier.claim.policy or "bind", tier.claim.nodes)
 
 
 def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]) -> Tier:

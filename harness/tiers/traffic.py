@@ -73,8 +73,7 @@ class TierTraffic:
 
     def in_flight(self) -> int:
         """Requests that the devices work on now."""
-        texts = (self._kernel.read(stat) for item in self.meters for stat in item.stats)
-        return sum(_field(text, _IN_FLIGHT) for text in texts)
+        return self._total(_IN_FLIGHT)
 
     def settle(self, level: int = 0, limit_s: float = _SETTLE_S, still_s: float = _STILL_S) -> bool:
         """Wait until no more than ``level`` requests are under way; False: after ``limit_s``
@@ -101,14 +100,13 @@ class TierTraffic:
 
     def _ended(self) -> int:
         """Requests that the devices have ended so far."""
+        return self._total(*_ENDED)
+
+    def _total(self, *indices: int) -> int:
+        """The sum of these numbers of all devices; 0 for one that a line of ``stat`` lacks."""
         texts = (self._kernel.read(stat) for item in self.meters for stat in item.stats)
-        return sum(_field(text, index) for text in texts for index in _ENDED)
-
-
-def _field(text: str | None, index: int) -> int:
-    """One number of a line of ``stat``; 0 where it has none."""
-    fields = (text or "").split()
-    return int(fields[index]) if len(fields) > index else 0
+        lines = [(text or "").split() for text in texts]
+        return sum(int(line[index]) for line in lines for index in indices if index < len(line))
 
 
 def _counts(text: str | None) -> tuple[float, float] | None:

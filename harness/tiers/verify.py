@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.tiers.explain import claim_text, describe, node_list, remedy
+from harness.tiers.explain import claim_text, describe, remedy
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.numa import nodes
@@ -176,17 +176,16 @@ def _verify_devdax(claim: TierClaim, kernel: Kernel) -> Tier:
 
 
 def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
-    claimed = node_list(claim)
-    if not claimed:
+    if not claim.nodes:
         raise _wrong(claim, "kind numa without a node", "add node: 1")
-    if claim.policy == "interleave" and len(claimed) < 2:
+    if claim.policy == "interleave" and len(claim.nodes) < 2:
         raise _wrong(
             claim,
             "interleave over a single node",
             "write nodes: [0, 2], or policy: bind",
         )
     result = {node.node: node for node in nodes(kernel)}
-    for number in claimed:
+    for number in claim.nodes:
         if number not in result:
             raise _wrong(claim, f"the kernel has no node {number}", _known_nodes(list(result)))
         if not result[number].memory_bytes:
@@ -195,7 +194,7 @@ def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
                 f"node {number} has no memory",
                 "online it (daxctl online-memory), or name another node",
             )
-    return Tier(claim, _sum_nodes([facts_of_numa(number, kernel) for number in claimed]))
+    return Tier(claim, _sum_nodes([facts_of_numa(number, kernel) for number in claim.nodes]))
 
 
 def _known_nodes(numbers: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB
 from harness.yamlfile import parse_yaml
 
-DRAM = Tier(TierClaim("dram", "numa", node=0, nodes=(0,)), TierFacts("numa"))
+DRAM = Tier(TierClaim("dram", "numa", nodes=(0,)), TierFacts("numa"))
 RANDOM = "args: {kernel: load, access: 64, pattern: random}"
 HERE = {"cpus": 4.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
 

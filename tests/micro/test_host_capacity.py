@@ -44,7 +44,7 @@ def kernel(tmp_path, monkeypatch) -> Kernel:
 
 
 def numa(node: int) -> Tier:
-    return Tier(TierClaim(f"node{node}", "numa", node=node, nodes=(node,)), TierFacts("numa"))
+    return Tier(TierClaim(f"node{node}", "numa", nodes=(node,)), TierFacts("numa"))
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ TIERS = {
     "ssd": tier("ssd", path="/var/lib"),
     "pmem": tier("pmem", "fsdax", path="/mnt/pmem0"),
     "pmem_raw": tier("pmem_raw", "devdax", device="/dev/dax0.0"),
-    "cxl": tier("cxl", "numa", node=2, nodes=(2,)),
-    "mixed": tier("mixed", "numa", node=0, nodes=(0, 2), policy="interleave"),
+    "cxl": tier("cxl", "numa", nodes=(2,)),
+    "mixed": tier("mixed", "numa", nodes=(0, 2), policy="interleave"),
 }
 
 

@@ -100,14 +100,17 @@ def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
 
 
 def test_numa_claims(nvdimms: RecordedKernel) -> None:
-    assert verify(TierClaim("far", "numa", node=3), kernel=nvdimms).facts.numa_node == 3
-    both = TierClaim("mix", "numa", node=0, nodes=(0, 3), policy="interleave")
-    sizes = [verify(TierClaim("n", "numa", node=n), kernel=nvdimms).facts for n in (0, 3)]
+    assert verify(TierClaim("far", "numa", nodes=(3,)), kernel=nvdimms).facts.numa_node == 3
+    both = TierClaim("mix", "numa", nodes=(0, 3), policy="interleave")
+    sizes = [verify(TierClaim("n", "numa", nodes=(n,)), kernel=nvdimms).facts for n in (0, 3)]
     assert verify(both, kernel=nvdimms).facts.size_bytes == sum(f.size_bytes or 0 for f in sizes)
     for claim, found in (
-        (TierClaim("far", "numa", node=9), "the kernel has no node 9"),
+        (TierClaim("far", "numa", nodes=(9,)), "the kernel has no node 9"),
         (TierClaim("far", "numa"), "without a node"),
-        (TierClaim("far", "numa", node=3, policy="interleave"), "interleave over a single node"),
+        (
+            TierClaim("far", "numa", nodes=(3,), policy="interleave"),
+            "interleave over a single node",
+        ),
     ):
         with pytest.raises(UsageError, match=found):
             verify(claim, kernel=nvdimms)
@@ -117,7 +120,7 @@ def test_a_node_without_memory_is_refused(tmp_path: Path) -> None:
     """An invented tree: a node that is online but empty, as before daxctl online-memory."""
     write(tmp_path, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 0 kB")
     with pytest.raises(UsageError, match="node 1 has no memory"):
-        verify(TierClaim("far", "numa", node=1), kernel=Kernel(tmp_path))
+        verify(TierClaim("far", "numa", nodes=(1,)), kernel=Kernel(tmp_path))
 
 
 def test_devdax_claims(nvdimms: RecordedKernel) -> None:

@@ -24,14 +24,18 @@ class TierClaim:
     kind: TierKind
     path: str | None = None  # directory kinds
     device: str | None = None  # devdax
-    node: int | None = None  # numa
-    #: numa, all nodes of the policy: ``(node,)``, or several to interleave over.
-    nodes: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()  # numa: one, or several to interleave over
     policy: Policy | None = None  # numa
     price_per_gb: float | None = None  # USD per 10⁹ bytes
     #: Set by ``--emulate pmem``: this tier stands in for what it is not.
     emulates: str | None = None
     source: str = "discovered"  # or the host file and line
+
+    @property
+    def place(self) -> str:
+        """Its path, device or nodes, in words."""
+        nodes = f"node {', '.join(map(str, self.nodes))}" if self.nodes else "no place"
+        return self.path or self.device or nodes
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Tier:
             "emulates": self.claim.emulates,
             "path": self.claim.path,
             "device": self.claim.device,
-            "node": self.claim.node,
+            "node": self.claim.nodes[0] if self.claim.nodes else None,
             "nodes": list(self.claim.nodes),
             "policy": self.claim.policy,
             "price_per_gb": self.claim.price_per_gb,
