@@ -148,15 +148,15 @@ def test_the_goals_syntax_is_what_ipmctls_help_says() -> None:
     """Its properties are the recorded help's; that it takes them is seen in the test machine."""
     properties = recording("ipmctl-goal-help")
     for argv in (
-        ipmctl.goal_argv("AppDirect", 0, 0),
-        ipmctl.goal_argv("AppDirectNotInterleaved", 0, 20),
-        ipmctl.goal_argv("none", 100, 0),
-        ipmctl.goal_argv("AppDirect", 25, 0),
+        ipmctl.Goal("AppDirect").argv,
+        ipmctl.Goal("AppDirectNotInterleaved", 0, 20).argv,
+        ipmctl.Goal("none", 100).argv,
+        ipmctl.Goal("AppDirect", 25).argv,
     ):
         assert argv[:4] == ["ipmctl", "create", "-f", "-goal"]
         for given in argv[4:]:
             name, _, value = given.partition("=")
             assert f"   {name}=(" in properties
             assert value.isdigit() or value in properties
-    assert ipmctl.goal_argv("none", 100, 0)[4:] == ["MemoryMode=100"]
-    assert ipmctl.goal_argv("AppDirect", 0, 0)[4:] == ["PersistentMemoryType=AppDirect"]
+    assert str(ipmctl.Goal("none", 100)) == "MemoryMode=100"
+    assert str(ipmctl.Goal("AppDirect")) == "PersistentMemoryType=AppDirect"

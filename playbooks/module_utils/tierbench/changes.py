@@ -9,7 +9,7 @@ from . import ipmctl, memmap
 from .change_builder import ChangeBuilder, Refusal, Step
 from .desired_state import DesiredState
 from .devices import plan_devices
-from .goals import plan_goal
+from .goals import plan_goal, requested_goal
 from .lost_record import lost_record_note
 from .ndctl import Region
 from .nodes import udev_rules
@@ -96,14 +96,10 @@ def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
         return False
     if builder.desired.mode == "emulated" and not memmap.plan_memmap(builder):
         return False
-    if builder.desired.goal != "none" and not plan_goal(
-        builder,
-        builder.desired.goal,
-        0,
-        builder.desired.goal_reserved_percent or None,
-        builder.state.inventory.regions,
-    ):
-        return False
+    if builder.desired.goal != "none":
+        goal = requested_goal(builder.desired)
+        if not plan_goal(builder, goal, builder.state.inventory.regions):
+            return False
     _refuse_absent(builder)
     if (
         not regions
@@ -121,17 +117,8 @@ def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
     return not builder.refusals
 
 
-def _plan_memory_mode(builder: ChangeBuilder, regions: Sequence[Region]) -> None:
-    kind = "none" if builder.desired.memory_mode_percent == 100 else builder.desired.goal
-    if builder.desired.memory_mode_percent < 100 and kind == "none":
-        kind = "AppDirect"
-    plan_goal(
-        builder,
-        kind,
-        builder.desired.memory_mode_percent,
-        builder.desired.goal_reserved_percent or None,
-        tuple(regions),
-    )
+def _plan_memory_mode(builder: ChangeBuilder, regions: tuple[Region, ...]) -> None:
+    plan_goal(builder, requested_goal(builder.desired), regions)
     goals = builder.state.goals
     note = ipmctl.ratio_note(goals, builder.desired.memory_mode_percent) if goals else None
     if note:

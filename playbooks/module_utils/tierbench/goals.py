@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from . import ipmctl
 from .change_builder import ChangeBuilder
+from .desired_state import DesiredState
+from .ipmctl import Goal
 from .ndctl import Region
 from .regions import release_memory
 
 
-def plan_goal(
-    builder: ChangeBuilder,
-    kind: str,
-    percent: int,
-    reserved: int | None,
-    regions: tuple[Region, ...],
-) -> bool:
-    """Return whether the modules meet the goal; otherwise plan the steps up to the restart.
+def requested_goal(desired: DesiredState) -> Goal:
+    """The goal of a desired state that has one."""
+    percent = desired.memory_mode_percent if desired.mode == "memory-mode" else 0
+    rest = "AppDirect" if desired.goal == "none" else desired.goal
+    kind = "none" if percent == 100 else rest
+    return Goal(kind, percent, desired.goal_reserved_percent or None)
 
-    ``kind``: AppDirect, AppDirectNotInterleaved, or none; ``percent``: of Memory Mode;
-    ``reserved``: percentage, None: not requested; any reserved part is accepted.
-    """
+
+def plan_goal(builder: ChangeBuilder, goal: Goal, regions: tuple[Region, ...]) -> bool:
+    """Return whether the modules meet the goal; otherwise plan the steps up to the restart."""
     goals = builder.state.goals
-    goal = " ".join(ipmctl.goal_argv(kind, percent, reserved or 0)[4:])
     if goals is None or goals.error:
         builder.refuse(
             "goal",
@@ -30,12 +28,12 @@ def plan_goal(
             " (pmem_goal: none)",
         )
         return False
-    if ipmctl.is_met(goals, kind, percent, reserved):
-        note = ipmctl.reserved_note(goals, percent, reserved)
+    if goal.is_met(goals):
+        note = goal.reserved_note(goals)
         builder.notes += [note] if note else []
         return True
     record = builder.state.record
-    if goals.pending and record.requested_goal != goal:
+    if goals.pending and record.requested_goal != str(goal):
         builder.refuse(
             "goal",
             "another goal is pending, not ours: the next restart changes the modules",
@@ -43,7 +41,7 @@ def plan_goal(
         )
         return False
     restarted = record.goal_boot not in (None, builder.state.boot_id)
-    if record.requested_goal == goal and restarted and not goals.pending:
+    if record.requested_goal == str(goal) and restarted and not goals.pending:
         builder.refuse(
             "goal",
             f"{goal} was requested and the host restarted, but the modules have"
@@ -62,9 +60,8 @@ def plan_goal(
             continue
         release_memory(builder, namespace)
         builder.destroy_namespace(namespace, "a goal requires modules without namespaces")
-    argv = ipmctl.goal_argv(kind, percent, reserved or 0)
     why = f"the modules have {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as"
     why += f" AppDirect ({', '.join(sorted(set(goals.types))) or 'no regions'})"
-    builder.add("create-goal", "goal", why, " ".join(argv), argv=argv, goal=goal)
+    builder.add("create-goal", "goal", why, " ".join(goal.argv), argv=goal.argv, goal=str(goal))
     builder.add("reboot", "host", "the firmware carries out a goal at start", "reboot")
     return False

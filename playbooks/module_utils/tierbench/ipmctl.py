@@ -68,40 +68,77 @@ def is_pending(text: str) -> bool:
     return bool(re.search(r"^\s*0x[0-9A-Fa-f]+\s*\|\s*0x[0-9A-Fa-f]+\s*\|", text, re.MULTILINE))
 
 
-def goal_argv(kind: str, memory_mode_percent: int, reserved_percent: int) -> list[str]:
-    """``ipmctl create -f -goal …``: ``-f`` answers its prompt."""
-    argv = ["ipmctl", "create", "-f", "-goal"]
-    if memory_mode_percent:
-        argv.append(f"MemoryMode={memory_mode_percent}")
-    if memory_mode_percent < 100 and kind != "none":
-        argv.append(f"PersistentMemoryType={kind}")
-    if reserved_percent:
-        argv.append(f"Reserved={reserved_percent}")
-    return argv
+@dataclass(frozen=True)
+class Goal:
+    """A firmware goal: ``memory_percent`` of Memory Mode, the rest of ``kind``.
 
-
-def is_met(
-    goals: Goals, kind: str, memory_mode_percent: int, reserved_percent: int | None = None
-) -> bool:
-    """Whether the modules are as the goal would have them.
-
-    ``reserved_percent`` None: whatever is reserved. A percentage of memory is met within ten
-    points: firmware rounds (ipmctl-create-goal(1)).
+    ``kind``: AppDirect, AppDirectNotInterleaved, or none. ``reserved_percent`` None: not requested,
+    any reserved part is accepted.
     """
-    whole = goals.volatile_bytes + goals.app_direct_bytes
-    if not whole or goals.pending:
-        return False
-    mixed = 0 < memory_mode_percent < 100
-    share = 100 * goals.volatile_bytes / ((mixed and goals.physical_bytes) or whole)
-    if abs(share - memory_mode_percent) > (10 if mixed else 1):
-        return False
-    if memory_mode_percent == 100:
-        return True
-    left = unmapped_percent(goals)
-    requested = left if reserved_percent is None else reserved_percent
-    if left is not None and requested is not None and abs(left - requested) > _slack(mixed):
-        return False
-    return set(goals.types) == {kind}
+
+    kind: str
+    memory_percent: int = 0
+    reserved_percent: int | None = None
+
+    @classmethod
+    def of_text(cls, description: str) -> Goal:
+        """The goal of :func:`current_goal`'s text."""
+        percent, kind, *reserved = description.split()
+        return cls(kind, int(percent), int(reserved[0]) if reserved else None)
+
+    def __str__(self) -> str:
+        """As on the command line."""
+        found = []
+        if self.memory_percent:
+            found.append(f"MemoryMode={self.memory_percent}")
+        if self.memory_percent < 100 and self.kind != "none":
+            found.append(f"PersistentMemoryType={self.kind}")
+        if self.reserved_percent:
+            found.append(f"Reserved={self.reserved_percent}")
+        return " ".join(found)
+
+    @property
+    def argv(self) -> list[str]:
+        """``ipmctl create -f -goal …``: ``-f`` answers its prompt."""
+        return ["ipmctl", "create", "-f", "-goal", *str(self).split()]
+
+    @property
+    def _mixed(self) -> bool:
+        return 0 < self.memory_percent < 100
+
+    def is_met(self, goals: Goals) -> bool:
+        """Whether the modules are so; of memory within ten points: firmware rounds
+        (ipmctl-create-goal(1)).
+        """
+        whole = goals.volatile_bytes + goals.app_direct_bytes
+        if goals.error or not whole or goals.pending:
+            return False
+        share = 100 * goals.volatile_bytes / ((self._mixed and goals.physical_bytes) or whole)
+        if abs(share - self.memory_percent) > (10 if self._mixed else 1):
+            return False
+        if self.memory_percent == 100:
+            return True
+        left = unmapped_percent(goals)
+        requested = left if self.reserved_percent is None else self.reserved_percent
+        if (
+            left is not None
+            and requested is not None
+            and abs(left - requested) > _slack(self._mixed)
+        ):
+            return False
+        return set(goals.types) == {self.kind}
+
+    def reserved_note(self, goals: Goals) -> str | None:
+        """Where a goal that is met says less than one could think."""
+        left, slack = unmapped_percent(goals), _slack(self._mixed)
+        if self.memory_percent == 100:
+            return None
+        reserved = self.reserved_percent
+        if reserved and (left is None or reserved <= slack):
+            return f"ipmctl does not report whether {reserved} % of the modules are reserved"
+        if not reserved and left is not None and left > slack:
+            return f"{left:.0f} % of the modules' capacity are neither memory nor AppDirect"
+        return None
 
 
 def unmapped_percent(goals: Goals) -> float | None:
@@ -115,18 +152,6 @@ def unmapped_percent(goals: Goals) -> float | None:
 def _slack(mixed: bool) -> int:
     """Points: a module's own bytes and alignment take up to one; with memory, firmware rounds."""
     return 10 if mixed else 3
-
-
-def reserved_note(goals: Goals, percent: int, reserved_percent: int | None) -> str | None:
-    """Where a goal that is met says less than one could think."""
-    left, slack = unmapped_percent(goals), _slack(0 < percent < 100)
-    if percent == 100:
-        return None
-    if reserved_percent and (left is None or reserved_percent <= slack):
-        return f"ipmctl does not report whether {reserved_percent} % of the modules are reserved"
-    if not reserved_percent and left is not None and left > slack:
-        return f"{left:.0f} % of the modules' capacity are neither memory nor AppDirect"
-    return None
 
 
 def current_goal(goals: Goals) -> str | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from . import fstab, goals, ipmctl
+from . import fstab
 from .change_builder import ChangeBuilder
 from .devices import plan_release
+from .goals import plan_goal
+from .ipmctl import Goal
 from .memmap import plan_removal
 from .namespace_users import MountedAt
 from .ndctl import Namespace, Region
@@ -126,7 +128,7 @@ def _without(
     state = replace(
         builder.state, namespace_users={**builder.state.namespace_users, namespace.name: users}
     )
-    return ChangeBuilder(state, builder.desired, builder.steps, builder.refusals, builder.notes)
+    return replace(builder, state=state)
 
 
 def missing_of(before: list[dict[str, Any]], now: list[Namespace]) -> list[dict[str, Any]]:
@@ -208,27 +210,18 @@ def _goal_is_back(builder: ChangeBuilder) -> bool:
     record, now = builder.state.record, builder.state.goals
     if record.goal_before is None:
         return True
-    goal_parts = _goal_of(record.goal_before)
-    return now is not None and not now.error and ipmctl.is_met(now, *goal_parts)
-
-
-def _goal_of(description: str) -> tuple[str, int, int | None]:
-    """Type, memory percentage and reserved percentage of ipmctl.current_goal()'s text."""
-    percent, kind, *reserved = description.split()
-    return kind, int(percent), int(reserved[0]) if reserved else None
+    return now is not None and Goal.of_text(record.goal_before).is_met(now)
 
 
 def _goal_back(builder: ChangeBuilder) -> None:
     """Plan the earlier goal, after the steps that remove our objects."""
-    goal_parts = _goal_of(str(builder.state.record.goal_before))
     state = builder.state
     theirs = tuple(each for each in state.inventory.namespaces if not state.is_ours(each))
     state = replace(state, inventory=replace(state.inventory, namespaces=theirs))
-    without_ours = ChangeBuilder(
-        state, builder.desired, builder.steps, builder.refusals, builder.notes
-    )
-    goals.plan_goal(without_ours, *goal_parts, state.inventory.regions)
-    builder.reboot = builder.reboot or without_ours.reboot
+    without_ours = replace(builder, state=state)
+    goal = Goal.of_text(str(state.record.goal_before))
+    plan_goal(without_ours, goal, state.inventory.regions)
+    builder.reboot = without_ours.reboot
 
 
 def _refuse_to_forget(builder: ChangeBuilder, region: Region) -> None:

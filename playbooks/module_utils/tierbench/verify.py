@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from . import ipmctl
 from .change_builder import ChangeBuilder, Refusal
 from .changes import selected_regions
 from .desired_state import DesiredState
 from .devices import ours, selected_devices
+from .goals import requested_goal
 from .linux import LIVE, Kernel, TierFacts, facts_of_devdax, facts_of_directory, facts_of_numa
 from .ndctl import Namespace, Region
 from .nodes import SHARED_MODE, expected_owner
@@ -19,7 +19,7 @@ def drift(state: State, desired: DesiredState, kernel: Kernel = LIVE) -> list[Re
     if desired.mode == "memory-mode":
         return _memory_mode(state, desired)
     if desired.mode == "teardown":
-        return _teardown(state, desired, kernel)
+        return _teardown(state, desired)
     found = []
     for region in selected_regions(state, desired):
         found += _region(state, region, desired, kernel)
@@ -95,15 +95,13 @@ def _memory_node(state: State, name: str, kernel: Kernel) -> list[Refusal]:
 
 def _memory_mode(state: State, desired: DesiredState) -> list[Refusal]:
     goals = state.goals
-    kind = desired.goal if desired.memory_mode_percent < 100 else "none"
-    goal_parts = (kind, desired.memory_mode_percent, desired.goal_reserved_percent or None)
-    if goals and not goals.error and ipmctl.is_met(goals, *goal_parts):
+    if goals and requested_goal(desired).is_met(goals):
         return []
     found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not run"
     return [_other("goal", found)]
 
 
-def _teardown(state: State, desired: DesiredState, kernel: Kernel) -> list[Refusal]:
+def _teardown(state: State, desired: DesiredState) -> list[Refusal]:
     found = []
     regions = [region.name for region in selected_regions(state, desired)]
     for namespace in state.inventory.namespaces:

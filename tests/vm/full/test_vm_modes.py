@@ -249,16 +249,13 @@ def test_a_goal_without_modules_is_refused_in_ipmctls_words(
 
 
 #: Goals as the playbooks ask for them.
-GOALS = {
-    kind: ipmctl.goal_argv(*asked)
-    for kind, asked in {
-        "interleaved": ("AppDirect", 0, 0),
-        "not-interleaved": ("AppDirectNotInterleaved", 0, 0),
-        "reserved": ("AppDirect", 0, 20),
-        "memory-mode": ("none", 100, 0),
-        "mixed": ("AppDirect", 50, 0),
-    }.items()
-}
+GOALS = [
+    ipmctl.Goal("AppDirect").argv,
+    ipmctl.Goal("AppDirectNotInterleaved").argv,
+    ipmctl.Goal("AppDirect", reserved_percent=20).argv,
+    ipmctl.Goal("none", 100).argv,
+    ipmctl.Goal("AppDirect", 50).argv,
+]
 
 
 QUESTIONS = [["ipmctl", "show", *words] for words in (
@@ -279,7 +276,7 @@ def answers(vm: Vm, commands: list[list[str]]) -> list[tuple[int, str]]:
 
 def test_the_real_ipmctl_understands_what_it_is_asked(lab: Vm) -> None:
     """Without modules it says so."""
-    asked = [*GOALS.values(), *QUESTIONS]
+    asked = [*GOALS, *QUESTIONS]
     found = answers(lab, asked)
     assert len(found) == len(asked)
     for argv, (code, words) in zip(asked, found, strict=True):
@@ -288,8 +285,8 @@ def test_the_real_ipmctl_understands_what_it_is_asked(lab: Vm) -> None:
 
 def test_the_real_ipmctl_tells_a_slip_of_the_pen_from_missing_modules(lab: Vm) -> None:
     """Of a property only the name is looked at before the modules are, and not the value."""
-    slips = [[*argv[:-1], f"x{argv[-1]}"] for argv in GOALS.values()]
-    slips += [[*argv, "Gaol=1"] for argv in GOALS.values()]
+    slips = [[*argv[:-1], f"x{argv[-1]}"] for argv in GOALS]
+    slips += [[*argv, "Gaol=1"] for argv in GOALS]
     for argv, (code, words) in zip(slips, answers(lab, slips), strict=True):
         assert (code, "Syntax Error" in words) == (201, True), (argv, words)
 
