@@ -61,6 +61,7 @@ recorded:
   type: list
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -73,7 +74,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["set", "restored"], "default": "set"},
             "settings": {"type": "dict", "default": {}},
-            "record": {"type": "path", "default": "/var/lib/harness/host-host_settings.json"},
+            "record": {"type": "path", "default": "/var/lib/harness/host-settings.json"},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -112,19 +113,19 @@ def _plan_and_do(
 ) -> None:
     """Fill ``result``; change the host unless in check mode."""
     restoring = module.params["state"] == "restored"
-    chosen = []
     if restoring:
-        result["steps"] = host_settings.plan_restore(record, host)
+        changes = host_settings.plan_restore(record, host)
     else:
         chosen, missing = host_settings.find_settings(module.params["settings"], host)
-        result["missing"] = [one.to_json() for one in missing]
-        result["steps"] = host_settings.plan(chosen, host)
-    result["changed"] = bool(result["steps"])
+        result["missing"] = [asdict(each) for each in missing]
+        changes = host_settings.plan(chosen, host)
+    result["steps"] = [change.to_json() for change in changes]
+    result["changed"] = bool(changes)
     if not module.check_mode:
         if restoring:
             host_settings.restore(record, host)
         else:
-            host_settings.apply(chosen, record, host)
+            host_settings.apply(changes, record, host)
     shown = ("key", "what", "old", "new")
     result["recorded"] = [
         {name: getattr(entry, name) for name in shown} for entry in record.entries

@@ -7,14 +7,18 @@ it cannot show is real hardware: the test machine's tests do (tests/vm).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pytest
 from ansible.module_utils.linux.kernel import DaxAnswer, Kernel, Space
 from tierbench.commands import Commands, Done
+from tierbench.run import Consent, Outcome, run
 from tierbench.state import Files
 
+NO_CONSENT = Consent()
 GIB = 1 << 30
 ALIGN = 16 << 20
 
@@ -101,6 +105,40 @@ class SimulatedHost(Commands):
     tears_mkfs: bool = False
     #: The signature of before on a namespace that is made where one was.
     shows_through: tuple[str, str, str] | None = ("xfs", "ghost", "dead-1")
+
+    def __post_init__(self) -> None:
+        for folder in ("etc", "mnt"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        self.files.fstab.touch()
+
+    # A run on it ------------------------------------------------------------------------
+
+    def provision(self, consent: Consent = NO_CONSENT, **desired: Any) -> Outcome:
+        return run(desired, consent, self, self.files, self.kernel())
+
+    def teardown(self, consent: Consent = NO_CONSENT) -> Outcome:
+        return self.provision(consent, mode="teardown")
+
+    def kill(self, act: Callable[[], Outcome], **cut: int) -> None:
+        """Kill a run: ``cut_at`` or ``cut_after`` one of its commands."""
+        self.changing = 0
+        vars(self).update(cut)
+        with pytest.raises(Cut):
+            act()
+        self.cut_at = self.cut_after = None
+
+    def after_the_plan(self, change: Callable[[], object]) -> None:
+        """Another user's change once the plan is confirmed, before the state is read again."""
+        listings: list[list[str]] = []
+
+        def before_command(words: list[str]) -> None:
+            if words[:2] == ["ndctl", "list"]:
+                listings.append(words)
+                if len(listings) == 2:
+                    change()
+                    self.write_tree()
+
+        self.before_command = before_command
 
     # The files that are read directly -------------------------------------------------
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from simulated import GIB, Cut, Region_, SimulatedHost, Space_
+from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench.apply import CommandRunner, carry_out
 from tierbench.change_builder import Step
 from tierbench.commands import Done, StepFailed
 from tierbench.desired_state import DesiredState
 from tierbench.record import Record, load_record
-from tierbench.run import Consent, Outcome, run
+from tierbench.run import Consent, Outcome
 from tierbench.state import State
 
 # The kernel parameter --------------------------------------------------------------
@@ -68,16 +68,13 @@ def host(tmp_path: Path) -> SimulatedHost:
     """region0 with labels, and nothing in it."""
     made = SimulatedHost(tmp_path)
     made.regions = {"region0": Region_("region0")}
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "mnt").mkdir()
-    made.files.fstab.touch()
     made.write_tree()
     return made
 
 
 def provision(host: SimulatedHost, consent: Consent | None = None) -> Outcome:
     desired = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run(desired, consent or Consent(), host, host.files, host.kernel())
+    return host.provision(consent or Consent(), **desired)
 
 
 def owners_own(host: SimulatedHost) -> None:
@@ -106,10 +103,7 @@ def test_what_its_owner_makes_where_creating_one_was_cut_off_is_the_owners(
     host: SimulatedHost,
 ) -> None:
     """A namespace of ours has our name from the start."""
-    host.cut_at = 1
-    with pytest.raises(Cut):
-        provision(host)
-    host.cut_at = None
+    host.kill(lambda: provision(host), cut_at=1)
     owners_own(host)
     assert provision(host).destroy == ["namespace0.0"]
     assert host.spaces["namespace0.0"].signature is None

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.linux.numa import dax_origin, nodes
-from simulated import GIB, Cut, Dax_, Region_, SimulatedHost
+from simulated import GIB, Dax_, Region_, SimulatedHost
 from tierbench.changes import plan_changes
 from tierbench.desired_state import DesiredState, parse_desired_state
 from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
 from tierbench.record import load_record
-from tierbench.run import Consent, Outcome, run
+from tierbench.run import Consent, Outcome
 from tierbench.state import State, read_state
 
 CXL = "platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0"
@@ -33,18 +33,13 @@ CONFIRMED = Consent(True, ("dax1.0",))
 def host(tmp_path: Path) -> SimulatedHost:
     made = SimulatedHost(tmp_path)
     made.devices = {"dax1.0": Dax_("dax1.0", CXL), "dax2.0": Dax_("dax2.0", HMEM, node=3)}
-    (tmp_path / "etc").mkdir()
     made.write_tree()
     return made
 
 
 def memory(host: SimulatedHost, consent: Consent = CONFIRMED, **more: Any) -> Outcome:
     desired = {"mode": "system-ram", "regions": [], "devices": ["dax1.0"], **more}
-    return run(desired, consent, host, host.files, host.kernel())
-
-
-def teardown(host: SimulatedHost) -> Outcome:
-    return run({"mode": "teardown"}, Consent(), host, host.files, host.kernel())
+    return host.provision(consent, **desired)
 
 
 def refused(outcome: Outcome) -> str:
@@ -86,12 +81,12 @@ def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
     assert memory(host).steps == []
     assert memory(host, Consent(verify_only=True)).failures == []
     assert len(host.ran) == ran
-    back = teardown(host)
+    back = host.teardown()
     assert (back.refusals, back.failures) == ([], [])
     assert host.devices["dax1.0"].mode == "devdax"
     assert not host.files.host_file.exists()
     assert not host.files.record.exists()
-    assert teardown(host).steps == []
+    assert host.teardown().steps == []
 
 
 def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
@@ -144,15 +139,8 @@ def test_one_that_is_open_is_refused() -> None:
 
 
 def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost) -> None:
-    seen: list[list[str]] = []
-
-    def swap_it(words: list[str]) -> None:
-        if words[:2] == ["ndctl", "list"]:
-            seen.append(words)
-            if len(seen) == 2:  # behind the plan that was confirmed
-                host.devices["dax1.0"].size = 2 * GIB
-
-    host.before_command = swap_it
+    another = replace(host.devices["dax1.0"], size=2 * GIB)
+    host.after_the_plan(lambda: host.devices.update({"dax1.0": another}))
     outcome = memory(host)
     assert "no longer the namespace that was confirmed" in outcome.failures[0].why
     assert host.devices["dax1.0"].mode == "devdax"
@@ -165,7 +153,7 @@ def test_memory_of_before_stays_memory(host: SimulatedHost) -> None:
     outcome = memory(host, Consent())
     assert [step["do"] for step in outcome.steps] == ["online-memory"]
     assert device.online == 8
-    assert teardown(host).steps == []
+    assert host.teardown().steps == []
     assert device.mode == "system-ram"
 
 
@@ -173,31 +161,28 @@ def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
     memory(host)
     device = host.devices["dax1.0"]
     device.stuck = True
-    outcome = teardown(host)
+    outcome = host.teardown()
     assert "Device or resource busy" in outcome.failures[0].why
     assert "numastat" in outcome.failures[0].do
     assert device.mode == "system-ram"
     assert "dax1.0" in load_record(host.files.record).dax
     device.stuck, device.movable = False, False
-    outcome = teardown(host)
+    outcome = host.teardown()
     assert "dax1.0: its memory is online as not movable" in refused(outcome)
     assert "restart the host" in refused(outcome)
     device.mode, device.online = "devdax", 0  # that restart
-    assert teardown(host).failures == []
+    assert host.teardown().failures == []
     assert not host.files.record.exists()
 
 
 @pytest.mark.parametrize("where", ["cut_at", "cut_after"])
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_same_command_goes_on(host: SimulatedHost, where: str, number: int) -> None:
-    setattr(host, where, number)
-    with pytest.raises(Cut):
-        memory(host)
-    setattr(host, where, None)
+    host.kill(lambda: memory(host), **{where: number})
     outcome = memory(host)
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert memory(host).steps == []
-    assert teardown(host).failures == []
+    assert host.teardown().failures == []
     assert host.devices["dax1.0"].mode == "devdax"
 
 
@@ -215,14 +200,13 @@ def test_what_is_no_device_s_name_is_refused() -> None:
 def pmem(tmp_path: Path) -> SimulatedHost:
     made = SimulatedHost(tmp_path)
     made.regions = {"region0": Region_("region0")}
-    (tmp_path / "etc").mkdir()
     made.write_tree()
     return made
 
 
 def devdax(host: SimulatedHost, consent: Consent | None = None, **desired: Any) -> Outcome:
     given = {"mode": "devdax", "regions": ["region0"], "owner": "nobody", **desired}
-    return run(given, consent or Consent(), host, host.files, host.kernel())
+    return host.provision(consent or Consent(), **given)
 
 
 NOBODY = (pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
@@ -264,9 +248,7 @@ def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: Simula
     assert pmem.owners[NODE] == (0, 0, 0o600)
     assert not pmem.files.udev_rules.exists()
     devdax(pmem)
-    back = run(
-        {"mode": "teardown"}, Consent(True, ("namespace0.0",)), pmem, pmem.files, pmem.kernel()
-    )
+    back = pmem.teardown(OF_NAMESPACE)
     assert (back.refusals, back.failures) == ([], [])
     assert not pmem.files.udev_rules.exists()
     assert not pmem.files.record.exists()
@@ -371,10 +353,7 @@ def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consen
 def test_making_memory_of_a_region_goes_on_without_consent(
     pmem: SimulatedHost, where: str, number: int
 ) -> None:
-    setattr(pmem, where, number)
-    with pytest.raises(Cut):
-        system_ram(pmem)
-    setattr(pmem, where, None)
+    pmem.kill(lambda: system_ram(pmem), **{where: number})
     outcome = system_ram(pmem)
     assert (outcome.destroy, outcome.refusals, outcome.failures) == ([], [], [])
     assert pmem.devices["dax0.0"].mode == "system-ram"
@@ -386,10 +365,8 @@ def test_making_memory_of_a_region_goes_on_without_consent(
 def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(
     pmem: SimulatedHost, first: str
 ) -> None:
-    pmem.cut_after = 1  # made, and not on record
-    with pytest.raises(Cut):
-        devdax(pmem, mode=first, owner=None)
-    pmem.cut_after = None
+    # Made, and not on record.
+    pmem.kill(lambda: devdax(pmem, mode=first, owner=None), cut_after=1)
     devdax(pmem, owner=None)
     assert "namespace0.0" in refused(system_ram(pmem))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from faults import Faults
 from simulated import GIB, Cut, Region_, SimulatedHost, Space_
-from tierbench.run import Consent, Outcome, run
+from tierbench.run import Consent, Outcome
 
 Signature = tuple[str, str, str]
 #: The plan of the host below, and of its teardown.
@@ -31,7 +31,6 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
     """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
-    root.mkdir(parents=True)
     host = SimulatedHost(root, shows_through=ghost)
     host.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
     host.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None)}
@@ -39,8 +38,7 @@ def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
         "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
     )
     host.mounts = {f"{root}/srv": ("pmem1", "ext4", "rw,dax")}
-    for name in ("etc", "mnt", "srv"):
-        (root / name).mkdir()
+    (root / "srv").mkdir()
     host.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
     host.write_tree()
     return host
@@ -48,11 +46,11 @@ def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
 
 def provision(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
     desired = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run(desired, consent, host, host.files, host.kernel())
+    return host.provision(consent, **desired)
 
 
 def teardown(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
-    return run({"mode": "teardown"}, consent, host, host.files, host.kernel())
+    return host.teardown(consent)
 
 
 def everything(host: SimulatedHost) -> tuple[object, ...]:

@@ -11,16 +11,13 @@ from simulated import GIB, Space_
 from simulated_optane import Goal_, OptaneHost
 from tierbench.commands import Done
 from tierbench.ipmctl import Goals, ratio_note, read_goals
-from tierbench.run import Consent, Outcome, run
+from tierbench.run import Consent, Outcome
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> OptaneHost:
     """One interleaved region, in it a devdax namespace without a name."""
     made = OptaneHost(tmp_path, goal=Goal_("AppDirect"))
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "mnt").mkdir()
-    made.files.fstab.write_text("")
     made.reshape()
     made.spaces["namespace0.0"] = Space_("namespace0.0", "region0", "sector", 8 * GIB, "theirs")
     made.restart()
@@ -28,8 +25,7 @@ def host(tmp_path: Path) -> OptaneHost:
 
 
 def given(host: OptaneHost, *names: str, **desired: Any) -> Outcome:
-    consent = Consent(True, names or ("namespace0.0",))
-    outcome = run(desired, consent, host, host.files, host.kernel())
+    outcome = host.provision(Consent(True, names or ("namespace0.0",)), **desired)
     assert (outcome.refusals, outcome.failures) == ([], [])
     return outcome
 
@@ -71,7 +67,7 @@ def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(
         ("region0", "sector", 8 * GIB)
     ]
     assert not host.files.record.exists()
-    assert run({"mode": "teardown"}, Consent(), host, host.files, host.kernel()).steps == []
+    assert host.teardown().steps == []
 
 
 def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
@@ -79,8 +75,7 @@ def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
 ) -> None:
     split(host)
     consent = Consent(True, ("namespace0.0",))
-    desired = {"mode": "teardown", "regions": ["region0"]}
-    outcome = run(desired, consent, host, host.files, host.kernel())
+    outcome = host.provision(consent, mode="teardown", regions=["region0"])
     assert "to another goal (0 AppDirect 0)" in outcome.refusals[0].why
     assert set(host.spaces) == {"namespace0.0", "namespace1.0"}
 
@@ -88,9 +83,6 @@ def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
 def test_where_no_goal_brings_back_what_was_teardown_says_so(tmp_path: Path) -> None:
     """Modules as they come from the factory are not configured."""
     host = OptaneHost(tmp_path)
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "mnt").mkdir()
-    host.files.fstab.write_text("")
     host.restart()
     split(host)
     outcome = given(host, "namespace0.0", "namespace1.0", mode="teardown")
@@ -107,7 +99,7 @@ def test_regions_are_named_that_only_the_goal_makes(host: OptaneHost) -> None:
     assert not given(host, **desired).reboot_needed
     assert sorted(host.spaces) == ["namespace0.0", "namespace1.0"]
     absent = {**desired, "regions": ["region0", "region2"]}
-    refused = run(absent, Consent(), host, host.files, host.kernel()).refusals
+    refused = host.provision(**absent).refusals
     assert [(each.object, each.why) for each in refused] == [("region2", "there is no such region")]
 
 

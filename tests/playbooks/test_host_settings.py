@@ -59,7 +59,7 @@ def text(tree: Path, name: str) -> str:
 def tune(tree: Path, record: settings.Record, **requested: Any) -> list[settings.Missing]:
     host = settings.Host(str(tree))
     chosen, missing = settings.find_settings(requested, host)
-    settings.apply(chosen, record, host)
+    settings.apply(settings.plan(chosen, host), record, host)
     return missing
 
 
@@ -130,7 +130,7 @@ def test_a_second_time_nothing_is_left_to_do(
     host = settings.Host(str(tree))
     chosen, _ = settings.find_settings({"governor": "performance", "turbo": False}, host)
     assert len(settings.plan(chosen, host)) == 4  # three policies and turbo
-    settings.apply(chosen, record(), host)
+    settings.apply(settings.plan(chosen, host), record(), host)
     assert settings.plan(chosen, host) == []
 
 
@@ -139,9 +139,9 @@ def test_old_values_are_on_disk_before_anything_is_written(
 ) -> None:
     seen: list[list[str]] = []
 
-    def write(_: settings.Host, setting: settings.Setting, value: str) -> None:
+    def write(_: settings.Host, setting: settings.Setting) -> None:
         seen.append([entry.old for entry in record().entries])
-        raise OSError(f"{setting.what} will not be {value}")
+        raise OSError(f"{setting.what} will not be {setting.value}")
 
     monkeypatch.setattr(settings.Host, "write", write)
     with pytest.raises(OSError, match=r"numa_balancing.*to 0"):
@@ -214,9 +214,9 @@ def test_what_somebody_else_has_set_since_is_told(
     tune(tree, record(), governor="performance")
     (tree / GOVERNOR).write_text("schedutil\n")
     (step,) = [
-        step
-        for step in settings.plan_restore(record(), settings.Host(str(tree)))
-        if step["object"].endswith("policy0/scaling_governor")
+        change.to_json()
+        for change in settings.plan_restore(record(), settings.Host(str(tree)))
+        if change.setting.path.endswith("policy0/scaling_governor")
     ]
     assert "it was changed since" in step["why"]
 

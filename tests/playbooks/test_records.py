@@ -12,7 +12,7 @@ import pytest
 from mutations import mutated
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench import host_settings as settings
-from tierbench.run import Consent, Outcome, run
+from tierbench.run import Consent, Outcome
 
 NAMES = ("namespace0.0", "namespace1.0")
 
@@ -23,8 +23,6 @@ def host(tmp_path: Path) -> SimulatedHost:
     made = SimulatedHost(tmp_path)
     made.regions = {name: Region_(name) for name in ("region0", "region1")}
     made.spaces["namespace0.0"] = Space_("namespace0.0", "region0", "sector", GIB, "theirs")
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "mnt").mkdir()
     made.files.fstab.write_text("# mine\n")
     made.write_tree()
     outcome = provision(made, Consent(True, NAMES[:1]))
@@ -35,11 +33,7 @@ def host(tmp_path: Path) -> SimulatedHost:
 
 def provision(host: SimulatedHost, consent: Consent, **more: Any) -> Outcome:
     desired = {"mode": "appdirect", "mount_root": str(host.mount_root), **more}
-    return run(desired, consent, host, host.files, host.kernel())
-
-
-def teardown(host: SimulatedHost, consent: Consent) -> Outcome:
-    return run({"mode": "teardown"}, consent, host, host.files, host.kernel())
+    return host.provision(consent, **desired)
 
 
 def losses(outcome: Outcome) -> list[str]:
@@ -58,7 +52,7 @@ def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(
     refused = 0
     for damaged in mutated(document, 200):
         host.files.record.write_bytes(damaged)
-        for act in (provision, teardown):
+        for act in (provision, SimulatedHost.teardown):
             outcome = act(host, Consent())
             json.dumps(outcome.to_json()).encode()
             if any("cannot be read" in each.why for each in outcome.refusals):
@@ -75,7 +69,7 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
     switch.write_text("1\n")
     host, path = settings.Host(str(tmp_path)), str(tmp_path / "settings.json")
     chosen, _ = settings.find_settings({"numa_balancing": False}, host)
-    settings.apply(chosen, settings.Record(path, host), host)
+    settings.apply(settings.plan(chosen, host), settings.Record(path, host), host)
     document = json.loads(Path(path).read_text())
     refused = 0
     for damaged in mutated(document, 200):
@@ -105,7 +99,8 @@ def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(settings.Refused, match="No space left"):
-        settings.apply(chosen, settings.Record(str(tmp_path / "settings.json"), host), host)
+        record = settings.Record(str(tmp_path / "settings.json"), host)
+        settings.apply(settings.plan(chosen, host), record, host)
     assert switch.read_text() == "1\n"
 
 
@@ -141,10 +136,10 @@ def test_a_set_up_notices_the_loss_and_keeps_what_is_ours(host: SimulatedHost) -
 
 def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: SimulatedHost) -> None:
     host.files.record.unlink()
-    refused = teardown(host, Consent())
+    refused = host.teardown()
     assert refused.destroy == list(NAMES)
     assert losses(refused)
-    outcome = teardown(host, Consent(True, NAMES))
+    outcome = host.teardown(Consent(True, NAMES))
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert losses(outcome)
     assert "region0: its earlier namespaces are not on record" in " ".join(outcome.notes)
@@ -154,14 +149,14 @@ def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: Simu
 
 def test_with_its_record_a_host_lost_nothing(host: SimulatedHost) -> None:
     assert losses(provision(host, Consent())) == []
-    assert losses(teardown(host, Consent())) == []
+    assert losses(host.teardown()) == []
 
 
 def test_a_kernel_parameter_in_our_file_is_taken_away_without_a_record(host: SimulatedHost) -> None:
-    teardown(host, Consent(True, NAMES))
+    host.teardown(Consent(True, NAMES))
     host.files.grub.write_text('GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX memmap=4G!8G"\n')
     host._update_grub = host._systemctl  # type: ignore[attr-defined]
-    outcome = teardown(host, Consent())
+    outcome = host.teardown()
     assert [step["do"] for step in outcome.steps] == ["remove-memmap"]
     assert losses(outcome)
     assert not host.files.grub.exists()

@@ -12,7 +12,7 @@ import pytest
 from recorded import optane
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench.commands import Done
-from tierbench.run import Consent, Outcome, run
+from tierbench.run import Consent, Outcome
 
 from harness.paths import data_folder
 
@@ -48,13 +48,12 @@ def host(tmp_path: Path) -> OptaneHost:
     made = OptaneHost(tmp_path)
     made.regions = {"region0": Region_("region0")}
     made.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "fsdax", GIB, "theirs")}
-    (tmp_path / "etc").mkdir()
     made.write_tree()
     return made
 
 
 def goal(host: OptaneHost, consent: Consent) -> Outcome:
-    return run({"mode": "memory-mode"}, consent, host, host.files, host.kernel())
+    return host.provision(consent, mode="memory-mode")
 
 
 def test_all_done_but_the_restart(host: OptaneHost) -> None:
@@ -84,16 +83,7 @@ def test_what_is_refused_restarts_nothing(host: OptaneHost) -> None:
 
 
 def test_a_mount_that_comes_between_restarts_nothing(host: OptaneHost) -> None:
-    seen: list[list[str]] = []
-
-    def mount_it(words: list[str]) -> None:
-        if words[:2] == ["ndctl", "list"]:
-            seen.append(words)
-            if len(seen) == 2:  # behind the plan that was confirmed
-                host.mounts = {"/srv": ("pmem0", "ext4", "rw")}
-                host.write_tree()
-
-    host.before_command = mount_it
+    host.after_the_plan(lambda: host.mounts.update({"/srv": ("pmem0", "ext4", "rw")}))
     outcome = goal(host, CONFIRMED)
     assert outcome.failures
     assert "namespace0.0" in host.spaces

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import GIB, Cut, Region_, SimulatedHost, Space_
-from tierbench.run import Consent, Outcome, run
+from simulated import GIB, Region_, SimulatedHost, Space_
+from tierbench.run import Consent, Outcome
 
 CONFIRMED = Consent(True, ("namespace0.0",))
 
@@ -25,8 +25,6 @@ def host(tmp_path: Path) -> SimulatedHost:
     }
     (tmp_path / "srv").mkdir()
     made.mounts = {str(tmp_path / "srv"): ("pmem1", "ext4", "rw,dax")}
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "mnt").mkdir()
     made.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
     made.write_tree()
     return made
@@ -34,11 +32,7 @@ def host(tmp_path: Path) -> SimulatedHost:
 
 def provision(host: SimulatedHost, consent: Consent = CONFIRMED, **desired: Any) -> Outcome:
     given = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run({**given, **desired}, consent, host, host.files, host.kernel())
-
-
-def teardown(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
-    return run({"mode": "teardown"}, consent, host, host.files, host.kernel())
+    return host.provision(consent, **{**given, **desired})
 
 
 def everything(host: SimulatedHost) -> tuple[object, ...]:
@@ -128,16 +122,7 @@ def test_a_mount_that_comes_between_plan_and_destruction_is_seen(host: Simulated
     provision(host)
     host.mounts.clear()
     host.write_tree()
-    sneaked = []
-
-    def mount_it(words: list[str]) -> None:
-        if words[:2] == ["ndctl", "list"]:
-            sneaked.append(words)
-            if len(sneaked) == 2:  # behind the plan that was confirmed
-                host.mounts["/elsewhere"] = ("pmem0", "ext4", "rw")
-                host.write_tree()
-
-    host.before_command = mount_it
+    host.after_the_plan(lambda: host.mounts.update({"/elsewhere": ("pmem0", "ext4", "rw")}))
     outcome = provision(host, mode="sector")
     assert "namespace0.0" in host.spaces
     assert host.spaces["namespace0.0"].mode == "fsdax"
@@ -149,18 +134,8 @@ def test_another_namespace_under_a_confirmed_name_is_not_destroyed(host: Simulat
     provision(host)
     host.mounts.pop(f"{host.mount_root}/pmem0")
     host.write_tree()
-    seen = []
-
-    def swap_it(words: list[str]) -> None:
-        if words[:2] == ["ndctl", "list"]:
-            seen.append(words)
-            if len(seen) == 2:
-                old = host.spaces["namespace0.0"]
-                host.spaces["namespace0.0"] = Space_(
-                    old.name, old.region, "fsdax", old.raw, "another"
-                )
-
-    host.before_command = swap_it
+    another = Space_("namespace0.0", "region0", "fsdax", GIB, "another")
+    host.after_the_plan(lambda: host.spaces.update({"namespace0.0": another}))
     outcome = provision(host, mode="sector")
     assert host.spaces["namespace0.0"].uuid == "another"
     assert "no longer the namespace that was confirmed" in outcome.failures[0].why
@@ -189,10 +164,7 @@ def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:
 def test_the_same_command_goes_on_wherever_it_was_cut_off(
     host: SimulatedHost, where: str, number: int
 ) -> None:
-    setattr(host, where, number)
-    with pytest.raises(Cut):
-        provision(host)
-    setattr(host, where, None)
+    host.kill(lambda: provision(host), **{where: number})
     outcome = provision(host)
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert provision(host, Consent(verify_only=True)).failures == []
@@ -206,12 +178,12 @@ def test_the_same_command_goes_on_wherever_it_was_cut_off(
 def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
     before = everything(host)
     provision(host)
-    assert teardown(host, Consent()).refusals  # not confirmed
+    assert host.teardown().refusals  # not confirmed
     assert "namespace0.0" in host.spaces
-    outcome = teardown(host)
+    outcome = host.teardown(CONFIRMED)
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert everything(host) == before
-    assert teardown(host, Consent()).steps == []
+    assert host.teardown().steps == []
 
 
 def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) -> None:
@@ -219,17 +191,17 @@ def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) 
     host.regions["region0"].sticky = True
     provision(host)
     for again in (True, False):
-        outcome = teardown(host)
+        outcome = host.teardown(CONFIRMED)
         assert (outcome.refusals, outcome.failures) == ([], [])
         assert any("after a restart" in note for note in outcome.notes)
         assert "namespace0.0" not in host.spaces
-        assert teardown(host, Consent()).steps == []
+        assert host.teardown().steps == []
         if again:
             assert provision(host, Consent()).failures == []
             assert host.spaces["namespace0.0"].mode == "fsdax"
     host.restart()
     assert host.spaces["namespace0.0"].mode == "raw"
-    assert teardown(host, Consent()).steps == []
+    assert host.teardown().steps == []
 
 
 @pytest.mark.parametrize("where", ["cut_at", "cut_after"])
@@ -237,12 +209,8 @@ def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) 
 def test_a_teardown_that_was_cut_off_goes_on(host: SimulatedHost, where: str, number: int) -> None:
     before = everything(host)
     provision(host)
-    host.changing = 0
-    setattr(host, where, number)
-    with pytest.raises(Cut):
-        teardown(host)
-    setattr(host, where, None)
-    outcome = teardown(host)
+    host.kill(lambda: host.teardown(CONFIRMED), **{where: number})
+    outcome = host.teardown(CONFIRMED)
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert everything(host) == before
 
@@ -254,7 +222,7 @@ def test_a_host_file_of_the_owner_comes_back_byte_for_byte(host: SimulatedHost) 
     provision(host)
     assert "  ssd: {kind: block, path: /srv/ssd}\n" in host.files.host_file.read_text()
     assert "pmem: {kind: fsdax" in host.files.host_file.read_text()
-    teardown(host)
+    host.teardown(CONFIRMED)
     assert host.files.host_file.read_text() == mine
 
 

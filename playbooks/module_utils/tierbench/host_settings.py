@@ -24,17 +24,26 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .record import delete_file, replace_file
+from .record import (
+    SCHEMA,
+    delete_file,
+    matches,
+    members,
+    number_below,
+    read_document,
+    replace_file,
+    rows_of,
+)
 
 _CPU = "/sys/devices/system/cpu"
 #: Hardware prefetchers of Intel's processors, all four off by bits 0–3 (PerMA §4.5.1; Intel's
 #: "Disclosure of Hardware Prefetcher Control on Some Intel Processors").
 _PREFETCH_REGISTER = 0x1A4
 _PREFETCH_MASK = 0xF
-_SCHEMA = 1
 
 
 class Refused(Exception):
@@ -69,9 +78,6 @@ class Missing:
     found: str
     do: str
 
-    def to_json(self) -> dict[str, str]:
-        return {"what": self.what, "found": self.found, "do": self.do}
-
 
 class Host:
     """The files of a host; ``root`` is another than ``/`` in tests alone."""
@@ -105,37 +111,36 @@ class Host:
         chosen = re.findall(r"(?:^|\s)\[(\S+)\](?=\s|$)", text)
         return str(chosen[0]) if len(chosen) == 1 else " ".join(text.split())
 
-    def write(self, setting: Setting, value: str) -> None:
-        """Write it, and see that the kernel kept it; OSError where not."""
+    def write(self, setting: Setting) -> None:
+        """Give it its value, and see that the kernel kept it; OSError where not."""
         if setting.register is not None:
-            self._write_register(setting, int(value))
+            self._write_register(setting, int(setting.value))
         else:
-            descriptor = os.open(self.path(setting.path), os.O_WRONLY | os.O_TRUNC)
-            try:
-                os.write(descriptor, f"{value}\n".encode())
-            finally:
-                os.close(descriptor)
+            with self._opened(setting, os.O_WRONLY | os.O_TRUNC) as descriptor:
+                os.write(descriptor, f"{setting.value}\n".encode())
         found = self.read(setting)
-        if found != value:
-            raise OSError(f"wrote {value!r}, the kernel keeps {found!r}")
+        if found != setting.value:
+            raise OSError(f"wrote {setting.value!r}, the kernel keeps {found!r}")
 
-    def _register(self, setting: Setting) -> int:
-        descriptor = os.open(self.path(setting.path), os.O_RDONLY)
+    @contextlib.contextmanager
+    def _opened(self, setting: Setting, flags: int) -> Iterator[int]:
+        descriptor = os.open(self.path(setting.path), flags)
         try:
-            raw = os.pread(descriptor, 8, setting.register or 0)
+            yield descriptor
         finally:
             os.close(descriptor)
+
+    def _register(self, setting: Setting) -> int:
+        with self._opened(setting, os.O_RDONLY) as descriptor:
+            raw = os.pread(descriptor, 8, setting.register or 0)
         if len(raw) != 8:
             raise OSError(f"register {setting.register:#x} cannot be read")
         return int(struct.unpack("<Q", raw)[0])
 
     def _write_register(self, setting: Setting, bits: int) -> None:
         whole = self._register(setting) & ~setting.mask | bits & setting.mask
-        descriptor = os.open(self.path(setting.path), os.O_WRONLY)
-        try:
+        with self._opened(setting, os.O_WRONLY) as descriptor:
             os.pwrite(descriptor, struct.pack("<Q", whole), setting.register or 0)
-        finally:
-            os.close(descriptor)
 
 
 # Requested settings ------------------------------------------------------------------
@@ -319,23 +324,22 @@ class Entry:
         """The setting with its old value."""
         return Setting(self.what, self.path, self.old, self.register, self.mask)
 
-    @property
-    def valid(self) -> bool:
-        """Whether it is a setting of ours: a kernel file, or a register of a processor."""
-        texts = (self.key, self.what, self.path, self.old, self.new)
-        if not all(type(text) is str and re.fullmatch(r"[\x20-\x7e]*", text) for text in texts):
-            return False
-        if type(self.mask) is not int:
-            return False
-        if self.register is None:
-            is_file = re.fullmatch(r"/(sys|proc)(/[\w.-]+)+", self.path) is not None
-            return is_file and ".." not in self.path
-        return (
-            type(self.register) is int
-            and re.fullmatch(r"/dev/cpu/\d+/msr", self.path) is not None
-            and all(0 <= number < 1 << 32 for number in (self.register, self.mask))
-            and re.fullmatch(r"\d{1,20}", self.old) is not None
-        )
+
+_WORDS = matches(r"[\x20-\x7e]*")
+_setting = partial(members, key=_WORDS, what=_WORDS, mask=number_below(1 << 32), new=_WORDS)
+_OF_A_FILE = _setting(
+    path=matches(r"(?!.*\.\.)/(sys|proc)(/[\w.-]+)+"),
+    register=lambda value: value is None,
+    old=_WORDS,
+)
+_OF_A_REGISTER = _setting(
+    path=matches(r"/dev/cpu/\d+/msr"), register=number_below(1 << 32), old=matches(r"\d{1,20}")
+)
+#: A setting of ours is a kernel file, or a register of a processor.
+_FORMS = {
+    "boot_id": _WORDS,
+    "settings": rows_of(lambda row: _OF_A_FILE(row) or _OF_A_REGISTER(row)),
+}
 
 
 class Record:
@@ -352,46 +356,23 @@ class Record:
     def _read(self) -> tuple[str | None, list[Entry]]:
         """Boot id and entries on disk; Refused where save() cannot have written them."""
         try:
-            with open(self.path, encoding="utf-8") as file:
-                document = json.load(file)
-        except FileNotFoundError:
+            document = read_document(Path(self.path), _FORMS, _FORMS)
+        except ValueError as error:
+            do = "repair it, or restart the host (which undoes every setting) and remove it"
+            raise Refused(self.path, str(error), do) from error
+        if document is None:
             return None, []
-        except OSError as error:
-            raise self._unusable(f"it cannot be read: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise self._unusable(f"no JSON: {error}") from error
-        if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-            raise self._unusable(f"no record of schema {_SCHEMA}")
-        boot, rows = document.get("boot_id"), document.get("settings")
-        if not isinstance(boot, str) or not isinstance(rows, list):
-            raise self._unusable("boot_id or settings are missing")
-        entries = []
-        for row in rows:
-            try:
-                entries.append(Entry(**row))
-            except TypeError:
-                raise self._unusable(f"malformed setting: {str(row)[:200]!r}") from None
-            if not entries[-1].valid:
-                raise self._unusable(f"malformed setting: {str(row)[:200]!r}")
-        return boot, entries
-
-    def _unusable(self, why: str) -> Refused:
-        do = "repair it, or restart the host (which undoes every setting) and remove it"
-        return Refused(self.path, why, do)
+        return document["boot_id"], [Entry(**row) for row in document["settings"]]
 
     def unwritable(self, error: OSError) -> Refused:
         """The refusal before anything is changed."""
         why = f"cannot be written: {error.strerror or error}"
         return Refused(self.path, why, "make its file system writable, with free space")
 
-    def find(self, setting: Setting) -> Entry | None:
-        """The entry of a setting."""
-        return next((entry for entry in self.entries if entry.key == setting.key), None)
-
-    def note(self, changes: list[tuple[Setting, str]]) -> None:
+    def note(self, changes: list[Change]) -> None:
         """Record settings, with their values, that are about to be changed; durable at return."""
-        for setting, now in changes:
-            entry = self.find(setting)
+        for setting, now in ((change.setting, change.old) for change in changes):
+            entry = next((each for each in self.entries if each.key == setting.key), None)
             if entry is not None:
                 entry.new = setting.value
                 continue
@@ -410,7 +391,7 @@ class Record:
             delete_file(Path(self.path))
             return
         entries = [asdict(entry) for entry in self.entries]
-        document = {"schema": _SCHEMA, "boot_id": self._boot, "settings": entries}
+        document = {"schema": SCHEMA, "boot_id": self._boot, "settings": entries}
         replace_file(Path(self.path), json.dumps(document, indent=1), 0o644)
 
     @contextlib.contextmanager
@@ -431,44 +412,61 @@ class Record:
 # Changes ----------------------------------------------------------------------
 
 
-def plan(settings: list[Setting], host: Host) -> list[dict[str, str]]:
-    """List the settings to change: ``{do, object, what, old, new, why}``, in order."""
-    steps = []
-    for setting in settings:
-        now = host.read(setting)
-        if now != setting.value:
-            steps.append(_step("set", setting, now, setting.value))
-    return steps
+@dataclass(frozen=True)
+class Change:
+    """A setting with its next value; ``old``: its value now, ``note``: more on that."""
+
+    do: str
+    setting: Setting
+    old: str
+    note: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """As a step of the report."""
+        setting, new = self.setting, self.setting.value
+        return {
+            "do": self.do,
+            "object": setting.key,
+            "what": setting.what,
+            "old": self.old,
+            "new": new,
+            "why": f"{setting.what}: {self.old} → {new}{self.note}",
+        }
 
 
-def apply(settings: list[Setting], record: Record, host: Host) -> None:
+def plan(settings: list[Setting], host: Host) -> list[Change]:
+    """The settings that have another value now, in order."""
+    return [Change("set", s, now) for s in settings if (now := host.read(s)) != s.value]
+
+
+def apply(changes: list[Change], record: Record, host: Host) -> None:
     """Record old values, then change the settings; OSError names the file."""
-    changes = [(s, now) for s in settings if (now := host.read(s)) != s.value]
     if not changes:
         return
     try:
         record.note(changes)
     except OSError as error:
         raise record.unwritable(error) from error
-    for setting, _ in changes:
-        _written(host, setting, setting.value)
+    for setting in (change.setting for change in changes):
+        try:
+            host.write(setting)
+        except OSError as error:
+            what = f"set {setting.key} ({setting.what}) to {setting.value}"
+            raise OSError(f"{what}: {error}") from error
 
 
-def plan_restore(record: Record, host: Host) -> list[dict[str, str]]:
+def plan_restore(record: Record, host: Host) -> list[Change]:
     """What :func:`restore` does, the latest change first; notes values changed since."""
-    steps = []
+    changes = []
     for entry in reversed(record.entries):
         try:
             now = host.read(entry.setting)
         except OSError as error:
             now = f"({error.strerror})"
-        if now == entry.old:
-            continue
-        step = _step("restore", entry.setting, now, entry.old)
-        if now != entry.new:
-            step["why"] += f"; it was changed since from our {entry.new}"
-        steps.append(step)
-    return steps
+        if now != entry.old:
+            note = "" if now == entry.new else f"; it was changed since from our {entry.new}"
+            changes.append(Change("restore", entry.setting, now, note))
+    return changes
 
 
 def restore(record: Record, host: Host) -> None:
@@ -480,7 +478,7 @@ def restore(record: Record, host: Host) -> None:
     for entry in reversed(list(record.entries)):
         try:
             if host.read(entry.setting) != entry.old:
-                host.write(entry.setting, entry.old)
+                host.write(entry.setting)
         except OSError as error:
             failures.append(f"restore {entry.key} to {entry.old}: {error}")
         else:
@@ -488,21 +486,3 @@ def restore(record: Record, host: Host) -> None:
     record.save()
     if failures:
         raise OSError("; ".join(failures))
-
-
-def _written(host: Host, setting: Setting, value: str) -> None:
-    try:
-        host.write(setting, value)
-    except OSError as error:
-        raise OSError(f"set {setting.key} ({setting.what}) to {value}: {error}") from error
-
-
-def _step(do: str, setting: Setting, old: str, new: str) -> dict[str, str]:
-    return {
-        "do": do,
-        "object": setting.key,
-        "what": setting.what,
-        "old": old,
-        "new": new,
-        "why": f"{setting.what}: {old} → {new}",
-    }

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .commands import StepFailed
 
-_SCHEMA = 1
+#: Of every record here.
+SCHEMA = 1
 
 
 @dataclass
@@ -82,55 +83,60 @@ class Record:
 def load_record(path: Path) -> Record:
     """The record; a blank one where there is none. ValueError where it cannot be understood."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Record()
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from error
-    try:
-        document = json.loads(text)
-        if not isinstance(document, dict) or document.pop("schema", None) != _SCHEMA:
-            raise ValueError(f"no record of schema {_SCHEMA}")
-        for name, value in document.items():
-            if name not in _FORMS:
-                raise ValueError(f"unknown field {name!r}")
-            if not _FORMS[name](value):
-                raise ValueError(f"{name} is malformed: {str(value)[:200]!r}")
-    except (ValueError, RecursionError) as error:
+        return Record(**(read_document(path, _FORMS) or {}))
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return Record(**document)
 
 
-_Form = Callable[[Any], bool]
+#: Whether a value has a form.
+Form = Callable[[Any], bool]
 
 
-def _text(pattern: str) -> _Form:
+def read_document(
+    path: Path, forms: Mapping[str, Form], required: Iterable[str] = ()
+) -> dict[str, Any] | None:
+    """The members of a document of ours, without its schema; None where there is none.
+
+    ValueError where it cannot be read, or we cannot have written it.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
+        raise ValueError(f"no record of schema {SCHEMA}")
+    for name in required:
+        if name not in document:
+            raise ValueError(f"{name} is missing")
+    for name, value in document.items():
+        if name not in forms:
+            raise ValueError(f"unknown field {name!r}")
+        if not forms[name](value):
+            raise ValueError(f"{name} is malformed: {str(value)[:200]!r}")
+    return document
+
+
+def matches(pattern: str) -> Form:
+    """A text that the pattern matches as a whole."""
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
+def number_below(end: int) -> Form:
+    """A whole number from 0 to before ``end``."""
+    return lambda value: type(value) is int and 0 <= value < end
 
 
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-
-
-def _optional(form: _Form) -> _Form:
-    return lambda value: value is None or form(value)
-
-
-def _list(form: _Form) -> _Form:
+def rows_of(form: Form) -> Form:
+    """A list of values of one form."""
     return lambda value: isinstance(value, list) and all(map(form, value))
 
 
-def _by(key: _Form, form: _Form) -> _Form:
-    return lambda value: (
-        isinstance(value, dict) and all(map(key, value)) and all(map(form, value.values()))
-    )
-
-
-def _fields(**forms: _Form) -> _Form:
+def members(**forms: Form) -> Form:
+    """An object of exactly these members."""
     return lambda value: (
         isinstance(value, dict)
         and set(value) == set(forms)
@@ -138,46 +144,62 @@ def _fields(**forms: _Form) -> _Form:
     )
 
 
-_WORD = _text(r"[\x21-\x7e]{1,255}")
-_PHRASE = _text(r"[\x20-\x7e]{0,255}")
-_REGION = _text(r"region\d+")
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _optional(form: Form) -> Form:
+    return lambda value: value is None or form(value)
+
+
+def _by(key: Form, form: Form) -> Form:
+    return lambda value: (
+        isinstance(value, dict) and all(map(key, value)) and all(map(form, value.values()))
+    )
+
+
+_COUNT = number_below(1 << 63)
+_WORD = matches(r"[\x21-\x7e]{1,255}")
+_PHRASE = matches(r"[\x20-\x7e]{0,255}")
+_REGION = matches(r"region\d+")
 #: Without a space, which would end the field of fstab(5).
-_POINT = _text(r"(/[^/\s\x00-\x1f\ud800-\udfff]+)+")
-_LABEL = _text(r"[^\x00\ud800-\udfff]*")
-_MODE = _text(r"raw|fsdax|sector|devdax")
-_FORMS: dict[str, _Form] = {
+_POINT = matches(r"(/[^/\s\x00-\x1f\ud800-\udfff]+)+")
+_LABEL = matches(r"[^\x00\ud800-\udfff]*")
+_MODE = matches(r"raw|fsdax|sector|devdax")
+_FORMS: dict[str, Form] = {
     "before": _by(
         _REGION,
-        _fields(
+        members(
             labelled=_flag,
-            namespaces=_list(
-                _fields(
+            namespaces=rows_of(
+                members(
                     mode=_MODE,
-                    raw_bytes=_count,
+                    raw_bytes=_COUNT,
                     label=_optional(_LABEL),
-                    map=_optional(_text("dev|mem")),
-                    sector_size=_optional(_count),
-                    align_bytes=_optional(_count),
+                    map=_optional(matches("dev|mem")),
+                    sector_size=_optional(_COUNT),
+                    align_bytes=_optional(_COUNT),
                 )
             ),
         ),
     ),
-    "namespaces": _by(_WORD, _fields(mode=_MODE, requested_bytes=_optional(_count), serves=_WORD)),
-    "filesystems": _by(_WORD, _fields(point=_POINT, block_size=_count)),
+    "namespaces": _by(_WORD, members(mode=_MODE, requested_bytes=_optional(_COUNT), serves=_WORD)),
+    "filesystems": _by(_WORD, members(point=_POINT, block_size=_COUNT)),
     "approved": _by(_WORD, _PHRASE),
     "making": _optional(_WORD),
     "making_filesystem": _optional(_WORD),
     "creating": _optional(_REGION),
     "creating_for": _optional(_WORD),
-    "folders": _list(_POINT),
-    "memmap": _optional(_text(r"memmap=[0-9A-Za-z!,]+")),
+    "folders": rows_of(_POINT),
+    "memmap": _optional(matches(r"memmap=[0-9A-Za-z!,]+")),
     "memmap_done": _flag,
-    "goal_before": _optional(_text(r"\d{1,3} \w+( \d{1,3})?")),
+    "goal_before": _optional(matches(r"\d{1,3} \w+( \d{1,3})?")),
     "requested_goal": _optional(_PHRASE),
     "goal_boot": _optional(_PHRASE),
     "host_file_made": _flag,
     "dax": _by(
-        _text(r"dax\d+\.\d+"), _fields(size_bytes=_optional(_count), target_node=_optional(_count))
+        matches(r"dax\d+\.\d+"),
+        members(size_bytes=_optional(_COUNT), target_node=_optional(_COUNT)),
     ),
     "zeroed": _by(_REGION, _PHRASE),
 }
@@ -191,7 +213,7 @@ def save_record(record: Record, path: Path) -> None:
     if record == Record():
         remove_durably(path)
         return
-    write_durably(path, json.dumps({"schema": _SCHEMA, **asdict(record)}, indent=2) + "\n", 0o600)
+    write_durably(path, json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n", 0o600)
 
 
 def write_durably(path: Path, text: str, mode: int) -> None:
