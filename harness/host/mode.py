@@ -14,9 +14,8 @@ from typing import Literal
 from harness.host.cpu import OPTANE_MODELS, cpu
 from harness.host.dimms import memory_devices
 from harness.host.tools import run_as_root
-from harness.tiers.linux.ipmctl import capacity, resource_table
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.pmem import is_memmap_dram, regions
+from harness.tiers.linux.pmem import capacity, is_memmap_dram, regions, resource_table
 from harness.units import format_bytes
 
 Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]

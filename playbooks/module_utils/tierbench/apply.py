@@ -77,6 +77,10 @@ def carry_out(step: Step, runner: CommandRunner) -> None:
         raise StepFailed(step.object, why, "fix that, then rerun") from error
 
 
+#: What teardown.yml creates a namespace with.
+_KEPT = ("mode", "raw_bytes", "label", "map", "sector_size", "align_bytes")
+
+
 def _remember_before(step: Step, runner: CommandRunner) -> None:
     """Record a region before our first change, so that teardown.yml can restore it."""
     for region in runner.state.inventory.regions:
@@ -86,16 +90,9 @@ def _remember_before(step: Step, runner: CommandRunner) -> None:
         runner.record.before[region.name] = {
             "labelled": region.labelled,
             "namespaces": [
-                {
-                    "mode": n.mode,
-                    "raw_bytes": n.raw_bytes,
-                    "label": n.label,
-                    "map": n.map,
-                    "sector_size": n.sector_size,
-                    "align_bytes": n.align_bytes,
-                }
-                for n in theirs
-                if not runner.state.is_ours(n)
+                {name: getattr(each, name) for name in _KEPT}
+                for each in theirs
+                if not runner.state.is_ours(each)
             ],
         }
     runner.save()
@@ -117,11 +114,12 @@ def _create_namespace(step: Step, runner: CommandRunner) -> None:
     runner.record.creating = None if theirs else region
     runner.record.creating_for = None if theirs else runner.desired.mode
     runner.save()
-    _record_uuid(step, runner, runner.must(step, *step.args["argv"]))
+    _make_namespace(step, runner)
 
 
-def _record_uuid(step: Step, runner: CommandRunner, output: str) -> None:
-    """Record the namespace that ndctl created as ours."""
+def _make_namespace(step: Step, runner: CommandRunner) -> None:
+    """Create or reconfigure a namespace, and record it as ours."""
+    output = runner.must(step, *step.args["argv"])
     if step.args.get("theirs") or step.args.get("raw"):
         return
     try:
@@ -151,10 +149,6 @@ def _record_namespace(namespace: Namespace, runner: CommandRunner) -> None:
     if namespace.uuid and namespace.uuid not in runner.record.namespaces:
         size = runner.desired.size_bytes
         runner.record.made(namespace.uuid, str(namespace.mode), size, runner.desired.mode)
-
-
-def _reconfigure_namespace(step: Step, runner: CommandRunner) -> None:
-    _record_uuid(step, runner, runner.must(step, *step.args["argv"]))
 
 
 def _write_labels(step: Step, runner: CommandRunner) -> None:
@@ -376,14 +370,11 @@ def _create_goal(step: Step, runner: CommandRunner) -> None:
 
 
 def _set_memmap(step: Step, runner: CommandRunner) -> None:
-    runner.record.memmap, runner.record.memmap_done = step.args["parameter"], False
+    parameter = step.args["parameter"]
+    runner.record.memmap, runner.record.memmap_done = parameter, False
     runner.save()
-    if runner.state.boot_loader == "grubby":
-        runner.must(step, "grubby", "--update-kernel=ALL", f"--args={step.args['parameter']}")
-    else:
-        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {step.args["parameter"]}"\n'
-        write_durably(runner.files.grub, line, 0o644)
-        runner.must(step, "update-grub")
+    line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {parameter}"\n'
+    _tell_boot_loader(step, runner, f"--args={parameter}", line)
     runner.record.memmap_done = True
     runner.save()
 
@@ -391,21 +382,24 @@ def _set_memmap(step: Step, runner: CommandRunner) -> None:
 def _remove_memmap(step: Step, runner: CommandRunner) -> None:
     runner.record.memmap_done = False  # from here on the boot loader may have lost it
     runner.save()
-    if runner.state.boot_loader == "grubby":
-        runner.must(
-            step, "grubby", "--update-kernel=ALL", f"--remove-args={step.args['parameter']}"
-        )
-    else:
-        remove_durably(runner.files.grub)
-        runner.must(step, "update-grub")
+    _tell_boot_loader(step, runner, f"--remove-args={step.args['parameter']}", None)
     runner.record.memmap = None
     runner.save()
+
+
+def _tell_boot_loader(step: Step, runner: CommandRunner, option: str, text: str | None) -> None:
+    """Change the kernel's parameters: an option of grubby, or our file of update-grub."""
+    if runner.state.boot_loader == "grubby":
+        runner.must(step, "grubby", "--update-kernel=ALL", option)
+    else:
+        _replace(runner.files.grub, text)
+        runner.must(step, "update-grub")
 
 
 _STEPS: dict[str, Callable[[Step, CommandRunner], None]] = {
     "write-record": lambda step, runner: runner.save(),  # as completed by lost_record.py
     "create-namespace": _create_namespace,
-    "reconfigure-namespace": _reconfigure_namespace,
+    "reconfigure-namespace": _make_namespace,
     "write-labels": _write_labels,
     "zero-labels": _zero_labels,
     "to-system-ram": _to_system_ram,

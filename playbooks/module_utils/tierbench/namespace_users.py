@@ -12,10 +12,9 @@ import os
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from .commands import Commands
-from .linux import LIVE, Kernel, Mount, Stack, mounts, namespace_of, stack_of, stacks_of
+from .linux import LIVE, Kernel, Mount, Stack, all_mounts, namespace_of, stack_of, stacks_of
 from .ndctl import OUR_NAME, Namespace
 
 
@@ -135,7 +134,7 @@ def is_our_filesystem(content: Content, made: Container[str]) -> bool:
 def mounts_of_namespaces(kernel: Kernel) -> dict[str, tuple[MountedAt, ...]]:
     """Mounts by the namespace that holds their bytes, through device mapper, md and partitions."""
     found: dict[str, list[MountedAt]] = {}
-    for mount in mounts(kernel):
+    for mount in all_mounts(kernel):
         for stack in stacks_of(mount, kernel):
             for name in _namespaces_of(stack, kernel):
                 found.setdefault(name, []).append(_mounted_at(mount, stack))
@@ -199,41 +198,39 @@ def _claimed(device: str) -> bool:
 def open_devices() -> dict[str, list[str]]:
     """``/dev/pmem…`` and ``/dev/dax…`` that processes have open or mapped, with who they are."""
     found: dict[str, list[str]] = {}
-    for pid in (name for name in os.listdir("/proc") if name.isdigit()):
+    for pid in _pids():
         for device in _devices_of(pid):
             found.setdefault(device, []).append(who(pid))
     return found
 
 
+def _pids() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
+
+
 def _devices_of(pid: str) -> set[str]:
-    targets = set()
-    try:
-        for fd in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                targets.add(os.readlink(fd.path))
-            except OSError:
-                continue
-    except OSError:
-        return set()
-    targets |= _mapped(pid)
+    targets = {fields[5] for fields in _maps(pid) if len(fields) > 5}
+    for link in _open_files(pid):
+        with contextlib.suppress(OSError):
+            targets.add(os.readlink(link))
     return {name for name in targets if re.match(r"^/dev/(pmem|dax)[\d.]+", name)}
 
 
-def _mapped(pid: str) -> set[str]:
+def _open_files(pid: str) -> list[str]:
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        return [entry.path for entry in os.scandir(f"/proc/{pid}/fd")]
     except OSError:
-        return set()
-    return {line.split(None, 5)[5] for line in lines if "/dev/" in line and line.count(" ") > 5}
+        return []
+
+
+def _maps(pid: str) -> list[list[str]]:
+    """The fields of each mapping (proc(5)): the device is the fourth, a path the sixth."""
+    return [line.split(None, 5) for line in (LIVE.read(f"/proc/{pid}/maps") or "").splitlines()]
 
 
 def who(pid: str) -> str:
     """``pid 123 (postgres)``."""
-    try:
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        name = "gone"
-    return f"pid {pid} ({name})"
+    return f"pid {pid} ({LIVE.read(f'/proc/{pid}/comm') or 'gone'})"
 
 
 def users_of_mount(point: str) -> list[str]:
@@ -243,17 +240,15 @@ def users_of_mount(point: str) -> list[str]:
     except OSError:
         return []
     numbers = f"{os.major(device):02x}:{os.minor(device):02x}"
-    found = []
-    for pid in (name for name in os.listdir("/proc") if name.isdigit()):
-        if _is_on(pid, device) or _maps_of(pid, numbers):
-            found.append(who(pid))
-    return found
+    return [
+        who(pid)
+        for pid in _pids()
+        if _is_on(pid, device) or any(fields[3:4] == [numbers] for fields in _maps(pid))
+    ]
 
 
 def _is_on(pid: str, device: int) -> bool:
-    links = [f"/proc/{pid}/cwd", f"/proc/{pid}/root", f"/proc/{pid}/exe"]
-    with contextlib.suppress(OSError):
-        links += [entry.path for entry in os.scandir(f"/proc/{pid}/fd")]
+    links = [f"/proc/{pid}/cwd", f"/proc/{pid}/root", f"/proc/{pid}/exe", *_open_files(pid)]
     for link in links:
         try:
             if os.stat(link).st_dev == device:
@@ -261,11 +256,3 @@ def _is_on(pid: str, device: int) -> bool:
         except OSError:
             continue
     return False
-
-
-def _maps_of(pid: str, numbers: str) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return any(line.split(None, 5)[3:4] == [numbers] for line in text.splitlines())

@@ -6,16 +6,16 @@ import grp
 import os
 import pwd
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from . import fstab
 from .commands import Commands
 from .desired_state import DesiredState
 from .ipmctl import Goals, read_goals
-from .linux import LIVE, Kernel, dax_origin, facts_of_directory, mounts
+from .linux import LIVE, Kernel, all_mounts, dax_origin, facts_of_directory
 from .lost_record import with_lost_entries
 from .namespace_users import Content, NamespaceUsers, namespace_users, open_devices, users_of_mount
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
@@ -31,6 +31,9 @@ PACKAGES = {
     "mkfs.ext4": "e2fsprogs",
     "mkfs.xfs": "xfsprogs",
 }
+
+
+_Listing = TypeVar("_Listing")
 
 
 class Unreadable(Exception):
@@ -208,7 +211,7 @@ def read_state(
         cmdline=kernel.read("/proc/cmdline") or "",
         boot_id=boot_id,
         iomem=(kernel.read("/proc/iomem") or "") if desired.mode == "emulated" else "",
-        boot_loader=_boot_loader(commands, files),
+        boot_loader=_boot_loader(commands),
         boot_loader_file=_memmap_in(_text(files.grub)),
         disabled_regions=disabled,
         default_tier=_default_tier(kernel, files.disk_tier),
@@ -230,14 +233,18 @@ def _asks_ipmctl(desired: DesiredState, record: Record) -> bool:
     return desired.goal != "none" or desired.mode == "memory-mode" or record.goal_before is not None
 
 
-def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
-    done = commands.run(["ndctl", "list", "-DRNXiv"])
+def _listed(commands: Commands, command: str, parse: Callable[[str], _Listing]) -> _Listing:
+    done = commands.run(command.split())
     if done.rc:
-        raise Unreadable(f"ndctl list -DRNXiv: exit {done.rc}: {done.words}")
+        raise Unreadable(f"{command}: exit {done.rc}: {done.words}")
     try:
-        found = parse_ndctl(done.out)
+        return parse(done.out)
     except ValueError as error:
-        raise Unreadable(f"ndctl list -DRNXiv printed no JSON: {error}") from error
+        raise Unreadable(f"{command} printed no JSON: {error}") from error
+
+
+def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
+    found = _listed(commands, "ndctl list -DRNXiv", parse_ndctl)
     regions = tuple(_with_kernel(region, found, kernel) for region in found.regions)
     namespaces = tuple(
         replace(each, raw_bytes=kernel.read_int(f"{_ND}/{each.name}/size") or each.raw_bytes)
@@ -268,13 +275,7 @@ def _with_kernel(region: Region, found: Inventory, kernel: Kernel) -> Region:
 
 
 def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
-    done = commands.run(["daxctl", "list", "-D"])
-    if done.rc:
-        raise Unreadable(f"daxctl list -D: exit {done.rc}: {done.words}")
-    try:
-        found = parse_daxctl(done.out)
-    except ValueError as error:
-        raise Unreadable(f"daxctl list -D printed no JSON: {error}") from error
+    found = _listed(commands, "daxctl list -D", parse_daxctl)
     return tuple(replace(each, origin=dax_origin(each.name, kernel)) for each in found)
 
 
@@ -305,7 +306,7 @@ def mount_point(desired: DesiredState, region: Region) -> str:
 
 
 def _place(point: str, kernel: Kernel) -> Place:
-    sources = [mount.source for mount in mounts(kernel) if mount.point == point]
+    sources = [mount.source for mount in all_mounts(kernel) if mount.point == point]
     try:
         status = os.lstat(point)
     except FileNotFoundError:
@@ -328,13 +329,10 @@ def _text(path: Path) -> str | None:
         raise Unreadable(f"{path}: {error}") from error
 
 
-def _boot_loader(commands: Commands, files: Files) -> str | None:
+def _boot_loader(commands: Commands) -> str | None:
     """grubby (RHEL family) or update-grub (Debian family), where the host boots by it."""
-    for program in ("grubby", "update-grub"):
-        if (
-            commands.has(program)
-            and Path("/boot/grub2" if program == "grubby" else "/boot/grub").is_dir()
-        ):
+    for program, folder in (("grubby", "/boot/grub2"), ("update-grub", "/boot/grub")):
+        if commands.has(program) and Path(folder).is_dir():
             return program
     return None
 
