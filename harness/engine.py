@@ -114,7 +114,6 @@ class ProcessStarter(Protocol):
         pipes: bool = False,
         progress: bool = False,
         stop_signal: int = 9,
-        nice: int = 0,
     ) -> Process:
         """Start ``argv`` in its own session.
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from harness.errors import RunFailed
 from harness.host.cgroup import MemoryCap
 from harness.host.page_cache import in_memory
+from harness.supervise.user_files import opened
 
 #: Pages written between two looks take the room of the page cache: at 1 GB/s, 10 MB.
 _INTERVAL_S = 0.01
@@ -155,10 +156,7 @@ def _add_sizes(directory: int, found: _Sizes, depth: int = _DEPTH) -> None:
                 status = entry.stat(follow_symlinks=False)
                 found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
             elif depth > 0:
-                below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
-                try:
+                with opened(entry.name, _DIRECTORY, dir_fd=directory) as below:
                     _add_sizes(below, found, depth - 1)
-                finally:
-                    os.close(below)
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -1,7 +1,7 @@
 """From fork to exec: what a child of the supervisor does to itself, in this order.
 
-Own session → standard streams → journal entry → memory cgroup, processors, memory policy
-and niceness (these may need root) → the unprivileged user → death with the supervisor
+Own session → standard streams → journal entry → memory cgroup, processors and memory policy
+(these may need root) → the unprivileged user → death with the supervisor
 (setuid would clear it) → no new privileges → working directory (as the user that
 must live in it) → exec. A step that fails is reported by name, errno and path.
 """
@@ -14,11 +14,13 @@ import json
 import os
 import pwd
 import signal
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 from harness.supervise import linux
-from harness.supervise.process import MARK, process_identity
+from harness.supervise.process import MARK, own_identity
 from harness.supervise.undo import append_entry
+from harness.supervise.user_files import opened
 
 _MAX_LINKS = 40
 #: Standard streams, the one for progress, the page of a trace: 0 … 4.
@@ -52,9 +54,6 @@ def run_child(
         step = "memory policy"
         if request["memory"]:
             linux.set_memory_policy(*request["memory"])
-        step = "niceness"
-        if request["nice"]:
-            os.nice(request["nice"])
         step = "user"
         if request["credentials"]:
             _become(*request["credentials"])
@@ -86,20 +85,15 @@ def _restore_signals() -> None:
 
 def _note_start(journal_fd: int) -> None:
     # Not synced to disk: a process does not outlive the boot, the page cache does it.
-    me = process_identity(os.getpid())
-    assert me is not None
-    entry = {"kind": "process", "pid": me.pid, "start_ticks": me.start_ticks}
-    append_entry(journal_fd, entry, sync=False)
+    append_entry(journal_fd, {"kind": "process", **asdict(own_identity())}, sync=False)
 
 
 def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
-    finally:
-        os.close(descriptor)
+    with opened(path, os.O_WRONLY) as descriptor:
+        try:
+            os.write(descriptor, text.encode())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
 
 
 def _become(uid: int, gid: int, name: str) -> None:

@@ -26,7 +26,8 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 if __name__ == "__main__":  # -I leaves our package off the path
@@ -77,9 +78,7 @@ class Daemon:
         self._journal_fd = os.open(journal_path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         # Shared with the harness: a journal that can be locked exclusively has no owner.
         fcntl.flock(self._journal_fd, fcntl.LOCK_SH)
-        me = process.process_identity(self._pid)
-        assert me is not None
-        entry = {"kind": "supervisor", "pid": me.pid, "start_ticks": me.start_ticks}
+        entry = {"kind": "supervisor", **asdict(process.own_identity())}
         undo.append_entry(self._journal_fd, entry, sync=False)
         try:
             self._harness_pidfd = os.pidfd_open(harness_pid)
@@ -109,22 +108,16 @@ class Daemon:
         self._end_everything()
 
     def _serve_request(self) -> None:
-        received = self._receive()
-        if received is None:
+        try:
+            request, descriptors = channel.receive_with_descriptors(self._connection, _DESCRIPTORS)
+        except (EOFError, ConnectionError):
             self._ended = True
             return
-        request, descriptors = received
         try:
             answer = self._handle(request, descriptors)
         except Exception as error:  # a request must not end the supervisor
             answer = {"error": f"{type(error).__name__}: {error}"}
         self._reply(answer)
-
-    def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
-        try:
-            return channel.receive_with_descriptors(self._connection, _DESCRIPTORS)
-        except (EOFError, ConnectionError):
-            return None
 
     def _reply(self, answer: dict[str, Any]) -> None:
         try:
@@ -187,13 +180,16 @@ class Daemon:
         child.status_fd = None
 
     def _kill(self, child: Child) -> dict[str, Any]:
+        survivors = self._kill_all(lambda: self._family(child))
+        return {"survivors": [survivor.pid for survivor in survivors]}
+
+    def _kill_all(self, find: Callable[[], list[process.ProcessStat]]) -> list[process.ProcessId]:
+        """Kill what is found and remove its segments; the survivors."""
         segments = Segments()
-        survivors = process.kill_all(
-            lambda: segments.note(self._family(child)), _KILL_S, self._reap
-        )
+        survivors = process.kill_all(lambda: segments.note(find()), _KILL_S, self._reap)
         segments.remove()
         self._seen.remove()
-        return {"survivors": [survivor.pid for survivor in survivors]}
+        return survivors
 
     def _family(self, child: Child) -> list[process.ProcessStat]:
         """The child, its descendants, and what it daemonised (known by its mark)."""
@@ -221,12 +217,7 @@ class Daemon:
         while time.monotonic() < deadline and any(c.status_fd is not None for c in self._children):
             time.sleep(_POLL_S)
             self._reap()
-        segments = Segments()
-        survivors = process.kill_all(
-            lambda: segments.note(process.descendants(self._pid)), _KILL_S, self._reap
-        )
-        segments.remove()
-        self._seen.remove()
+        survivors = self._kill_all(lambda: process.descendants(self._pid))
         failures = [f"process {survivor.pid} cannot be killed" for survivor in survivors]
         if os.path.exists(self._journal_path):  # else recovered before we held our lock
             failures += undo.undo_journal(self._journal_path)

@@ -20,7 +20,7 @@ def spawn_failure(
     argv: Sequence[str], credentials: Credentials | None, report: Mapping[str, Any]
 ) -> RunFailed:
     """RunFailed from what harness.supervise.child reported of a step before exec."""
-    user = credentials.name if credentials else _own_name()
+    user = credentials.name if credentials else _name(pwd.getpwuid, os.geteuid())
     problem = f"start {shlex.join(map(str, argv))} as user {user}"
     path, step = report["path"], report["step"]
     if report["closed"]:
@@ -41,13 +41,6 @@ def spawn_failure(
             problem, f"{path} is not executable for {user} ({_access(path, credentials)})"
         )
     return RunFailed(problem, f"{step}: {report['error']} ({path})")
-
-
-def _own_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _access(path: str, user: Credentials | None) -> str:

@@ -17,14 +17,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import paths
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.supervise import undo
-from harness.supervise.process import ProcessId, alive, marked_processes, process_identity
+from harness.supervise.process import ProcessId, alive, marked_processes, own_identity
+from harness.supervise.user_files import opened
 
 _RECOVER_POLL_S = 0.05
 
@@ -75,16 +76,13 @@ class Journal:
         with _state_lock(self._state_dir):  # else recover might take the file before it is ours
             self._fd = os.open(self.path, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_SH)
-        me = process_identity(os.getpid())
-        assert me is not None
         owner = {
             "kind": "owner",
             "schema": 2,
             "owner": self.owner,
             **undo.machine(),
             "boot_id": undo.boot_id(),
-            "pid": me.pid,
-            "start_ticks": me.start_ticks,
+            **asdict(own_identity()),
             "command": sys.argv,
         }
         undo.append_entry(self._fd, owner, sync=True)
@@ -164,26 +162,20 @@ class Journal:
         if not real.exists():
             real.mkdir()
             # By descriptor: what lies there may have been exchanged for a link meanwhile.
-            descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
+            with opened(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
                 os.fchmod(descriptor, mode)
                 if credentials is not None and os.geteuid() == 0:
                     os.fchown(descriptor, credentials.uid, credentials.gid)
-            finally:
-                os.close(descriptor)
 
     def _write_marker(self, directory: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         marker = undo.marker_file(str(directory))
-        descriptor = os.open(marker, flags, 0o644)
-        try:
-            os.write(descriptor, f"{self.owner}\n".encode())
-            os.fsync(descriptor)  # after a power cut no directory has files and an empty marker
-        except OSError:
-            Path(marker).unlink()
-            raise
-        finally:
-            os.close(descriptor)
+        with opened(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644) as descriptor:
+            try:
+                os.write(descriptor, f"{self.owner}\n".encode())
+                os.fsync(descriptor)  # after a power cut no directory has files and an empty marker
+            except OSError:
+                Path(marker).unlink()
+                raise
         _sync_directory(directory.parent)
 
     def remove_directory(self, path: Path) -> None:
@@ -266,11 +258,8 @@ def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
     """What was recovered, and whether this journal needs no further look."""
     try:
         # Writable: NFS takes an exclusive lock on nothing else.
-        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
+        with opened(path, os.O_RDWR | os.O_NONBLOCK) as descriptor:
             return _recover_if_unlocked(path, descriptor)
-        finally:
-            os.close(descriptor)
     except FileNotFoundError:
         return None, True
     except OSError as error:
@@ -342,17 +331,11 @@ def _journals(folder: Path) -> list[Path]:
 @contextlib.contextmanager
 def _state_lock(folder: Path) -> Iterator[None]:
     """Short exclusive sections among all harness processes of one state directory."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    with opened(folder / "lock", os.O_RDWR | os.O_CREAT) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -20,7 +20,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 #: MPOL_* of set_mempolicy(2); preferring several nodes is MPOL_PREFERRED_MANY (Linux 5.15).
 _MPOL = {"preferred": 1, "bind": 2, "interleave": 3}
 _MPOL_PREFERRED_MANY = 5
-_SYS_SET_MEMPOLICY = {
+_SET_MEMPOLICY = {
     "x86_64": 238,
     "aarch64": 237,
     "riscv64": 237,
@@ -29,7 +29,7 @@ _SYS_SET_MEMPOLICY = {
 }
 
 #: glibc's setgroups(3) changes every thread of the process, the system call only its own.
-_SYS_SETGROUPS = {
+_SETGROUPS = {
     "x86_64": 116,
     "aarch64": 159,
     "riscv64": 159,
@@ -46,6 +46,14 @@ def _checked(result: int, what: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _syscall(numbers: Mapping[str, int], what: str, *arguments: Any) -> None:
+    """A system call by its number on each machine."""
+    number = numbers.get(platform.machine())
+    if number is None:
+        raise OSError(38, f"{what}: number unknown on {platform.machine()}")
+    _checked(_libc.syscall(ctypes.c_long(number), *arguments), what)
 
 
 def _prctl(option: int, value: int, what: str) -> None:
@@ -75,9 +83,6 @@ def die_with_parent(parent_pid: int, signal_number: int) -> None:
 
 def set_memory_policy(mode: str, nodes: Sequence[int]) -> None:
     """Where this thread and all it starts take memory from (``bind`` …, node numbers)."""
-    call = _SYS_SET_MEMPOLICY.get(platform.machine())
-    if call is None:
-        raise OSError(38, f"set_mempolicy: number unknown on {platform.machine()}")
     several = mode == "preferred" and len(nodes) > 1
     mask = sum(1 << node for node in nodes)
     words = max(nodes) // 64 + 1
@@ -86,8 +91,8 @@ def set_memory_policy(mode: str, nodes: Sequence[int]) -> None:
     # The kernel reads one bit less than maxnode says (a known slip of its ABI).
     max_node = ctypes.c_ulong(words * 64 + 1)
     policy = _MPOL_PREFERRED_MANY if several else _MPOL[mode]
-    result = _libc.syscall(ctypes.c_long(call), policy, mask_words, max_node)
-    _checked(result, f"set_mempolicy({mode}, nodes {','.join(map(str, nodes))})")
+    what = f"set_mempolicy({mode}, nodes {','.join(map(str, nodes))})"
+    _syscall(_SET_MEMPOLICY, what, policy, mask_words, max_node)
 
 
 #: User, group and further groups by which Linux checks a thread's access to files.
@@ -105,11 +110,8 @@ def set_filesystem_identity(identity: Identity) -> None:
     With another user than root's go the capabilities that pass by file permissions.
     """
     user, group, groups = identity
-    call = _SYS_SETGROUPS.get(platform.machine())
-    if call is None:
-        raise OSError(38, f"setgroups: number unknown on {platform.machine()}")
     listed = (ctypes.c_uint * len(groups))(*groups)
-    _checked(_libc.syscall(ctypes.c_long(call), ctypes.c_long(len(groups)), listed), "setgroups")
+    _syscall(_SETGROUPS, "setgroups", ctypes.c_long(len(groups)), listed)
     for change, expected in ((_libc.setfsgid, group), (_libc.setfsuid, user)):
         _set_id(change, expected)
         if _set_id(change, _UNCHANGED) != expected:

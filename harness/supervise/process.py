@@ -84,6 +84,13 @@ def process_identity(pid: int) -> ProcessId | None:
     return stat.id if stat else None
 
 
+def own_identity() -> ProcessId:
+    """The identity of this process."""
+    me = process_identity(os.getpid())
+    assert me is not None
+    return me
+
+
 def alive(process: ProcessId) -> bool:
     """Whether this very process still runs (a zombie does not)."""
     stat = process_stat(process.pid)

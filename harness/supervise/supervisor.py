@@ -4,7 +4,7 @@
 
     with Supervisor() as supervisor:
         server = supervisor.spawn(["postgres", "-D", data], log=log, credentials=unprivileged())
-        supervisor.register_directory(Path("/mnt/pmem0/run-data"))
+        supervisor.journal.register_directory(Path("/mnt/pmem0/run-data"))
         ...
 
 At the end of the block, or when this process ends in any way at all, everything started
@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.engine import Credentials, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed
@@ -33,7 +33,8 @@ from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
 from harness.supervise.process import ProcessId
 
-if TYPE_CHECKING:  # it needs numpy, which takes its time to import
+if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
+    from harness.host.cgroup import MemoryCap
     from harness.iotrace.trace import IoTrace
 
 _DAEMON = Path(__file__).with_name("daemon.py")
@@ -56,14 +57,6 @@ class Confinement:
     env: Mapping[str, str] | None = None
     cpus: tuple[int, ...] = ()
     trace: IoTrace | None = None
-
-
-class Confines(Protocol):
-    """What can cap processes: ``harness.host.cgroup.MemoryCap``."""
-
-    @property
-    def confinement(self) -> Confinement:
-        """How a process gets into it."""
 
 
 def minimal_environment(home: Path) -> dict[str, str]:
@@ -199,22 +192,8 @@ class Supervisor:
             left.append(f"the supervisor ended with status {code}")
         return left
 
-    def register_directory(
-        self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
-    ) -> Path:
-        """See :meth:`harness.supervise.journal.Journal.register_directory`."""
-        return self.journal.register_directory(path, credentials, mode)
-
-    def release_directory(self, path: Path) -> None:
-        """See :meth:`harness.supervise.journal.Journal.release_directory`."""
-        self.journal.release_directory(path)
-
-    def remove_directory(self, path: Path) -> None:
-        """See :meth:`harness.supervise.journal.Journal.remove_directory`."""
-        self.journal.remove_directory(path)
-
     def capped_by(
-        self, cap: Confines | None, cpus: tuple[int, ...] = (), trace: IoTrace | None = None
+        self, cap: MemoryCap | None, cpus: tuple[int, ...] = (), trace: IoTrace | None = None
     ) -> ProcessStarter:
         """A starter whose ``capped`` processes go into this memory cap and on these processors.
 
@@ -238,7 +217,6 @@ class Supervisor:
         pipes: bool = False,
         progress: bool = False,
         stop_signal: int = signal.SIGKILL,
-        nice: int = 0,
         confinement: Confinement | None = None,
     ) -> SupervisedProcess:
         """Start ``argv`` in its own session; see ``harness.engine.ProcessStarter``.
@@ -272,7 +250,6 @@ class Supervisor:
             "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
             "cpus": list(confinement.cpus),
             "stop_signal": int(stop_signal),
-            "nice": nice,
         }
         try:
             opened = channel.Streams(log, pipes, progress, log_owner or credentials)

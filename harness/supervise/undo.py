@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
-from harness.supervise.user_files import remove_tree
+from harness.supervise.user_files import opened, remove_tree
 from harness.tiers.linux.mounts import parse_mountinfo
 
 MARKER_SUFFIX = ".tierbench"
@@ -127,16 +127,13 @@ def undo_journal(path: str) -> list[str]:
             f"journal {path} is damaged (line {lines}): what it noted there may be left; "
             "look for it, then remove the journal"
         )
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_WRONLY | os.O_APPEND) as descriptor:
         for entry in notes.pending:
             if (failure := _try_undo(entry, notes.entries, name, rebooted)) is not None:
                 failures.append(failure)
                 continue
             with suppress(OSError):  # a full disk: this may be what frees it
                 append_entry(descriptor, {"kind": "done", "of": entry["seq"]}, sync=False)
-    finally:
-        os.close(descriptor)
     if not failures:
         os.unlink(path)
     return failures

@@ -63,6 +63,18 @@ def acting_as(user: Credentials | None) -> Iterator[None]:
         linux.allow_inspection()
 
 
+@contextlib.contextmanager
+def opened(
+    path: Path | str, flags: int, mode: int = 0o600, *, dir_fd: int | None = None
+) -> Iterator[int]:
+    """As os.open(); the descriptor is closed at the end of the block."""
+    descriptor = os.open(path, flags, mode, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def open_regular(path: Path | str, flags: int, mode: int = 0o600) -> int:
     """Open a regular file; OSError for a link, a FIFO or anything else, without waiting."""
     descriptor = os.open(path, flags & ~os.O_TRUNC | _FILE, mode)
@@ -175,16 +187,10 @@ def remove_tree(path: Path | str) -> None:
     too deep to hold a descriptor for each level is moved up first.
     """
     parent, name = os.path.split(os.path.normpath(path))
-    above = os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        top = os.open(name, _DIRECTORY, dir_fd=above)
-        try:
+    with opened(parent or ".", os.O_RDONLY | os.O_DIRECTORY) as above:
+        with opened(name, _DIRECTORY, dir_fd=above) as top:
             _empty(top)
-        finally:
-            os.close(top)
         os.rmdir(name, dir_fd=above)
-    finally:
-        os.close(above)
 
 
 def _empty(top: int) -> None:
@@ -259,11 +265,8 @@ def refuse_writable(path: Path, user: Credentials | None) -> None:
     The directory itself must be ours or root's, and writable by no one else. On the way to it no
     directory may be writable by ``user``, save one in which only owners rename (sticky).
     """
-    descriptor = os.open(path, _DIRECTORY)
-    try:
+    with opened(path, _DIRECTORY) as descriptor:
         facts = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
     if facts.st_uid not in (0, os.geteuid()):
         raise PermissionError(errno.EPERM, f"it belongs to uid {facts.st_uid}", str(path))
     if facts.st_mode & _OTHERS_WRITE:

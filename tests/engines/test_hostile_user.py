@@ -181,7 +181,9 @@ def place(lab: Any) -> tuple[DataDirectories, Path, list[Path]]:
     """Places and a scratch directory as a run has them, removed by the supervisor."""
     lab.made += 1
     made = {
-        name: lab.supervisor.register_directory(lab.root / f"{lab.made}-{name}", lab.credentials)
+        name: lab.supervisor.journal.register_directory(
+            lab.root / f"{lab.made}-{name}", lab.credentials
+        )
         for name in (*DIRECTORY_PARTS, "s")
     }
     scratch = made.pop("s")
@@ -244,7 +246,7 @@ def test_a_run_harms_nothing_of_roots(
                 attempt(own, work)
             attempt(own, engine.kill)
             for folder in directories:
-                attempt(own, partial(lab.supervisor.remove_directory, folder))
+                attempt(own, partial(lab.supervisor.journal.remove_directory, folder))
         check(own, before, lab)
 
 

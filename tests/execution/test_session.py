@@ -19,7 +19,7 @@ from harness.host.working_set import Footprint
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
-from harness.supervise.process import process_identity
+from harness.supervise.process import own_identity
 from harness.tiers.linux.model import Tier, TierClaim
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.traffic import TierTraffic
@@ -73,7 +73,7 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
         return settled[-1]
 
     monkeypatch.setattr(traffic, "settle", settle)
-    me = process_identity(os.getpid())
+    me = own_identity()
     engine = SimpleNamespace(processes=lambda: [me], counters=dict, files=lambda: [path])
     one = session(engine, traffic=traffic, monitors=[process_monitor(engine)])
     for _ in range(10):  # a disk may stand still for longer than it is waited for
@@ -105,7 +105,7 @@ def test_under_way_the_processes_are_read_before_a_busy_server():
 
     def processes():
         asked.append("processes")
-        return [process_identity(os.getpid())]
+        return [own_identity()]
 
     def counters():
         asked.append("engine")

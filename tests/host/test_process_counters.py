@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import subprocess
 import sys
@@ -11,12 +10,11 @@ from pathlib import Path
 
 from harness.engine import ProcessId
 from harness.host.process_counters import read_counters
-from harness.supervise.process import descendants, process_identity
+from harness.supervise.process import descendants, own_identity, process_identity
 
 
 def test_a_process_that_works_has_cpu_time_and_one_that_is_gone_adds_nothing():
-    me = process_identity(os.getpid())
-    assert me is not None
+    me = own_identity()
     before = read_counters([me])
     begun = time.process_time()
     while time.process_time() < begun + 0.1:
@@ -37,7 +35,7 @@ def test_a_process_that_ends_while_it_is_read_hides_no_other_s_bytes(monkeypatch
     """After its file was opened: the kernel then answers a read as if it had never been."""
     read_text = Path.read_text
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        both = [process_identity(os.getpid()), process_identity(child.pid)]
+        both = [own_identity(), process_identity(child.pid)]
 
         def read(path, *arguments, **options):
             if str(path) == f"/proc/{child.pid}/io":

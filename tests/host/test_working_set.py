@@ -14,7 +14,7 @@ import pytest
 from harness.engine import ProcessId
 from harness.host.page_cache import evict
 from harness.host.working_set import Footprint
-from harness.supervise.process import process_identity
+from harness.supervise.process import own_identity, process_identity
 
 MIB = 1 << 20
 #: Says that it is up, waits for a line, reads the first half of a file, holds memory for a while,
@@ -27,6 +27,17 @@ f = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(f, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
 for at in range(0, int(sys.argv[2]), 4096): os.pread(f, 4096, at)
 held = bytearray(int(sys.argv[3])); held[::4096] = b"x" * len(held[::4096]); del held
+print("done", flush=True)
+sys.stdin.readline()
+"""
+#: The same, past the page cache.
+DIRECT = """
+import mmap, os, sys
+b = mmap.mmap(-1, 1 << 20)
+print("up", flush=True)
+sys.stdin.readline()
+f = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+for at in range(0, int(sys.argv[2]), 1 << 20): os.preadv(f, [b], at)
 print("done", flush=True)
 sys.stdin.readline()
 """
@@ -43,8 +54,10 @@ def cold_file() -> Iterator[Path]:
         yield path
 
 
-def work(path: Path, read: int, held: int, cached: bool = True) -> dict[str, float]:
-    argv = [sys.executable, "-c", WORKER, str(path), str(read), str(held)]
+def work(
+    path: Path, read: int, held: int, cached: bool = True, program: str = WORKER
+) -> dict[str, float]:
+    argv = [sys.executable, "-c", program, str(path), str(read), str(held)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin and child.stdout
         identity = process_identity(child.pid)
@@ -75,23 +88,7 @@ def test_a_query_that_mostly_reads_has_its_files_as_working_set(cold_file: Path)
 
 
 def test_what_does_not_stay_in_the_page_cache_is_no_touched_byte(cold_file: Path):
-    script = (
-        "import mmap, os, sys; b = mmap.mmap(-1, 1 << 20); sys.stdin.readline();"
-        "f = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT);"
-        "[os.preadv(f, [b], at << 20) for at in range(8)]; print('x', flush=True);"
-        "sys.stdin.readline()"
-    )
-    argv = [sys.executable, "-c", script, str(cold_file)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin and child.stdout
-        identity = process_identity(child.pid)
-        assert identity is not None
-        footprint = Footprint(lambda: [cold_file], lambda: [identity])
-        child.stdin.write("go\n")
-        child.stdin.flush()
-        assert child.stdout.readline() == "x\n"
-        found = footprint.taken()
-        child.communicate("\n")
+    found = work(cold_file, read=8 * MIB, held=0, program=DIRECT)
     assert set(found) == {"anonymous_peak_bytes", "working_set_bytes"}
 
 
@@ -105,8 +102,7 @@ def test_of_no_files_and_no_processes_nothing_is_said():
 
 def test_a_process_that_has_ended_hides_no_other_s_memory(cold_file: Path):
     """As a server's between the listing of its processes and the reset of their peaks."""
-    me = process_identity(os.getpid())
-    assert me is not None
+    me = own_identity()
     with subprocess.Popen(["true"]) as ended:
         pass
     processes = [me, ProcessId(ended.pid, me.start_ticks)]
@@ -114,7 +110,6 @@ def test_a_process_that_has_ended_hides_no_other_s_memory(cold_file: Path):
 
 
 def test_a_process_that_is_another_by_now_adds_nothing(cold_file: Path):
-    me = process_identity(os.getpid())
-    assert me is not None
+    me = own_identity()
     stranger = ProcessId(me.pid, me.start_ticks + 1)
     assert "anonymous_peak_bytes" not in Footprint(lambda: [cold_file], lambda: [stranger]).taken()

@@ -6,7 +6,6 @@ and proc(5), numa_maps.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from harness.monitors.block import BlockMonitor
 from harness.monitors.pressure import PressureMonitor
 from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
-from harness.supervise.process import ProcessId, process_identity
+from harness.supervise.process import ProcessId, own_identity
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 
@@ -145,8 +144,7 @@ def test_this_host_counts(kind: type[PressureMonitor] | type[VmMonitor]) -> None
 
 def test_bytes_written_to_storage_are_no_counter_of_the_engine() -> None:
     """Linux counts a large folio for each page that is dirtied in it."""
-    me = process_identity(os.getpid())
-    assert me is not None
+    me = own_identity()
     monitor = ProcessMonitor(MonitorContext(lambda: [me]))
     for found in (monitor.totals(), monitor.sample()):
         assert "io_read_bytes" in found and "io_write_bytes" not in found

@@ -189,7 +189,7 @@ class References:
         """What does not fit into memory spills to a directory that outlives no end of ours."""
         supervisor = self._open.enter_context(Supervisor())
         spill = Path(tempfile.gettempdir()) / f"tb-reference-{secrets.token_hex(4)}"
-        supervisor.register_directory(spill)
+        supervisor.journal.register_directory(spill)
         database = SourceDatabase(read_source(source), spill, self._refresh, self._many)
         self._open.callback(database.close)
         return database
