@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.supervise.supervisor import Confinement, Supervisor
+from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.mounts import Mount, parse_mountinfo
 
 CapMethod = Literal["none", "cgroup-v1", "cgroup-v2", "systemd-run"]
@@ -54,7 +55,6 @@ class CapEvents:
     and pages had to be reclaimed (v1 memory.failcnt, v2 the ``max`` event).
     """
 
-    usage_bytes: int | None
     peak_bytes: int | None
     oom_kills: int | None
     limit_hits: int | None
@@ -93,19 +93,17 @@ class MemoryCap:
         return [int(word) for file in files for word in _words(file)]
 
     def events(self) -> CapEvents:
-        """Usage, peak and limit events so far (bytes; counts)."""
+        """Peak and limit events so far (bytes; counts)."""
         if self.path is None:
-            return CapEvents(None, None, None, None)
+            return CapEvents(None, None, None)
         if self.method == "cgroup-v1":
             return CapEvents(
-                _number(self.path / "memory.usage_in_bytes"),
-                _number(self.path / "memory.max_usage_in_bytes"),
+                LIVE.read_int(self.path / "memory.max_usage_in_bytes"),
                 _field(self.path / "memory.oom_control", "oom_kill"),
-                _number(self.path / "memory.failcnt"),
+                LIVE.read_int(self.path / "memory.failcnt"),
             )
         return CapEvents(
-            _number(self.path / "memory.current"),
-            _number(self.path / "memory.peak"),
+            LIVE.read_int(self.path / "memory.peak"),
             _field(self.path / "memory.events", "oom_kill"),
             _field(self.path / "memory.events", "max"),
         )
@@ -117,24 +115,14 @@ def available(proc: Path = Path("/proc/self")) -> CapSite:
     groups = _own_groups(proc / "cgroup")
     v1 = next((m for m in seen if m.filesystem == "cgroup" and "memory" in m.options), None)
     v2 = next((m for m in seen if m.filesystem == "cgroup2"), None)
-    reasons = []
     if v1 is not None:
-        site = _v1_site(v1, groups)
-        if site.method != "none":
-            return site
-        reasons.append(site.reason)
+        sites = [_v1_site(v1, groups)]
     elif v2 is not None:
-        site = _v2_site(v2, groups)
-        if site.method != "none":
-            return site
-        reasons.append(site.reason)
-        site = _systemd_site(Path(v2.point))
-        if site.method != "none":
-            return site
-        reasons.append(site.reason)
+        sites = [_v2_site(v2, groups), _systemd_site(Path(v2.point))]
     else:
-        reasons.append("no memory control group is mounted")
-    return CapSite("none", None, "; ".join(reasons))
+        sites = [CapSite("none", None, "no memory control group is mounted")]
+    usable = next((site for site in sites if site.method != "none"), None)
+    return usable or CapSite("none", None, "; ".join(site.reason for site in sites))
 
 
 def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
@@ -154,8 +142,8 @@ def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
             continue
         top, folder = Path(mount.point), _own_directory(mount, group)
         for directory in (folder, *folder.parents):
-            if directory.is_relative_to(top) and (limit := _number(directory / name)) is not None:
-                result.append(limit)
+            limit = LIVE.read_int(directory / name) if directory.is_relative_to(top) else None
+            result += [] if limit is None else [limit]
     least = min(result, default=_NO_LIMIT)
     return least if least < _NO_LIMIT else None
 
@@ -272,7 +260,7 @@ def _set_v1_limit(path: Path, limit_bytes: int) -> None:
     limits = [(memory, limit_bytes)]
     if both.exists():
         limits.append((both, limit_bytes + _V1_SWAP_SLACK_BYTES))
-    if limit_bytes > (_number(memory) or 0):
+    if limit_bytes > (LIVE.read_int(memory) or 0):
         limits.reverse()
     for file, limit in limits:
         file.write_text(str(limit))
@@ -297,20 +285,9 @@ def _make_slice(path: Path, limit_bytes: int, method: CapMethod) -> MemoryCap:
 
 
 def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:
-        return []
-
-
-def _number(path: Path) -> int | None:
-    words = _words(path)
-    return int(words[0]) if words and words[0].isdigit() else None
+    return (LIVE.read(path) or "").split()
 
 
 def _field(path: Path, name: str) -> int | None:
-    try:
-        lines = [line.split() for line in path.read_text().splitlines()]
-    except OSError:
-        return None
+    lines = [line.split() for line in (LIVE.read(path) or "").splitlines()]
     return next((int(value) for key, value in lines if key == name), None)

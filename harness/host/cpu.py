@@ -1,7 +1,9 @@
-"""Processors: model, topology, the instructions that matter, and how they are run."""
+"""Processors: model, topology, the instructions that matter, and how they are set."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.tiers.linux.kernel import Kernel
@@ -21,8 +23,10 @@ OTHER_FLAGS = (
 )
 #: Intel family 6 models whose servers take Optane modules: Cascade Lake and Cooper Lake, Ice Lake,
 #: Sapphire Rapids and Emerald Rapids.
-OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
+_OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
 RELEVANT_FLAGS = PERSISTENCE_FLAGS + VECTOR_FLAGS + OTHER_FLAGS
+#: A setting that cannot be read: equal to no known one.
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,12 @@ class Cpu:
     microcode: str | None
     online: str
     hypervisor: bool
+
+    @property
+    def takes_optane(self) -> bool:
+        """Whether its model is one of servers that take Optane modules."""
+        models = self.vendor == "GenuineIntel" and self.family == 6
+        return models and self.model_number in _OPTANE_MODELS
 
 
 def cpu(kernel: Kernel) -> Cpu:
@@ -132,3 +142,70 @@ def virtualised(kernel: Kernel) -> str | None:
     elif (kernel.read("/run/systemd/container")) is not None:
         result.append(f"container ({kernel.read('/run/systemd/container')})")
     return ", ".join(result) or None
+
+
+def uncore_frequency(kernel: Kernel) -> str:
+    """``1200-2400 MHz``: what the uncore of Intel's processors may run at, which moves what
+    crosses the last-level cache; several where dies differ. ``unreadable`` without the module
+    intel_uncore_frequency.
+    """
+    ranges = set()
+    for domain in kernel.names(f"{_CPU}/intel_uncore_frequency"):
+        folder = f"{_CPU}/intel_uncore_frequency/{domain}"
+        least, most = (kernel.read_int(f"{folder}/{end}_freq_khz") for end in ("min", "max"))
+        if least is None or most is None:
+            return UNREADABLE
+        ranges.add((least // 1000, most // 1000))
+    texts = ", ".join(f"{least}-{most}" for least, most in sorted(ranges))
+    return f"{texts} MHz" if texts else UNREADABLE
+
+
+# Prefetchers -----------------------------------------------------------------------
+
+# Intel: "Disclosure of Hardware Prefetcher Control on Some Intel Processors". AMD from Zen 3:
+# Prefetch Control (Processor Programming Reference). A set bit switches its prefetcher off. Only
+# root may read the registers, and only with the module ``msr``; inside a virtual machine they are
+# not the processor's.
+#: By vendor: the register, and its prefetchers by bit.
+_REGISTERS: Mapping[str, tuple[int, Mapping[int, str]]] = {
+    "GenuineIntel": (0x1A4, {0: "L2", 1: "L2 adjacent line", 2: "L1", 3: "L1 IP"}),
+    "AuthenticAMD": (
+        0xC000_0108,
+        {0: "L1 stream", 1: "L1 stride", 2: "L1 region", 3: "L2 stream", 5: "L2 up/down"},
+    ),
+}
+
+
+def prefetchers(kernel: Kernel) -> str:
+    """``enabled``, ``disabled``, ``disabled: L2, L1``; ``unreadable`` where it cannot be read.
+
+    ``differ`` where one processor is set differently from another.
+    """
+    processor = cpu(kernel)
+    known = _REGISTERS.get(processor.vendor)
+    if known is None or processor.hypervisor:
+        return UNREADABLE
+    register, names = known
+    numbers = [name for name in kernel.names("/dev/cpu") if name.isdigit()]
+    result = {_state(_register(kernel, number, register), names) for number in numbers}
+    if not result or UNREADABLE in result:
+        return UNREADABLE
+    return result.pop() if len(result) == 1 else "differ"
+
+
+def _register(kernel: Kernel, processor: str, register: int) -> int | None:
+    try:
+        with kernel.path(f"/dev/cpu/{processor}/msr").open("rb", buffering=0) as file:
+            value = os.pread(file.fileno(), 8, register)
+    except OSError:
+        return None
+    return int.from_bytes(value, "little") if len(value) == 8 else None
+
+
+def _state(value: int | None, names: Mapping[int, str]) -> str:
+    if value is None:
+        return UNREADABLE
+    off = [name for bit, name in names.items() if value >> bit & 1]
+    if not off:
+        return "enabled"
+    return "disabled" if len(off) == len(names) else f"disabled: {', '.join(off)}"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.host.prefetchers import UNREADABLE
+from harness.host.cpu import UNREADABLE
 from harness.host.tools import run_as_root
 from harness.tiers.linux.kernel import LIVE, Kernel
 

@@ -11,8 +11,6 @@ from typing import Any
 from harness.host import cpu as processors
 from harness.host.dimms import dimms, memory_devices, memory_speed, power_budget
 from harness.host.mode import host_mode
-from harness.host.prefetchers import UNREADABLE, prefetchers
-from harness.host.uncore_frequency import frequency_limits
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
@@ -47,9 +45,9 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
         "smt": processors.smt(kernel),
         "thp": processors.thp(kernel),
         "aslr": processors.aslr(kernel),
-        "prefetchers": prefetchers(kernel),
+        "prefetchers": processors.prefetchers(kernel),
         "memory_speed": memory_speed(memory_devices(kernel)),
-        "uncore_frequency": frequency_limits(kernel),
+        "uncore_frequency": processors.uncore_frequency(kernel),
         "dimm_power_budget": power_budget(kernel),
         "swap_bytes": memory.get("SwapTotal", 0),
         "dimms": dimms(kernel),
@@ -92,7 +90,7 @@ def _notes(kernel: Kernel) -> list[str]:
         notes.append("the firmware has no SMBIOS table: no inventory of DRAM modules")
     elif not os.access(table, os.R_OK):
         notes.append("only root may read the SMBIOS table: no inventory of DRAM modules")
-    if prefetchers(kernel) == UNREADABLE:
+    if processors.prefetchers(kernel) == processors.UNREADABLE:
         notes.append(
             "the state of the hardware prefetchers is unreadable: that needs root, the module msr "
             "(modprobe msr) and bare metal"

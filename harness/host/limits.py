@@ -5,8 +5,11 @@ A server has a process or a thread for each of its connections, and a client an 
 
 from __future__ import annotations
 
+import re
 import resource
 from pathlib import Path
+
+from harness.tiers.linux.kernel import LIVE
 
 _KERNEL = Path("/proc/sys/kernel")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -21,13 +24,13 @@ def room_for_tasks() -> tuple[int, str] | None:
     running = _running_tasks()
     result: list[tuple[int, str]] = []
     for name in ("pid_max", "threads-max"):
-        if (limit := _number(_KERNEL / name)) is not None:
+        if (limit := LIVE.read_int(_KERNEL / name)) is not None:
             result.append((limit - running, f"kernel.{name} {limit}"))
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
         result.append((soft, f"ulimit -u {soft}"))
     for folder in _own_groups():
-        limit, held = _number(folder / "pids.max"), _number(folder / "pids.current")
+        limit, held = LIVE.read_int(folder / "pids.max"), LIVE.read_int(folder / "pids.current")
         if limit is not None:
             result.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
     return min(result, default=None)
@@ -41,26 +44,14 @@ def room_for_files() -> tuple[int, str] | None:
 
 def _running_tasks() -> int:
     """``4/512`` in loadavg: those that could run now, and all there are (proc(5))."""
-    try:
-        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-    except (OSError, ValueError, IndexError):
-        return 0
+    match = re.search(r"/(\d+)", LIVE.read("/proc/loadavg") or "")
+    return int(match.group(1)) if match else 0
 
 
 def _own_groups() -> list[Path]:
     """The control group (v2) of this process and all that it lies in."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
+    match = re.search(r"^0::(.*)$", LIVE.read("/proc/self/cgroup") or "", re.MULTILINE)
+    if match is None:
         return []
-    own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
-    folder = _CGROUP / own.strip("/")
+    folder = _CGROUP / match.group(1).strip("/")
     return [folder, *(parent for parent in folder.parents if parent.is_relative_to(_CGROUP))]
-
-
-def _number(path: Path) -> int | None:
-    """None where there is none, as in ``max``."""
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.tiers.linux.kernel import LIVE
 
 _WITH_PORT = re.compile(r"(?:\[(?P<bracketed>[^\]]+)\]|(?P<plain>[^:]+)):(?P<port>\d{1,5})")
 _FORM = "write an IP address of this host, or ADDRESS:PORT ([ADDRESS]:PORT of IPv6)"
@@ -98,7 +99,7 @@ def _own_addresses_text() -> str:
 def _ipv4() -> list[str]:
     """Leaves of the local table: ``|-- 10.0.0.5`` with ``/32 host LOCAL`` below."""
     leaf, result = "", []
-    for line in _lines(_IPV4_TRIE):
+    for line in (LIVE.read(_IPV4_TRIE) or "").splitlines():
         words = line.split()
         if words[:1] == ["|--"]:
             leaf = words[1]
@@ -109,13 +110,7 @@ def _ipv4() -> list[str]:
 
 def _ipv6() -> list[str]:
     """But those that mean something on one link alone."""
-    packed = [bytes.fromhex(line.split()[0]) for line in _lines(_IPV6_TABLE)]
+    table = LIVE.read(_IPV6_TABLE) or ""
+    packed = [bytes.fromhex(line.split()[0]) for line in table.splitlines()]
     addresses = map(ipaddress.IPv6Address, packed)
     return [str(address) for address in addresses if not address.is_link_local]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.host.cpu import OPTANE_MODELS, cpu
+from harness.host.cpu import cpu
 from harness.host.dimms import memory_devices
 from harness.host.tools import run_as_root
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -86,7 +86,8 @@ def _from_kernel(kernel: Kernel, *, firmware_read: bool) -> HostMode:
         return HostMode("Memory", f"{caches}; no persistent memory region")
     if firmware_read:
         return HostMode("Default", "no Optane module in the firmware table, no pmem region")
-    if not _could_have_optane(kernel):
+    processor = cpu(kernel)
+    if processor.hypervisor or not processor.takes_optane:
         return HostMode("Default", "no pmem region, and this processor takes no Optane modules")
     return HostMode(
         "unknown",
@@ -103,12 +104,6 @@ def _memory_side_caches(kernel: Kernel) -> str | None:
         if size:
             return f"{node} has a memory-side cache of {size} bytes"
     return None
-
-
-def _could_have_optane(kernel: Kernel) -> bool:
-    processor = cpu(kernel)
-    intel = processor.vendor == "GenuineIntel" and processor.family == 6
-    return intel and processor.model_number in OPTANE_MODELS and not processor.hypervisor
 
 
 def parse_memory_resources(text: str) -> MemoryResources | None:

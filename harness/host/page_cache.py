@@ -12,6 +12,7 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,18 +34,6 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ct
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
-_MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
-
-
-@dataclass(frozen=True)
-class EvictionReport:
-    """``files`` and ``size_bytes`` of eviction requests; ``note``: what failed."""
-
-    files: int
-    size_bytes: int
-    dropped_all: bool
-    note: str
-
 
 @dataclass(frozen=True)
 class Residency:
@@ -60,41 +49,25 @@ class Residency:
     unevictable_bytes: int = 0
 
 
-def evict(
-    paths: Iterable[Path], user: Credentials | None = None, drop: bool = False
-) -> EvictionReport:
+def evict(paths: Iterable[Path], user: Credentials | None = None, drop: bool = False) -> None:
     """Write back and drop the cached pages of all files at and below ``paths``.
 
-    ``user``: who may change them, with whose rights they are opened; links are not followed.
+    ``user``: who may change them, with whose rights they are opened; links are not followed. What
+    may not be opened stays as it is.
     ``drop``: also empty the whole host's page cache, dentries and inodes
     (/proc/sys/vm/drop_caches), which needs root and slows everybody else for a while.
     """
-    files = list(_files(paths, user))
-    denied = 0
-    for _, facts, opened in _opened(files, user):
-        if isinstance(opened, PermissionError):
-            denied += 1
-        elif isinstance(opened, int):  # a server removes temporary files when it pleases
+    for _, facts, opened in _opened(list(_files(paths, user)), user):
+        if isinstance(opened, int):  # a server removes temporary files when it pleases
             os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
             # Dirty pages stay; syncing only the files that have some saves half a
             # millisecond for each of a server's thousand small ones.
             if facts.st_size and _resident_bytes(facts, opened) != 0:
                 os.fdatasync(opened)
                 os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
-    notes = _filesystem_notes(files, user)
-    if denied:
-        notes.append(f"{denied} files may not be opened and were left as they are")
-    dropped = drop and _drop_everything(notes)
-    return EvictionReport(len(files), _total(files), dropped, "; ".join(notes))
-
-
-def _drop_everything(notes: list[str]) -> bool:
-    try:
-        _DROP_CACHES.write_text("3\n")
-    except OSError as error:
-        notes.append(f"drop_caches: {error.strerror}")
-        return False
-    return True
+    if drop:
+        with suppress(OSError):
+            _DROP_CACHES.write_text("3\n")
 
 
 def residency(
@@ -112,28 +85,27 @@ def residency(
     files = [
         (path, facts) for path, facts in _files(paths, user) if not str(path).startswith(left_out)
     ]
-    notes = _filesystem_notes(files, user)
-    resident, unevictable, unknown = 0, 0, 0
     table = mounts(LIVE)
-    in_memory: dict[Path, bool] = {}
+    found = {
+        folder: _mount_of(folder, table, user) for folder in {path.parent for path, _ in files}
+    }
+    notes = _filesystem_notes({mount for mount in found.values() if mount is not None})
+    resident, unevictable, unknown = 0, 0, 0
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
     for (path, _), result in zip(files, sizes, strict=True):
         if result is None:
             unknown += 1
             continue
         resident += result
-        folder = path.parent
-        if folder not in in_memory:
-            mount = _mount_of(folder, table, user)
-            in_memory[folder] = mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
-        unevictable += result if in_memory[folder] else 0
+        unevictable += result if _is_memory(found[path.parent]) else 0
     if unknown:
         notes.append(f"residency of {unknown} files not known: they are another user's")
     if resident > unevictable and (
         holders := _mapping_processes([path for path, _ in files], user)
     ):
         notes.append(f"mapped by a running process, so not evicted: {holders}")
-    return Residency(None if unknown else resident, _total(files), "; ".join(notes), unevictable)
+    total = sum(facts.st_size for _, facts in files)
+    return Residency(None if unknown else resident, total, "; ".join(notes), unevictable)
 
 
 def resident_bytes(paths: Iterable[Path], user: Credentials | None = None) -> int | None:
@@ -145,10 +117,6 @@ def resident_bytes(paths: Iterable[Path], user: Credentials | None = None) -> in
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
-
-
-def _total(files: list[tuple[Path, os.stat_result]]) -> int:
-    return sum(facts.st_size for _, facts in files)
 
 
 def _files(
@@ -218,21 +186,16 @@ def _chunk(descriptor: int, offset: int, length: int) -> int:
     return int(np.count_nonzero(present)) * mmap.PAGESIZE - beyond_end
 
 
-def _filesystem_notes(
-    files: list[tuple[Path, os.stat_result]], user: Credentials | None
-) -> list[str]:
+def _filesystem_notes(found: set[Mount]) -> list[str]:
     """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
-    table = mounts(LIVE)
-    folders = {path.parent for path, _ in files}
-    result = {mount for folder in folders if (mount := _mount_of(folder, table, user))}
     notes = [
         f"{m.point} is a tmpfs: its pages are the data and cannot be evicted"
-        for m in result
-        if m.filesystem in _MEMORY_FILESYSTEMS
+        for m in found
+        if _is_memory(m)
     ]
     notes += [
         f"{m.point} is mounted with {option}: where DAX holds, the page cache is bypassed"
-        for m in result
+        for m in found
         for option in m.options
         if option in ("dax", "dax=always")
     ]
@@ -241,8 +204,11 @@ def _filesystem_notes(
 
 def in_memory(folder: Path) -> bool:
     """Whether the folder's file system keeps its data in the page cache itself (tmpfs)."""
-    mount = _mount_of(folder, mounts(LIVE), None)
-    return mount is not None and mount.filesystem in _MEMORY_FILESYSTEMS
+    return _is_memory(_mount_of(folder, mounts(LIVE), None))
+
+
+def _is_memory(mount: Mount | None) -> bool:
+    return mount is not None and mount.filesystem in ("tmpfs", "ramfs")
 
 
 def _mount_of(folder: Path, table: list[Mount], user: Credentials | None) -> Mount | None:
@@ -255,14 +221,9 @@ def _mapping_processes(paths: Iterable[Path], user: Credentials | None) -> str:
     with acting_as(user):
         expected = {str(path.resolve()) for path in paths}
     holders = []
-    for process in all_processes():
-        pid = process.id.pid
-        try:
-            maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-            mapped = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "/" in line}
-            if mapped & expected:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
-                holders.append(f"{name} (pid {pid})")
-        except OSError:
-            continue
+    for pid in (process.id.pid for process in all_processes()):
+        maps = (LIVE.read(f"/proc/{pid}/maps") or "").splitlines()
+        mapped = {fields[5] for line in maps if len(fields := line.split(maxsplit=5)) > 5}
+        if mapped & expected and (name := LIVE.read(f"/proc/{pid}/comm")):
+            holders.append(f"{name} (pid {pid})")
     return ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")

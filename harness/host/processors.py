@@ -143,20 +143,20 @@ def _online(kernel: Kernel) -> tuple[int, ...]:
     return _numbers(kernel.read(f"{_CPU}/online") or "0", "online processors")
 
 
+def package_of(cpu: int, kernel: Kernel) -> int:
+    """The package of a processor; where firmware gives none (-1), all are in package 0."""
+    return max(0, kernel.read_int(f"{_CPU}/cpu{cpu}/topology/physical_package_id") or 0)
+
+
 def _socket(number: int, kernel: Kernel) -> list[int]:
-    """Online processors of a package; where firmware gives none (-1) all are in socket 0."""
-    packages = {
-        cpu: kernel.read_int(f"{_CPU}/cpu{cpu}/topology/physical_package_id")
-        for cpu in _online(kernel)
-    }
-    return [cpu for cpu, result in packages.items() if max(0, result or 0) == number]
+    """Online processors of a package."""
+    return [cpu for cpu in _online(kernel) if package_of(cpu, kernel) == number]
 
 
 def _socket_of(node: int | None, kernel: Kernel) -> int:
     """The package of a node's first processor."""
-    for cpu in [] if node is None else _node(node, kernel):
-        return max(0, kernel.read_int(f"{_CPU}/cpu{cpu}/topology/physical_package_id") or 0)
-    return 0
+    first = [] if node is None else _node(node, kernel)[:1]
+    return package_of(first[0], kernel) if first else 0
 
 
 def _node(number: int, kernel: Kernel) -> list[int]:

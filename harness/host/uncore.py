@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from harness.host import cpu as processors
 from harness.host.perf_event import PerfEvent
-from harness.host.processors import parse_cpus, resolve_cpus
+from harness.host.processors import package_of, parse_cpus, resolve_cpus
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DEVICES = "/sys/bus/event_source/devices"
@@ -144,8 +144,7 @@ def _opened(
         return
     listed = kernel.read(f"{folder}/cpumask") or "0"
     for cpu in resolve_cpus(parse_cpus(listed), kernel, range(1 << 16)):
-        package = kernel.read_int(f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id")
-        yield TrafficEvent(counts, name, event, cpu, max(0, package or 0), size)
+        yield TrafficEvent(counts, name, event, cpu, package_of(cpu, kernel), size)
 
 
 def _bytes_per_count(event: str, kernel: Kernel) -> float | None:
@@ -193,11 +192,7 @@ def _spread(value: int, bits: str) -> int:
 
 def _takes_optane(kernel: Kernel) -> bool:
     processor = processors.cpu(kernel)
-    if processor.vendor != "GenuineIntel" or processor.family != 6:
-        return False
-    stepping = re.search(r"^stepping\s*:\s*(\d+)", kernel.read("/proc/cpuinfo") or "", re.M)
-    if processor.model_number == 85 and int(stepping.group(1) if stepping else 0) < (
-        _FIRST_CASCADE_LAKE_STEPPING
-    ):
-        return False
-    return processor.model_number in processors.OPTANE_MODELS
+    match = re.search(r"^stepping\s*:\s*(\d+)", kernel.read("/proc/cpuinfo") or "", re.M)
+    stepping = int(match.group(1)) if match else 0
+    skylake = processor.model_number == 85 and stepping < _FIRST_CASCADE_LAKE_STEPPING
+    return processor.takes_optane and not skylake

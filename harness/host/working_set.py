@@ -19,7 +19,7 @@ and these are not visible from outside. It is a lower bound: read it as "at leas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harness.engine import ProcessId
@@ -27,6 +27,7 @@ from harness.host.page_cache import resident_bytes
 from harness.host.process_counters import read_counters
 from harness.supervise.process import process_identity
 from harness.supervise.user_files import Credentials
+from harness.tiers.linux.kernel import LIVE
 
 _RESET_PEAK = "5\n"  # proc(5): "Reset the peak resident set size"
 _KIB = 1024
@@ -51,13 +52,13 @@ class Footprint:
         self._files, self._processes, self._user = files, processes, user
         self._resident = resident_bytes(held, user) if cached and (held := files()) else None
         self._fetched = self._fetched_bytes()
-        self._anonymous = _anonymous_bytes(processes())
+        self._anonymous = _total(processes(), _private)
         self._reset = all(_reset_peak(process.pid) for process in processes())
 
     def taken(self) -> dict[str, float]:
         """The three sizes of the module, those left out that are not known."""
         result: dict[str, float] = {}
-        peak = _anonymous_peak_bytes(self._processes()) if self._reset else None
+        peak = _total(self._processes(), _private_peak) if self._reset else None
         if peak is not None and self._anonymous is not None:
             result["anonymous_peak_bytes"] = max(0.0, peak - self._anonymous)
         resident = resident_bytes(self._files(), self._user) if self._resident is not None else None
@@ -84,29 +85,27 @@ def _reset_peak(pid: int) -> bool:
     return True
 
 
-def _anonymous_bytes(processes: Sequence[ProcessId]) -> float | None:
-    """Private memory of all of them now; None where there are none."""
-    held = [status["RssAnon"] for process in processes if (status := _status(process))]
+def _total(
+    processes: Sequence[ProcessId], size: Callable[[Mapping[str, int]], int]
+) -> float | None:
+    """The sum of a size of all of them now; None where there are none."""
+    held = [size(status) for process in processes if (status := _status(process))]
     return float(sum(held)) if held else None
 
 
-def _anonymous_peak_bytes(processes: Sequence[ProcessId]) -> float | None:
-    held = [
-        max(status["RssAnon"], status["VmHWM"] - status["RssFile"] - status["RssShmem"])
-        for process in processes
-        if (status := _status(process))
-    ]
-    return float(sum(held)) if held else None
+def _private(status: Mapping[str, int]) -> int:
+    return status["RssAnon"]
+
+
+def _private_peak(status: Mapping[str, int]) -> int:
+    return max(status["RssAnon"], status["VmHWM"] - status["RssFile"] - status["RssShmem"])
 
 
 def _status(process: ProcessId) -> dict[str, int] | None:
     """The sizes in /proc/PID/status, in bytes; None where the process has ended."""
     if process_identity(process.pid) != process:
         return None
-    try:
-        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    except OSError:
-        return None
+    lines = (LIVE.read(f"/proc/{process.pid}/status") or "").splitlines()
     pairs = (line.partition(":") for line in lines if line.endswith("kB"))
     sizes = {name: int(value.split()[0]) * _KIB for name, _, value in pairs}
     return sizes if {"RssAnon", "VmHWM", "RssFile", "RssShmem"} <= set(sizes) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 
 def memory_device(
@@ -21,3 +22,10 @@ def memory_device(
     body[0x28] = technology
     struct.pack_into("<QQ", body, 0x34, persistent, volatile)
     return bytes(body) + locator.encode() + b"\0Maker\0\0"
+
+
+def write_table(root: Path, *devices: bytes) -> None:
+    """The firmware's table below ``root``, where Linux shows it."""
+    table = root / "sys/firmware/dmi/tables/DMI"
+    table.parent.mkdir(parents=True)
+    table.write_bytes(b"".join(devices))

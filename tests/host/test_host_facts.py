@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
 
 from recorded_kernel import RecordedKernel, load, write
-from smbios_table import memory_device
+from smbios_table import memory_device, write_table
 
 from harness.host import cpu
 from harness.host.confounders import uncontrolled
@@ -207,14 +207,13 @@ def test_modules_of_the_firmware_table() -> None:
 def test_the_memory_bus_runs_as_configured_not_as_modules_are_able_to(
     tmp_path: Path, speeds: tuple[int, ...], expected: str
 ) -> None:
-    if speeds:
-        table = tmp_path / "sys/firmware/dmi/tables/DMI"
-        table.parent.mkdir(parents=True)
-        table.write_bytes(b"".join(
-            memory_device(size_mib=1024, technology=3, volatile=1 << 30, persistent=0,
-                          locator=f"A{slot}", speed_mts=speed, able_mts=3200)
-            for slot, speed in enumerate(speeds)
-        ))  # fmt: skip
+    module = {"size_mib": 1024, "technology": 3, "volatile": 1 << 30, "persistent": 0}
+    devices = [
+        memory_device(**module, locator=f"A{slot}", speed_mts=speed, able_mts=3200)
+        for slot, speed in enumerate(speeds)
+    ]
+    if devices:
+        write_table(tmp_path, *devices)
     assert host_facts((), Kernel(tmp_path))["memory_speed"] == expected
 
 

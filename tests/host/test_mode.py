@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
 
 from recorded_kernel import load, write
-from smbios_table import memory_device
+from smbios_table import memory_device, write_table
 
 from harness.host.mode import MemoryResources, host_mode, parse_memory_resources
 from harness.tiers.linux.kernel import Kernel
@@ -55,6 +55,12 @@ def test_ipmctl_memory_resources(text: str, resources: MemoryResources | None) -
     assert parse_memory_resources(text) == resources
 
 
+def optane(root: Path, volatile: int, persistent: int) -> None:
+    """A firmware's table of one module, invented."""
+    module = {"size_mib": 129408, "technology": 7, "locator": "A1"}
+    write_table(root, memory_device(**module, volatile=volatile, persistent=persistent))
+
+
 @pytest.mark.parametrize(
     ("volatile", "persistent", "mode"),
     [(0, 126, "AppDirect"), (126, 0, "Memory"), (63, 63, "Mixed")],
@@ -62,18 +68,7 @@ def test_ipmctl_memory_resources(text: str, resources: MemoryResources | None) -
 def test_optane_modules_in_the_firmware_table(
     tmp_path: Path, volatile: int, persistent: int, mode: str
 ) -> None:
-    """An invented SMBIOS table with one Optane module."""
-    path = tmp_path / "sys/firmware/dmi/tables/DMI"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(
-        memory_device(
-            size_mib=129408,
-            technology=7,
-            volatile=volatile * _GIB,
-            persistent=persistent * _GIB,
-            locator="A1",
-        )
-    )
+    optane(tmp_path, volatile * _GIB, persistent * _GIB)
     found = host_mode(Kernel(tmp_path))
     assert found.mode == mode
     assert "1 Optane modules" in found.evidence
@@ -82,11 +77,7 @@ def test_optane_modules_in_the_firmware_table(
 def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhere(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "sys/firmware/dmi/tables/DMI"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(
-        memory_device(size_mib=129408, technology=7, volatile=0, persistent=0, locator="A1")
-    )
+    optane(tmp_path, 0, 0)
     write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
     assert host_mode(Kernel(tmp_path)).mode == "unknown"
 
