@@ -20,8 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.drivers import hammerdb
+from harness.drivers.hammerdb.dialect import Target, target_of
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.process import build, measure
+from harness.drivers.hammerdb.script import Build, Timed
 from harness.drivers.loadgen import processes
+from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
 from harness.execution.environment import Environment, open_environment
@@ -76,9 +80,9 @@ class Server:
         return dict(self.engine.native_connection())
 
     @property
-    def target(self) -> hammerdb.Target:
+    def target(self) -> Target:
         """As HammerDB takes it."""
-        return hammerdb.target_of(self.engine)
+        return target_of(self.engine)
 
     def cpu_ns(self) -> float:
         """Of the postmaster, its children, and those that it has waited for.
@@ -197,10 +201,8 @@ class Bench:
         if self.find(f"hammerdb-{warehouses}"):
             return
         with self.server() as server:
-            options = hammerdb.Build(warehouses, self.env.cores)
-            hammerdb.build(
-                hammerdb.find(), server.target, server.clients, options, SilentProgress()
-            )
+            options = Build(warehouses, self.env.cores)
+            build(find(), server.target, server.clients, options, SilentProgress())
             self.keep(f"hammerdb-{warehouses}", server)
 
 
@@ -219,11 +221,10 @@ def opened(kept: Path | None = None) -> Iterator[Bench]:
 def drive_hammerdb(server: Server, users: int) -> Seen:
     """HammerDB on what it has built; without its time profile, which costs it processor time."""
     window = Window(server)
-    calls = {"before": window.begin, "after": window.end}
-    options = hammerdb.Timed(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
-    found = hammerdb.measure(
-        hammerdb.find(), server.target, server.clients, options, SilentProgress(),
-        lambda moment: calls[moment](),
+    options = Timed(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
+    found = measure(
+        find(), server.target, server.clients, options, SilentProgress(),
+        WindowCallbacks(window.begin, window.end),
     )  # fmt: skip
     assert found.client_cpu_ns is not None
     return Seen(

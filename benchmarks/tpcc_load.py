@@ -22,7 +22,9 @@ from typing import Any
 import benchbase
 from tpcc import Bench, Server, alternated, arguments, children_ns, opened, report, run
 
-from harness.drivers import hammerdb
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.process import build
+from harness.drivers.hammerdb.script import Build
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.protocols import Fill
 from harness.engine import EngineContext
@@ -87,8 +89,8 @@ def _filler(engine: Any, server: Server, warehouses: int, threads: int) -> Fill:
 
 def hammerdbs(bench: Bench, server: Server, warehouses: int) -> None:
     """HammerDB with as many virtual users as processors."""
-    options = hammerdb.Build(warehouses, bench.env.cores)
-    hammerdb.build(hammerdb.find(), server.target, server.clients, options, SilentProgress())
+    options = Build(warehouses, bench.env.cores)
+    build(find(), server.target, server.clients, options, SilentProgress())
 
 
 def go_tpc(bench: Bench, server: Server, warehouses: int) -> None:
@@ -112,7 +114,7 @@ def peers() -> dict[str, Load]:
     """Those that are here; of the others it is said that they are not."""
     found: dict[str, Load] = {}
     try:
-        hammerdb.find()
+        find()
         found["HammerDB"] = hammerdbs
     except UsageError as error:
         print(f"HammerDB is left out: {error.context}")

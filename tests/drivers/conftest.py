@@ -7,17 +7,13 @@ are deselected there, which the end of the test run says.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lab import Lab, open_lab
 
-from harness.drivers.hammerdb import find
-from harness.drivers.hammerdb.installation import HammerDb
-from harness.supervise.credentials import unprivileged
-from harness.supervise.supervisor import Supervisor
+from harness.drivers.hammerdb.installation import HammerDb, find
 from harness.workload import Clients
 
 RECORDINGS = Path(__file__).with_name("recordings")
@@ -65,33 +61,22 @@ def recording() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A directory that the unprivileged user can enter."""
-    path = Path(tempfile.mkdtemp(prefix="tb-test-"))
-    path.chmod(0o755)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+def lab() -> Iterator[Lab]:
+    with open_lab() as lab:
+        yield lab
 
 
 @pytest.fixture
-def clients(folder) -> Iterator[Clients]:
-    credentials = unprivileged()
-    scratch = folder / "scratch"
-    scratch.mkdir(mode=0o700)
-    if credentials is not None:
-        os.chown(scratch, credentials.uid, credentials.gid)
-    with Supervisor(folder / "state") as supervisor:
-        yield Clients(supervisor, credentials, scratch)
+def clients(lab: Lab) -> Clients:
+    return Clients(lab.supervisor, lab.credentials, lab.directory("c"))
 
 
 @pytest.fixture
-def replay(folder, monkeypatch) -> Callable[..., HammerDb]:
+def replay(lab, monkeypatch) -> Callable[..., HammerDb]:
     """An installation that says what was recorded, whatever it is asked, and then ``does``."""
 
     def make(name: str, does: str = "exit 0", version: str = "v4.12", before: str = "") -> HammerDb:
-        home = folder / "home"
+        home = lab.root / "home"
         (home / "bin").mkdir(parents=True)
         (home / "words").write_text(_recording(name))
         (home / "hammerdbcli").write_text(f'set hdb_version "{version}"\n')

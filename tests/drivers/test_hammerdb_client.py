@@ -8,22 +8,28 @@ import time
 import pytest
 from patience import PATIENCE_S
 
-from harness.drivers.hammerdb import Build, Timed, build, measure
-from harness.drivers.hammerdb.dialect import dialect_of, target
+from harness.drivers.hammerdb.dialect import target
+from harness.drivers.hammerdb.process import build, measure
+from harness.drivers.hammerdb.script import Build, Timed
+from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.supervise.process import all_processes, mark_of
 
 TARGET = target(
-    dialect_of("pg"),
+    "pg",
     {"host": "/run/bench", "port": 5432, "user": "bench", "password": "pw-4711", "database": "b"},
 )
 ONE_MINUTE = Timed(users=2, ramp_up_min=1, duration_min=1, time_profile=False)
 #: Far above what a busy machine needs to start a process; never a measurement.
 
 
-def run(hammerdb, clients, **more):
-    return measure(hammerdb, TARGET, clients, ONE_MINUTE, SilentProgress(), **more)
+#: Nobody counts anything at the ends of the window.
+NOTHING = WindowCallbacks(lambda: None, lambda: None)
+
+
+def run(hammerdb, clients, options=ONE_MINUTE, drives=NOTHING, **more):
+    return measure(hammerdb, TARGET, clients, options, SilentProgress(), drives, **more)
 
 
 #: Servers that other tests of this session keep for those to come.
@@ -48,8 +54,9 @@ def nothing_left(clients) -> bool:
 
 def test_a_timed_run(replay, clients):
     moments = []
-    found = run(replay("postgres-15.18-timed.log"), clients, at=moments.append)
-    assert moments == ["before", "after"]
+    drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
+    found = run(replay("postgres-15.18-timed.log"), clients, drives=drives)
+    assert moments == ["begin", "end"]
     assert (found.new_orders_per_minute, found.transactions_per_minute) == (27198, 63589)
     assert found.version == "HammerDB 4.12"
     assert found.response_times == {}
@@ -64,15 +71,15 @@ def test_a_build(replay, clients):
     assert nothing_left(clients)
 
 
-def test_its_response_times_are_read_from_its_own_folder(replay, clients, folder, recording):
+def test_its_response_times_are_read_from_its_own_folder(replay, clients, lab, recording):
     # The recorded profile is put where a real run writes it, and said so as a real run does.
-    (folder / "profile.log").write_text(recording("postgres-15.18-hdbxtprofile.log"))
+    (lab.root / "profile.log").write_text(recording("postgres-15.18-hdbxtprofile.log"))
     to = "$TMP/hdbxtprofile.log"
     hammerdb = replay(
         "postgres-15.18-timed.log",
-        before=f'cat {folder}/profile.log > {to}; echo "Vuser 1:Writing timing data to {to}"',
+        before=f'cat {lab.root}/profile.log > {to}; echo "Vuser 1:Writing timing data to {to}"',
     )
-    found = measure(hammerdb, TARGET, clients, Timed(2, 1, 1), SilentProgress())
+    found = run(hammerdb, clients, Timed(2, 1, 1))
     assert found.response_times["payment"].calls == 8916 + 8871
 
 
@@ -131,7 +138,7 @@ def test_a_run_in_which_a_user_was_missing_is_no_result(replay, clients):
     hammerdb = replay("postgres-15.18-timed.log")
     three = Timed(users=3, ramp_up_min=1, duration_min=1, time_profile=False)
     with pytest.raises(RunFailed, match="2 virtual users were active"):
-        measure(hammerdb, TARGET, clients, three, SilentProgress())
+        run(hammerdb, clients, three)
 
 
 def test_its_script_is_private_and_its_password_in_no_message(replay, clients):

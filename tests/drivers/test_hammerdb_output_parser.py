@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.drivers.hammerdb.metrics import response_times
 from harness.drivers.hammerdb.output_parser import Words
-from harness.drivers.hammerdb.time_profile import response_times
 
 
 def heard(text: str) -> Words:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from harness import paths, registry
-from harness.drivers.hammerdb import Build, Timed, build, find, measure, target_of
-from harness.engine import DataDirectories, EngineContext
+from harness.drivers.hammerdb.dialect import target_of
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.process import build, measure
+from harness.drivers.hammerdb.script import Build, Timed
+from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed, UsageError
-from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 
 pytestmark = [pytest.mark.hammerdb, pytest.mark.slow]
@@ -21,28 +20,14 @@ pytestmark = [pytest.mark.hammerdb, pytest.mark.slow]
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
-def directory(folder: Path, name: str, clients) -> Path:
-    path = folder / name
-    path.mkdir(mode=0o700)
-    if clients.credentials is not None:
-        os.chown(path, clients.credentials.uid, clients.credentials.gid)
-    return path
-
-
 @pytest.fixture
-def started(folder, clients):
+def started(lab):
     """Make and start an engine; killed at the end."""
     engines = []
 
     def start(name):
-        context = EngineContext(
-            settings={}, options={}, scratch=directory(folder, "s", clients),
-            engines_prefix=paths.engines_prefix(), processes=clients.processes,
-            credentials=clients.credentials, threads=2, memory_limit_bytes=1 << 30,
-        )  # fmt: skip
-        engine = registry.engine(name).create(context)
-        places = DataDirectories({p: directory(folder, p, clients) for p in DIRECTORY_PARTS})
-        engine.initialise(places)
+        engine = lab.engine(name)
+        engine.initialise(lab.places())
         engine.start()
         engines.append(engine)
         return engine
@@ -62,13 +47,14 @@ def test_it_builds_and_drives(name, started, clients):
     before = with_connection.execute("SELECT sum(d_next_o_id), count(*) FROM district").rows[0]
     assert before == (10 * 3001, 10)
     moments: list[str] = []
+    drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
     found = measure(
         hammerdb, target, clients, Timed(users=2, ramp_up_min=0, duration_min=1),
-        SilentProgress(), moments.append,
+        SilentProgress(), drives,
     )  # fmt: skip
     after = with_connection.execute("SELECT sum(d_next_o_id) FROM district").rows[0][0]
     with_connection.close()
-    assert moments == ["before", "after"]
+    assert moments == ["begin", "end"]
     # All that was ever ordered; the window is only the longest part of the run.
     assert 0 < found.new_orders_per_minute <= after - before[0]
     assert set(found.response_times) == TRANSACTIONS
@@ -85,9 +71,7 @@ def test_a_server_that_dies_ends_the_run(name, started, clients):
     target = target_of(engine)
     build(hammerdb, target, clients, Build(warehouses=1, users=1), SilentProgress())
 
-    def die(moment):
-        threading.Timer(1.0, engine.kill).start()
-
+    die = WindowCallbacks(threading.Timer(1.0, engine.kill).start, lambda: None)
     with pytest.raises(RunFailed) as failed:
         measure(hammerdb, target, clients, Timed(1, 0, 5), SilentProgress(), die)
     assert "it hangs" not in failed.value.context

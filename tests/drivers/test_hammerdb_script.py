@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.hammerdb import Build, Timed, drivable, find, target_of, whole_minutes
-from harness.drivers.hammerdb.dialect import Target, dialect_of, target
-from harness.drivers.hammerdb.script import build_script, timed_script
+from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script, whole_minutes
 from harness.errors import UsageError
 
 SECRET = "0123secret"
@@ -14,7 +14,7 @@ SECRET = "0123secret"
 
 def connected(word: str, **more: object) -> Target:
     connection = {"user": "bench", "password": SECRET, "database": "shop", **more}
-    return target(dialect_of(word), connection)
+    return target(word, connection)
 
 
 def settings(script: str) -> dict[str, str]:
@@ -40,17 +40,17 @@ def test_no_more_builders_than_warehouses():
     assert settings(script)["pg_num_vu"] == "2"
 
 
-@pytest.mark.parametrize(("word", "prefix"), [("mysql", "mysql"), ("maria", "maria")])
-def test_a_timed_run_on_innodb_goes_through_the_socket(word, prefix):
+@pytest.mark.parametrize("word", ["mysql", "maria"])
+def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     script = timed_script(
         connected(word, socket="/run/bench/sql.sock"), Timed(8, ramp_up_min=1, duration_min=3)
     )
     found = settings(script)
-    assert found[f"{prefix}_socket"] == "/run/bench/sql.sock"
-    assert found[f"{prefix}_rampup"] == "1"
-    assert found[f"{prefix}_duration"] == "3"
-    assert found[f"{prefix}_allwarehouse"] == "true"
-    assert found[f"{prefix}_raiseerror"] == "false"
+    assert found[f"{word}_socket"] == "/run/bench/sql.sock"
+    assert found[f"{word}_rampup"] == "1"
+    assert found[f"{word}_duration"] == "3"
+    assert found[f"{word}_allwarehouse"] == "true"
+    assert found[f"{word}_raiseerror"] == "false"
     assert "vuset vu 8" in script.splitlines()
 
 
@@ -79,11 +79,6 @@ def test_what_hammerdb_would_take_apart_is_refused(name):
     assert refused.value.problem == f"HammerDB with this {name}"
     if name == "password":
         assert "exec" not in str(refused.value.to_json())
-
-
-def test_an_unknown_database_is_refused():
-    with pytest.raises(UsageError, match="only pg, mysql, maria"):
-        dialect_of("oracle")
 
 
 def test_minutes_are_whole():
@@ -127,7 +122,7 @@ def test_a_missing_tcl_package_is_known_beforehand(replay):
         before="""echo "Pgtcl: can't find package Pgtcl"; exit 0""",
     )
     with pytest.raises(UsageError, match="can't find package Pgtcl") as missing:
-        hammerdb.check(dialect_of("pg"), None)
+        hammerdb.check("pg", None)
     assert "docs/hammerdb.md" in missing.value.hint
 
 
@@ -142,10 +137,9 @@ class Known(Stranger):
     """One that it knows, as ``kind`` says."""
 
     name = "postgres"
-    hammerdb_database = "pg"
 
-    def __init__(self, kind):
-        self.kind = kind
+    def __init__(self, kind, word="pg"):
+        self.kind, self.hammerdb_database = kind, word
 
     def native_backend(self):
         return "postgres"
@@ -154,9 +148,10 @@ class Known(Stranger):
         return {"host": "/run/bench", "port": 5432, "user": "u", "password": "p", "database": "d"}
 
 
-def test_only_engines_that_it_knows_are_driven():
+@pytest.mark.parametrize("engine", [Stranger(), Known("managed", "db2")])
+def test_only_engines_that_it_knows_are_driven(engine):
     with pytest.raises(UsageError, match="does not know this engine"):
-        drivable(Stranger())
+        drivable(engine)
 
 
 def test_no_server_of_the_users_is_let_be_altered():
@@ -166,4 +161,4 @@ def test_no_server_of_the_users_is_let_be_altered():
 
 def test_a_managed_server_is_found_as_the_native_client_finds_it():
     found = target_of(Known("managed"))
-    assert (found.dialect.word, found.host, found.port) == ("pg", "/run/bench", 5432)
+    assert (found.dialect, found.host, found.port) == ("pg", "/run/bench", 5432)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.hammerdb import Measured
-from harness.drivers.hammerdb.time_profile import ResponseTimes
+from harness.drivers.hammerdb.metrics import Measured, ResponseTimes
 from harness.drivers.result import DriverResult, Operation
 from harness.workloads.tpcc.hammerdb import _driven
 from harness.workloads.tpcc.metrics import NOUNS

@@ -9,41 +9,20 @@ from typing import Any, Protocol, runtime_checkable
 
 from harness.drivers.loadgen.protocols import RunsNatively
 from harness.engine import Engine
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError
 
 
 @runtime_checkable
 class DrivenByHammerDb(RunsNatively, Protocol):
     """Engines that HammerDB drives."""
 
-    #: The argument of HammerDB's command ``dbset db``.
+    #: The argument of HammerDB's command ``dbset db``, one of :data:`LIBRARIES`.
     hammerdb_database: str
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """One database of HammerDB.
-
-    ``word``: as ``dbset db`` takes it. ``prefix``: of its dictionary's keys. ``library``: the
-    Tcl package its virtual users load. ``raises``: whether a virtual user can be set to end
-    at its first error. HammerDB's InnoDB procedures let a deadlock through to the client, which
-    is no failure of a run; PostgreSQL's catch it.
-    """
-
-    word: str
-    prefix: str
-    library: str
-    raises: bool
-
-
-_DIALECTS = {
-    dialect.word: dialect
-    for dialect in (
-        Dialect("pg", "pg", "Pgtcl", raises=True),
-        Dialect("mysql", "mysql", "mysqltcl", raises=False),
-        Dialect("maria", "maria", "mariatcl", raises=False),
-    )
-}
+#: The Tcl package that its virtual users load, by the word of ``dbset db``, with which the keys
+#: of its dictionary begin, too.
+LIBRARIES = {"pg": "Pgtcl", "mysql": "mysqltcl", "maria": "mariatcl"}
 #: What goes through HammerDB's scripts unquoted several times, and comes out as it was.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,~-]+")
 
@@ -52,12 +31,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,~-]+")
 class Target:
     """A database that HammerDB connects to.
 
-    ``host``: a name, an address, or the folder of PostgreSQL's socket. ``socket``: the path
-    of MySQL's or MariaDB's, which goes before host and port. ``database``: what is built
-    into; it may exist, without tables. ``password`` is not in its repr.
+    ``dialect``: its word for the server (:data:`LIBRARIES`). ``host``: a name, an address, or
+    the folder of PostgreSQL's socket. ``socket``: the path of MySQL's or MariaDB's, which goes
+    before host and port. ``database``: what is built into; it may exist, without tables.
+    ``password`` is not in its repr.
     """
 
-    dialect: Dialect
+    dialect: str
     host: str
     port: int
     user: str
@@ -67,26 +47,16 @@ class Target:
 
     def __repr__(self) -> str:
         where = self.socket or f"{self.host}:{self.port}"
-        return f"Target({self.dialect.word} {self.user}@{where}/{self.database})"
+        return f"Target({self.dialect} {self.user}@{where}/{self.database})"
 
 
-def dialect_of(word: str) -> Dialect:
-    """By HammerDB's word; UsageError for one that is not driven here."""
-    if word not in _DIALECTS:
-        raise UsageError(
-            f"HammerDB on its database {word!r}",
-            f"only {', '.join(_DIALECTS)} are driven{nearest(word, list(_DIALECTS))}",
-        )
-    return _DIALECTS[word]
-
-
-def drivable(engine: Engine) -> Dialect:
+def drivable(engine: Engine) -> str:
     """How HammerDB calls the engine; UsageError where it cannot drive it, or must not.
 
     It wants to make users and databases and fills whatever schema comes first, so that it is
     let loose only on a server of our own.
     """
-    if not isinstance(engine, DrivenByHammerDb):
+    if not isinstance(engine, DrivenByHammerDb) or engine.hammerdb_database not in LIBRARIES:
         raise UsageError(
             f"driver hammerdb on {engine.name}",
             "HammerDB does not know this engine, or its engine here does not say so",
@@ -98,7 +68,7 @@ def drivable(engine: Engine) -> Dialect:
             "HammerDB alters users and owners and builds outside the schema that is ours",
             "choose --driver loadgen, or let the harness run the server",
         )
-    return dialect_of(engine.hammerdb_database)
+    return engine.hammerdb_database
 
 
 def target_of(engine: Engine) -> Target:
@@ -108,7 +78,7 @@ def target_of(engine: Engine) -> Target:
     return target(dialect, engine.native_connection())
 
 
-def target(dialect: Dialect, connection: Mapping[str, Any]) -> Target:
+def target(dialect: str, connection: Mapping[str, Any]) -> Target:
     """From the connection as the native client takes it; UsageError for what cannot be quoted.
 
     PostgreSQL's ``host`` may be the folder of its socket, as libpq has it.

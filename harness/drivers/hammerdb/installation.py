@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.drivers.hammerdb.dialect import Dialect
+from harness.drivers.hammerdb.dialect import LIBRARIES
 from harness.engine import Credentials
 from harness.errors import UsageError
 
@@ -65,22 +65,22 @@ class HammerDb:
             **dict.fromkeys(("TMP", "TMPDIR", "TEMP", "HOME"), str(scratch)),
         }
 
-    def check(self, dialect: Dialect, credentials: Credentials | None) -> None:
+    def check(self, dialect: str, credentials: Credentials | None) -> None:
         """UsageError where a Tcl package is missing that it needs for this database, or it is
         not for the user that clients run as to read.
 
         HammerDB itself would say so only from its first virtual user, and then wait.
         """
-        required = [*_PACKAGES, dialect.library]
+        library = LIBRARIES[dialect]
         probe = "".join(
             f'if {{[catch {{package require {name}}} why]}} {{puts "{name}: $why"}}\n'
-            for name in required
+            for name in (*_PACKAGES, library)
         )
         probe += (
             f"if {{![file readable {{{self.home / _PROGRAM}}}]}} "
             f'{{puts "{_PROGRAM}: this user cannot read it"}}\n'
         )
-        if dialect.library == "Pgtcl":
+        if library == "Pgtcl":
             probe += (
                 "if {[info commands pg_connect] ne {} && [info commands pg_notice_handler] eq {}} "
                 '{puts "Pgtcl: it has no pg_notice_handler"}\n'
@@ -91,7 +91,7 @@ class HammerDb:
             debs = {d for n, d in {**_PACKAGES, **_LIBRARIES}.items() if n in names and d}
             install = f"on Debian: apt-get install {' '.join(sorted(debs))}; " if debs else ""
             raise UsageError(
-                f"{self.name} on {dialect.word} with {self.tclsh}",
+                f"{self.name} on {dialect} with {self.tclsh}",
                 "; ".join(lacking),
                 f"{install}a release archive brings them all, and docs/hammerdb.md says where "
                 "the others come from",

@@ -7,7 +7,7 @@ with its script, its SQLite files and its logs, which is removed at the end what
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,16 +16,14 @@ from typing import Any, Literal
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.hammerdb.dialect import Target
 from harness.drivers.hammerdb.installation import HammerDb
-from harness.drivers.hammerdb.metrics import Measured
+from harness.drivers.hammerdb.metrics import Measured, ResponseTimes, response_times
 from harness.drivers.hammerdb.output_parser import Phase, Words
 from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script
-from harness.drivers.hammerdb.time_profile import ResponseTimes, response_times
+from harness.drivers.result import WindowCallbacks
 from harness.engine import Credentials
 from harness.progress import Progress, Task
 from harness.supervise.user_files import read_text, write_text
 from harness.workload import Clients
-
-Moment = Literal["before", "after"]
 
 #: A build without output for this long hangs. Indexes of a thousand warehouses take a while,
 #: and HammerDB is silent meanwhile.
@@ -75,7 +73,7 @@ def build(
     return {
         "driver": hammerdb.name,
         "warehouses": options.warehouses,
-        "stored_procedures": options.stored_procedures,
+        "stored_procedures": True,
     }
 
 
@@ -85,13 +83,13 @@ def measure(
     clients: Clients,
     options: Timed,
     progress: Progress,
-    at: Callable[[Moment], None] = lambda moment: None,
+    drives: WindowCallbacks,
     *,
     margin_s: float = _MARGIN_S,
 ) -> Measured:
     """Have HammerDB drive what it has built; RunFailed with its last lines.
 
-    ``at`` is called as the measured window begins ("before") and ends ("after").
+    ``drives``: called as the measured window begins and ends.
     """
     problem = f"{hammerdb.name}: {options.users} users on {target!r}"
     profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
@@ -99,7 +97,7 @@ def measure(
         hammerdb, target, clients, timed_script(target, options), problem
     ) as talk:
         with progress.task(f"{hammerdb.name}, {options.users} users", profiled_s, "s") as task:
-            window = _Window(talk, at, task)
+            window = _Window(talk, drives, task)
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
             window.until("measuring", starting_s + margin_s)
             window.until("ending", 60.0 * options.duration_min + margin_s)
@@ -122,16 +120,14 @@ def measure(
             duration_ns=window.ended_ns - window.began_ns,
             client_cpu_ns=window.cpu_ns,
             refused=dict(words.refused),
-            response_times=_response_times(words, talk.folder, clients.credentials)
-            if options.time_profile
-            else {},
+            response_times=_response_times(words, talk.folder, clients.credentials),
         )
 
 
 def _response_times(
     words: Words, folder: Path, user: Credentials | None
 ) -> dict[str, ResponseTimes]:
-    """Nothing where HammerDB says that its profile is not whole."""
+    """Nothing where HammerDB has written no profile, or says that it is not whole."""
     if words.profile is None or not words.profile_complete:
         return {}
     try:
@@ -196,7 +192,7 @@ class _Window:
     """Listens through the phases of a timed run and takes the window's two moments."""
 
     talk: _Conversation
-    at: Callable[[Moment], None]
+    drives: WindowCallbacks
     task: Task
     began_ns: int = 0
     ended_ns: int = 0
@@ -210,7 +206,7 @@ class _Window:
             self.talk.listen()
             self._tick()
             if phase is not None and self.talk.words.phase == phase:
-                self._moment("before" if phase == "measuring" else "after")
+                self._enter(phase)
                 return
             if time.monotonic() > deadline:
                 raise self.talk.failed(f"it hangs: {_awaited(phase)} after {limit_s:g} s")
@@ -221,16 +217,17 @@ class _Window:
         self.task.advance(now - self._told, note=_PHASES[self.talk.words.phase])
         self._told = now
 
-    def _moment(self, moment: Moment) -> None:
+    def _enter(self, phase: Literal["measuring", "ending"]) -> None:
         """First our own clock and its CPU time, then the caller's counters, outside of both."""
         now = time.monotonic_ns()
         cpu_ns = self.talk.cpu_ns()
-        if moment == "before":
+        if phase == "measuring":
             self.began_ns, self.cpu_ns = now, cpu_ns
+            self.drives.on_measuring()
         else:
             self.ended_ns = now
             self.cpu_ns = None if cpu_ns is None or self.cpu_ns is None else cpu_ns - self.cpu_ns
-        self.at(moment)
+            self.drives.on_measured()
 
 
 def _awaited(phase: Phase | None) -> str:

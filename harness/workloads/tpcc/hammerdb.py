@@ -10,17 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.drivers.hammerdb import (
-    Build,
-    Measured,
-    Timed,
-    build,
-    drivable,
-    find,
-    measure,
-    target_of,
-    whole_minutes,
-)
+from harness.drivers.hammerdb.dialect import drivable, target_of
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.metrics import Measured
+from harness.drivers.hammerdb.process import build, measure
+from harness.drivers.hammerdb.script import Build, Timed, whole_minutes
 from harness.drivers.result import Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.supervise.credentials import unprivileged
@@ -76,14 +70,13 @@ class HammerDbDriver:
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Have it drive what it has built."""
-        calls = {"before": drives.on_measuring, "after": drives.on_measured}
         found = measure(
             find(),
             target_of(session.engine),
             session.clients(),
             _timed(self.params),
             session.progress,
-            lambda moment: calls[moment](),
+            drives,
         )
         return _driven(found)
 
