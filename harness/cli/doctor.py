@@ -156,11 +156,11 @@ def _servers_user() -> dict[str, Any]:
 
 def _official_ycsb() -> dict[str, Any]:
     """Whether the official client was built, for which bindings, and whether it can be."""
-    from harness.drivers import ycsb
+    from harness.drivers.ycsb import build, java
 
-    found = (available(find)[1] for find in (ycsb.find_java, ycsb.find_maven))
+    found = (available(find)[1] for find in (java.find_java, java.find_maven))
     missing = [reason for reason in found if reason]
-    return {"version": ycsb.VERSION, "built": ycsb.builds(), "missing": missing}
+    return {"version": build.VERSION, "built": build.builds(), "missing": missing}
 
 
 def _microbenchmarks() -> dict[str, Any]:

@@ -26,6 +26,7 @@ from harness.supervise.user_files import make_passable
 
 #: Of the core, as ``maven/pom.xml`` pins it.
 VERSION = "0.17.0"
+NAME = f"YCSB {VERSION}"
 _PROJECT = Path(__file__).parent / "maven"
 _DIGITS = 12
 _LEFT_OUT = ("target", "__pycache__")
@@ -37,11 +38,6 @@ class Build:
 
     folder: Path
     binding: YcsbBinding
-
-    @property
-    def name(self) -> str:
-        """``YCSB 0.17.0``."""
-        return f"YCSB {VERSION}"
 
     @property
     def classpath(self) -> str:

@@ -7,16 +7,16 @@ the whole seconds between two of those lines, and nothing else is in it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.drivers.result import WindowCallbacks
-from harness.drivers.ycsb.build import Build
+from harness.drivers.ycsb.build import NAME, Build
 from harness.drivers.ycsb.histograms import Interval, read_logs
-from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.output_parser import Tick, Words
-from harness.drivers.ycsb.process import SILENCE_S, ClientProcess, Request
+from harness.drivers.ycsb.process import ClientProcess, Request
 from harness.progress import Progress, Task
 from harness.workload import Clients
 
@@ -28,10 +28,6 @@ _TOO_SOON = (
     "was so busy that its status lines came many seconds late; raise the operations, or measure "
     "on an idle host"
 )
-
-
-def _nothing() -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -68,25 +64,24 @@ class Done:
 
 def run(
     build: Build,
-    java: Java,
     clients: Clients,
     request: Request,
     progress: Progress,
     drives: WindowCallbacks | None = None,
-    silence_s: float = SILENCE_S,
 ) -> Done:
     """Have the client do it; RunFailed with its own last words where it did not go well.
 
     ``drives``: called as the measured window begins and ends, while it works.
     """
-    what = f"{build.name}, {request.threads} threads"
+    what = f"{NAME}, {request.threads} threads"
     total = request.total if request.seconds is None else request.seconds
     unit = request.noun if request.seconds is None else "s"
     with (
-        ClientProcess.open(build, java, clients, request, f"run {what}", silence_s) as client,
+        ClientProcess.open(build, clients, request, f"run {what}") as client,
         progress.task(what, total, unit) as task,
     ):
-        window = _Window(client, request, drives or WindowCallbacks(_nothing, _nothing), task)
+        drives = drives or WindowCallbacks(lambda: None, lambda: None)
+        window = _Window(client, request, drives, task)
         window.listen()
         client.expect_success()
         if window.end is None or window.begin is None or window.is_cut_off:
@@ -119,7 +114,7 @@ class _Window:
     begin: int | None = None
     end: int | None = None
     cpu_ns: int | None = None
-    retried: Mapping[str, int] = field(default_factory=dict)
+    retried: Counter[str] = field(default_factory=Counter)
     _first: int | None = None
     _told: float = 0.0
     _let_go: bool = False
@@ -140,7 +135,7 @@ class _Window:
         if self._first is None and (tick.operations or self.request.duration_s is None):
             self._first = number
         if self.begin is None:
-            if self._first is not None and self._past(self._first, self._ramp_up_s):
+            if self._first is not None and self._past(self._first, self.request.ramp_up_s):
                 self.begin = number
                 self._enter(_BEGIN, self.drives.on_measuring)
         elif self.end is None and self._window_is_over(self.begin):
@@ -159,10 +154,6 @@ class _Window:
         """Whether the last status line is at least that much later."""
         return self.ticks[-1].at_ms - self.ticks[line].at_ms >= 1000 * seconds - _EARLY_MS
 
-    @property
-    def _ramp_up_s(self) -> int:
-        return 0 if self.request.duration_s is None else self.request.ramp_up_s
-
     def _ended(self) -> None:
         """All is done and it is still there: where operations bound it, that ends the window."""
         if self.request.duration_s is None and self.begin is not None:
@@ -178,14 +169,13 @@ class _Window:
         """First the client's own CPU time and the engine inside it, then the caller's counters."""
         cpu_ns = self.client.cpu_ns()
         self.client.query(name)
-        retried = dict(self.client.words.retried)
+        retried = self.client.words.retried.copy()
         if name == _BEGIN:
             self.cpu_ns, self.retried = cpu_ns, retried
         else:
             begun = self.cpu_ns
             self.cpu_ns = None if cpu_ns is None or begun is None else cpu_ns - begun
-            added = {code: count - self.retried.get(code, 0) for code, count in retried.items()}
-            self.retried = {code: count for code, count in added.items() if count}
+            self.retried = retried - self.retried
         then()
 
     def _advance(self, tick: Tick) -> None:

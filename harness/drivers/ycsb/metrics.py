@@ -9,7 +9,7 @@ is closed long after another. Window and series are made of whole intervals.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,25 +66,27 @@ def measured(
     offered; latencies count from intended starts then. ``bounded_by_time``: otherwise
     everything was measured, from the first operation to the last.
     """
-    cut = _Cut(done, requested, bounded_by_time)
+    cut = _Cut(done, requested, target, bounded_by_time)
     window_ns = cut.window_ns
-    operations = {
-        name: found
-        for name, measurement in cut.measurements.items()
-        if (found := _operation(cut, name, measurement, target is not None)) is not None
-    }
-    offered = None if target is None else round(target * window_ns / NS_PER_S)
-    latencies = cut.latencies(intended=target is not None)
     return Measured(
-        window_ns, operations, cut.series(), latencies, offered, _backlog(cut, target), cut.apart_ns
+        window_ns,
+        cut.operations(),
+        cut.series(),
+        cut.latencies(),
+        offered_count=None if target is None else round(target * window_ns / NS_PER_S),
+        backlog_count=cut.backlog(),
+        ends_apart_ns=cut.apart_ns,
     )
 
 
 class _Cut:
     """The intervals of the window, of each measurement."""
 
-    def __init__(self, done: Done, requested: Collection[str], bounded_by_time: bool) -> None:
+    def __init__(
+        self, done: Done, requested: Collection[str], target: int | None, bounded_by_time: bool
+    ) -> None:
         self.done = done
+        self._target = target
         # Halves of read-modify-writes alone are no operations.
         self.measurements = {n: m for n, m in MEASUREMENTS.items() if n in requested}
         self._all = not bounded_by_time
@@ -97,10 +99,6 @@ class _Cut:
             for line, interval in self._numbered.get(measurement, ())
             if self._all or self.done.begin < line <= self.done.end
         ]
-
-    def of_line(self, measurement: str, line: int) -> int:
-        """How many ended in the second that this status line closes."""
-        return sum(i.count for of, i in self._numbered.get(measurement, ()) if of == line)
 
     @property
     def window_ns(self) -> int:
@@ -130,7 +128,7 @@ class _Cut:
             for line in self._lines()
         ]
 
-    def latencies(self, intended: bool) -> list[dict[str, Any]]:
+    def latencies(self) -> list[dict[str, Any]]:
         """Percentiles over time, of as many seconds as one histogram is to have."""
         lines = self._lines()
         each = intervals_per_histogram(len(lines))
@@ -140,7 +138,7 @@ class _Cut:
             histograms = {
                 name: merged_ns(
                     interval
-                    for one in _latency_logs(measurement, intended)
+                    for one in self._latency_logs(measurement)
                     for line, interval in self._numbered.get(one, ())
                     if line in group
                 )
@@ -160,8 +158,9 @@ class _Cut:
         return monotonic_ns + (self.done.ticks[line - 1].at_ms - wall_ms) * _NS_PER_MS
 
     def ended(self, measurement: str, line: int) -> int:
-        """As ``of_line``, those among them that found nothing."""
-        return sum(self.of_line(m, line) for m in (measurement, measurement + _NOT_FOUND))
+        """How many ended in the second that this status line closes, or found nothing."""
+        logs = (self._numbered.get(name, ()) for name in (measurement, measurement + _NOT_FOUND))
+        return sum(one.count for log in logs for of, one in log if of == line)
 
     def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
         """Each with its status line; what follows the last line is closed by the client's end."""
@@ -185,33 +184,40 @@ class _Cut:
         ]
         return (max(spans) - min(spans)) * _NS_PER_MS if spans and not self._all else 0
 
+    def operations(self) -> dict[str, Operation]:
+        """What was done in the window; nothing of what never happened."""
+        pairs = sum(i.count for i in self.intervals(MEASUREMENTS["read_modify_write"]))
+        halves = {"read": pairs, "update": pairs}
+        found = {}
+        for name, measurement in self.measurements.items():
+            missed = self.intervals(measurement + _NOT_FOUND)
+            count = sum(i.count for i in (*self.intervals(measurement), *missed))
+            logs = self._latency_logs(measurement)
+            if count:
+                found[name] = Operation(
+                    # The client closes one interval after the other: at the window's ends a pair
+                    # may be there with only one of its halves.
+                    count=max(0, count - halves.get(name, 0)),
+                    not_found_count=sum(i.count for i in missed),
+                    duration_hdr=stored(i for log in logs for i in self.intervals(log)),
+                )
+        return found
 
-def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operation | None:
-    """None of what never happened."""
-    found = cut.intervals(measurement)
-    missed = cut.intervals(measurement + _NOT_FOUND)
-    count = sum(i.count for i in (*found, *missed))
-    halves = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
-    if not count:
-        return None
-    logs = _latency_logs(measurement, intended)
-    latencies = [interval for one in logs for interval in cut.intervals(one)]
-    return Operation(
-        # The client closes one interval after the other: at the window's ends a pair may be
-        # there with only one of its halves.
-        count=max(0, count - halves),
-        not_found_count=sum(i.count for i in missed),
-        duration_hdr=stored(latencies),
-    )
+    def backlog(self) -> tuple[int, int] | None:
+        """What was due since the first operation, and not done, at both ends of the window."""
+        logs = (self.done.logs.get(name) for name in MEASUREMENTS.values())
+        starts = [log[0].begin_ms for log in logs if log]
+        if self._target is None or not starts:
+            return None
+        begin, end = (
+            round(self._target * (tick.at_ms - min(starts)) / 1000) - tick.operations
+            for tick in (self.done.ticks[self.done.begin], self.done.ticks[self.done.end])
+        )
+        return max(0, begin), max(0, end)
 
-
-def _latency_logs(measurement: str, intended: bool) -> tuple[str, str]:
-    name = _INTENDED + measurement if intended else measurement
-    return name, name + _NOT_FOUND
-
-
-def _pairs(cut: _Cut) -> list[Interval]:
-    return cut.intervals(MEASUREMENTS["read_modify_write"])
+    def _latency_logs(self, measurement: str) -> tuple[str, str]:
+        name = measurement if self._target is None else _INTENDED + measurement
+        return name, name + _NOT_FOUND
 
 
 def _alone(counts: Mapping[str, int]) -> dict[str, int]:
@@ -219,21 +225,3 @@ def _alone(counts: Mapping[str, int]) -> dict[str, int]:
     pairs = counts.get("read_modify_write", 0)
     halves = {"read": pairs, "update": pairs}
     return {n: max(0, c - halves.get(n, 0)) for n, c in counts.items() if c}
-
-
-def _backlog(cut: _Cut, target: int | None) -> tuple[int, int] | None:
-    """What was due since the first operation, and not done, at both ends of the window."""
-    starts = list(_starts(cut))
-    if target is None or not starts:
-        return None
-    begin, end = (
-        round(target * (tick.at_ms - min(starts)) / 1000) - tick.operations
-        for tick in (cut.done.ticks[cut.done.begin], cut.done.ticks[cut.done.end])
-    )
-    return max(0, begin), max(0, end)
-
-
-def _starts(cut: _Cut) -> Iterator[int]:
-    for name in MEASUREMENTS.values():
-        if log := cut.done.logs.get(name):
-            yield log[0].begin_ms

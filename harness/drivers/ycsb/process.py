@@ -7,6 +7,7 @@ happens. With an engine inside it is what the engine's memory cap and processors
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,16 +17,15 @@ from typing import Any
 
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.ycsb.build import Build
-from harness.drivers.ycsb.java import Java
+from harness.drivers.ycsb.java import find_java
 from harness.drivers.ycsb.output_parser import Tick, Words
-from harness.drivers.ycsb.properties import properties_text
 from harness.supervise.failures import ending
 from harness.supervise.user_files import make_directory, write_text
 from harness.units import MIB
 from harness.workload import Clients
 
 #: It says something each second once its threads are made; an engine may take a while to open.
-SILENCE_S = 1800.0
+_SILENCE_S = 1800.0
 #: How many seconds it is given beyond the window, so that this ends before the client does:
 #: on a busy host its status lines come late.
 _BEYOND_S = 8
@@ -65,21 +65,14 @@ class Request:
 class ClientProcess(ClientProgram):
     """A running client, and what was understood of it."""
 
-    def __init__(self, silence_s: float, *program: Any) -> None:
+    def __init__(self, *program: Any) -> None:
         super().__init__(*program)
         self.words = Words()
-        self._silence_s = silence_s
 
     @classmethod
     @contextmanager
     def open(
-        cls,
-        build: Build,
-        java: Java,
-        clients: Clients,
-        request: Request,
-        what: str,
-        silence_s: float,
+        cls, build: Build, clients: Clients, request: Request, what: str
     ) -> Iterator[ClientProcess]:
         """Start the client; at the end it and its folder are gone."""
         user = clients.credentials
@@ -89,21 +82,21 @@ class ClientProcess(ClientProgram):
             write_text(path, properties_text(_properties(request, histograms)), user)
             make_directory(histograms, user)
             process = clients.start_driver(
-                [*_command(build, java, request, folder), "-P", str(path)],
+                [*_command(build, request, folder), "-P", str(path)],
                 cwd=folder,
                 log=folder / STDERR,
                 pipes=True,
                 progress=True,
             )
             pipes = {"stderr": process.progress, _RESULTS: process.stdout}
-            with cls(silence_s, process, folder, user, what, pipes).running() as client:
+            with cls(process, folder, user, what, pipes).running() as client:
                 yield client
 
     def listen(self) -> Tick | None:
         """Read its next line, if there is one soon; the status in it, if any."""
         if (found := self.next_line()) is None:
-            if self.silent_s > self._silence_s:
-                raise self.failed(f"it has printed nothing for {self._silence_s:g} s")
+            if self.silent_s > _SILENCE_S:
+                raise self.failed(f"it has printed nothing for {_SILENCE_S:g} s")
             return None
         stream, line = found
         if stream == _RESULTS:
@@ -149,6 +142,30 @@ class ClientProcess(ClientProgram):
             raise self.failed("it has fewer operations to do than threads, and used fewer threads")
 
 
+def properties_text(properties: Mapping[str, object]) -> str:
+    """A property file as Java reads it (``java.util.Properties``).
+
+    One line each, in order; booleans and numbers as Java has them, None left out.
+    """
+    given = {name: value for name, value in properties.items() if value is not None}
+    return "".join(f"{_escaped(name)}={_escaped(_java(v))}\n" for name, v in given.items())
+
+
+def _java(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escaped(text: str) -> str:
+    """Every character that the syntax means something by, and all that is not plain ASCII."""
+    plain = re.sub(r"[\\=:#! ]", r"\\\g<0>", text)
+    return re.sub(r"[^ -~]", _utf16, plain)
+
+
+def _utf16(character: re.Match[str]) -> str:
+    digits = character[0].encode("utf-16-be", "surrogatepass").hex()
+    return re.sub("....", r"\\u\g<0>", digits)
+
+
 def _properties(request: Request, histograms: Path) -> dict[str, object]:
     """The properties of the request, and how the client measures and reports."""
     beyond = None if request.seconds is None else request.seconds + _BEYOND_S
@@ -166,7 +183,7 @@ def _properties(request: Request, histograms: Path) -> dict[str, object]:
     }
 
 
-def _command(build: Build, java: Java, request: Request, folder: Path) -> list[str]:
+def _command(build: Build, request: Request, folder: Path) -> list[str]:
     """Java with what it says on stderr at our descriptor 3, as it is said."""
     heap = max(1, request.heap_bytes // MIB)
     options = [
@@ -180,6 +197,6 @@ def _command(build: Build, java: Java, request: Request, folder: Path) -> list[s
     if build.binding.libraries:
         libraries = ":".join(map(str, build.binding.libraries))
         options.append(f"-Djava.library.path={libraries}")
-    program = [str(java.program), *options, "-cp", build.classpath, _MAIN]
+    program = [str(find_java().program), *options, "-cp", build.classpath, _MAIN]
     phase = "-load" if request.load else "-t"
     return ["/bin/sh", "-c", 'exec "$@" 2>&3 3>&-', "sh", *program, phase]

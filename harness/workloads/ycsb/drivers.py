@@ -38,7 +38,7 @@ class DriverResult(result.DriverResult):
     records that were acknowledged as inserted since the client began, its ramp-up included;
     ``inserts_begun_count``: those and what had no answer yet at its end; None where it does
     not report it. ``updated``: a sample of the fields whose update was acknowledged, see
-    harness.workloads.ycsb.checks.check_records.
+    harness.workloads.ycsb.loadgen.check_records.
     """
 
     key_counts: Sequence[KeyCount] | None = None

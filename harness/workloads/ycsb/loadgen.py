@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ from harness.errors import UsageError
 from harness.store.result import Check
 from harness.workload import Loading, Session
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.checks import check_records
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.params import YcsbParams
@@ -163,3 +162,31 @@ def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverRes
         inserts_begun_count=result.get("inserts_begun"),
         updated=result.get("updated"),
     )
+
+
+def check_records(verified: Mapping[str, Any], updated: Sequence[int] | None = None) -> Check:
+    """What the native client's verification says (``verified`` of schema loadgen-result).
+
+    ``updated``: of a run with updates, of each group of fields the highest hash among those
+    whose update was acknowledged. Verification has the like of all fields that were last
+    written by an update: none can be lower, unless an update was lost.
+    """
+    counts = ("missing", "malformed", "unexpected")
+    wrong = [f"{verified[name]:,} {name}" for name in counts if verified[name]]
+    if updated is not None and (lost := _lost(updated, verified["updated"])):
+        looked_at = sum(1 for highest in updated if highest)
+        wrong.insert(0, f"of {looked_at:,} updated fields looked at {lost:,} without their update")
+    said = f"{verified['records']:,} records read back, {verified['expected']:,} expected"
+    if not wrong and verified["records"] < verified["expected"]:
+        wrong = [f"{verified['expected'] - verified['records']:,} missing"]
+    if wrong:
+        first = f" ({verified['first']})" if verified["first"] else ""
+        return Check("records", "failed", f"{', '.join(wrong)}{first}; {said}")
+    changed = "" if updated is None else f", {verified['changed']:,} fields were last updated"
+    return Check("records", "passed", f"{said}; every one is well formed{changed}")
+
+
+def _lost(acknowledged: Sequence[int], found: Sequence[int]) -> int:
+    """Groups of fields in which one is missing."""
+    pairs = zip(acknowledged, found, strict=True)
+    return sum(1 for expected, highest in pairs if highest < expected)

@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from harness.counters import difference
-from harness.drivers import ycsb as client
 from harness.drivers.loadgen import driver as native
 from harness.drivers.loadgen.protocols import LoadsNatively
 from harness.drivers.result import WindowCallbacks
-from harness.drivers.ycsb import Request
+from harness.drivers.ycsb import client
+from harness.drivers.ycsb.build import NAME, built, check_buildable
+from harness.drivers.ycsb.java import find_java
+from harness.drivers.ycsb.metrics import measured
+from harness.drivers.ycsb.process import Request
 from harness.drivers.ycsb.protocols import DrivenByYcsb
 from harness.engine import Engine, RunsInClient
 from harness.errors import UsageError
@@ -29,23 +32,10 @@ from harness.workloads.ycsb import data
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 
-_NAME = "ycsb"
 #: Parameters that the client has no option for.
 _LOADGEN_ONLY = ("client_hosts", "clients", "client_threads", "data_seed", "stall_timeout")
-#: Those that it takes by the same name.
-_SAME = (
-    *data.SHAPE,
-    *PROPORTIONS,
-    "requestdistribution",
-    "readallfields",
-    "hotspotdatafraction",
-    "hotspotopnfraction",
-    "exponential.percentile",
-    "exponential.frac",
-    "minscanlength",
-    "maxscanlength",
-    "scanlengthdistribution",
-)
+#: Parameters of the native client that are none of the core workload.
+_NATIVE_ONLY = ("data_seed", "verify_reads", "update")
 _CORE = "site.ycsb.workloads.CoreWorkload"
 #: The same, but for the check of what is read, which is done after the measured run.
 _UNVERIFIED = "tierbench.ycsb.UnverifiedReads"
@@ -62,6 +52,15 @@ _COPIES = 16
 _VERIFY_THREADS = 4
 #: Of the window, how late its counters may be read that are said to be those of the window.
 _LATE = 0.05
+#: What is said of records that are not as they were written, and of those that are.
+_WITH_INTEGRITY = (
+    "are not whole or have other values than were written",
+    "every value is as the client's own dataintegrity has it",
+)
+_WITHOUT_INTEGRITY = (
+    "are not whole: a field is missing, or has another length than requested",
+    "each with all its fields in lengths that they may have; their values are random",
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Official:
     """``ycsb``: the official client's core, with bindings of our own."""
 
     params: YcsbParams
-    name: ClassVar[str] = _NAME
+    name: ClassVar[str] = "ycsb"
     unseeded: ClassVar[str] = "the official client's threads draw from generators without a seed"
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
@@ -77,9 +76,9 @@ class Official:
         params = self.params
         drivable = _drivable(engine)
         binding = drivable.ycsb_binding()
-        client.find_java()
-        client.check_buildable(binding)
-        params.refuse_changed(_LOADGEN_ONLY, _NAME)
+        find_java()
+        check_buildable(binding)
+        params.refuse_changed(_LOADGEN_ONLY, self.name)
         _check_window(params)
         _check_update(params, engine)
         drivable.native_calls("ycsb", params.to_json())
@@ -89,7 +88,7 @@ class Official:
     def key(self) -> Mapping[str, Any]:
         """Its version, how bindings store records, and whether their values can be checked."""
         return {
-            "builder": client.NAME,
+            "builder": NAME,
             "dataintegrity": self.params.dataintegrity,
             "generation": _GENERATION,
         }
@@ -107,7 +106,7 @@ class Official:
             properties = {
                 **_workload(params),
                 **drivable.ycsb_properties(connection, params.to_json()),
-                **client.LOADING,
+                "tierbench.loading": True,  # bindings of ours may batch inserts
             }
             request = Request(
                 properties,
@@ -134,7 +133,7 @@ class Official:
         done = _run(drivable, session.clients(), request, session.progress, drives)
         target = None if params.target is None else int(params.target)
         mix = {name for name, share in params.shares.items() if share}
-        found = client.measured(done, mix, target, bounded_by_time=request.duration_s is not None)
+        found = measured(done, mix, target, bounded_by_time=request.duration_s is not None)
         begin, end = (drivable.ycsb_counters(one) for one in done.engine)
         late_ns = done.late_ns
         if request.duration_s is None:  # its first status line may come after the first operations
@@ -144,7 +143,7 @@ class Official:
         return DriverResult(
             **vars(found),
             driver=self.name,
-            version=client.NAME,
+            version=NAME,
             client_cpu_ns=done.cpu_ns if in_time else None,
             client_threads=params.threadcount,
             retried_by_code=done.retried,
@@ -286,18 +285,14 @@ def _shortest(params: YcsbParams) -> int:
 
 def _workload(params: YcsbParams) -> dict[str, object]:
     """Properties of the core workload; whole records where the update is blind."""
-    given = params.to_json()
-    blind = params.update == "blind"
+    same = {n: v for n, v in params.native_json().items() if n not in _NATIVE_ONLY}
     unread = params.dataintegrity and not params.verify_reads
-    operations = params.operationcount or _MOST_OPERATIONS
-    if params.duration is not None and not params.foretells_inserts:
-        operations = _MOST_OPERATIONS
     return {
+        **same,
         "workload": _UNVERIFIED if unread else _CORE,
-        **{name: given[name] for name in _SAME},
         "insertcount": params.loaded_records,
-        "operationcount": operations,
-        "writeallfields": params.writeallfields or blind,
+        "operationcount": params.operationcount or _MOST_OPERATIONS,
+        "writeallfields": params.writeallfields or params.update == "blind",
         "dataintegrity": params.dataintegrity,
     }
 
@@ -331,14 +326,14 @@ def _run(
     progress: Any,
     drives: WindowCallbacks | None = None,
 ) -> client.Done:
-    build = client.built(engine.ycsb_binding(), progress)
-    return client.run(build, client.find_java(), clients, request, progress, drives)
+    build = built(engine.ycsb_binding(), progress)
+    return client.run(build, clients, request, progress, drives)
 
 
 def _notes(params: YcsbParams, request: Request) -> dict[str, Any]:
     """Facts for whoever compares it with another driver."""
     notes = {
-        "java": client.find_java().banner,
+        "java": find_java().banner,
         "heap_bytes": request.heap_bytes,
         "workload_class": request.properties["workload"],
         "update": params.update,
@@ -354,21 +349,12 @@ def _notes(params: YcsbParams, request: Request) -> dict[str, Any]:
 
 def _records(done: client.Done, records: int, integrity: bool) -> Check:
     """Check that it found every record whole and, with dataintegrity, with the values it writes."""
+    wrong, well = _WITH_INTEGRITY if integrity else _WITHOUT_INTEGRITY
     found = done.words.total("READ", "Return=OK")
     right = done.words.total("VERIFY", "Return=OK")
     if found != records:
         detail = f"{records - found:,} of {records:,} records were not found"
         return Check("records", "failed", detail)
     if right != records:
-        wrong = (
-            "are not whole or have other values than were written"
-            if integrity
-            else ("are not whole: a field is missing, or has another length than requested")
-        )
         return Check("records", "failed", f"{records - right:,} of {records:,} records {wrong}")
-    detail = (
-        "every value is as the client's own dataintegrity has it"
-        if integrity
-        else "each with all its fields in lengths that they may have; their values are random"
-    )
-    return Check("records", "passed", f"{records:,} records read back; {detail}")
+    return Check("records", "passed", f"{records:,} records read back; {well}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,25 +42,29 @@ PROPORTIONS = (
     "scanproportion",
     "readmodifywriteproportion",
 )
-#: The proportions and distributions of the official files workloada … workloadf; proportions that
-#: they leave out are 0, other parameters have the core's defaults.
+
+
+def _official(requestdistribution: str, **given: Json) -> Mapping[str, Json]:
+    """Proportions that the official file leaves out are 0, others have the core's defaults."""
+    none = dict.fromkeys(PROPORTIONS, 0)
+    return {**none, "requestdistribution": requestdistribution, **given}
+
+
+#: The proportions and distributions of the official files workloada … workloadf.
 _CORE: Mapping[str, Mapping[str, Json]] = {
-    "a": {"readproportion": 0.5, "updateproportion": 0.5, "requestdistribution": "zipfian"},
-    "b": {"readproportion": 0.95, "updateproportion": 0.05, "requestdistribution": "zipfian"},
-    "c": {"readproportion": 1, "requestdistribution": "zipfian"},
-    "d": {"readproportion": 0.95, "insertproportion": 0.05, "requestdistribution": "latest"},
-    "e": {
-        "scanproportion": 0.95,
-        "insertproportion": 0.05,
-        "requestdistribution": "zipfian",
-        "maxscanlength": 100,
-        "scanlengthdistribution": "uniform",
-    },
-    "f": {
-        "readproportion": 0.5,
-        "readmodifywriteproportion": 0.5,
-        "requestdistribution": "zipfian",
-    },
+    "a": _official("zipfian", readproportion=0.5, updateproportion=0.5),
+    "b": _official("zipfian", readproportion=0.95, updateproportion=0.05),
+    "c": _official("zipfian", readproportion=1),
+    "d": _official("latest", readproportion=0.95, insertproportion=0.05),
+    "e": _official(
+        "zipfian",
+        scanproportion=0.95,
+        insertproportion=0.05,
+        minscanlength=1,
+        maxscanlength=100,
+        scanlengthdistribution="uniform",
+    ),
+    "f": _official("zipfian", readproportion=0.5, readmodifywriteproportion=0.5),
 }
 #: The class that the official files name as ``workload``.
 CORE_CLASS = "CoreWorkload"
@@ -79,8 +84,12 @@ class _CoreKind:
         return Choice(tuple(_CORE)).parse(name, str(value).lower())
 
 
+#: A parameter that the native client is sent.
+_native = partial(parameter, native=True)
+
+
 def _proportion(default: float, operations: str) -> Any:
-    return parameter(Number(), default, help=f"Weight of {operations}.", native=True)
+    return _native(Number(), default, help=f"Weight of {operations}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,41 +119,31 @@ class YcsbParams(Parameters):
         option="--workload",
         help="Core workload: its proportions and distributions (SoCC 2010).",
     )
-    recordcount: int = parameter(
-        Count(_MOST),
-        1_000_000,
-        option="--records",
-        help="Number of records, of about 1.1 kB each.",
-        native=True,
+    recordcount: int = _native(
+        Count(_MOST), 1_000_000, option="--records", help="Number of records, of about 1.1 kB each."
     )
-    operationcount: int | None = parameter(
+    operationcount: int | None = _native(
         Count(_MOST),
         default_text="none: the duration bounds the window",
         option="--operations",
         help="Operations of the measurement window.",
-        native=True,
     )
-    insertstart: int = parameter(
-        Count(_MOST, least=0), 0, help="Number of the first loaded record.", native=True
+    insertstart: int = _native(Count(_MOST, least=0), 0, help="Number of the first loaded record.")
+    insertcount: int | None = _native(
+        Count(_MOST), default_text="all", help="Number of loaded records."
     )
-    insertcount: int | None = parameter(
-        Count(_MOST), default_text="all", help="Number of loaded records.", native=True
+    fieldcount: int = _native(Count(64), 10, help="Fields of a record.")
+    fieldlength: int = _native(Count(1_000_000), 100, help="Bytes of a field.")
+    minfieldlength: int = _native(
+        Count(1_000_000), 1, help="Least bytes of a field whose length varies."
     )
-    fieldcount: int = parameter(Count(64), 10, help="Fields of a record.", native=True)
-    fieldlength: int = parameter(Count(1_000_000), 100, help="Bytes of a field.", native=True)
-    minfieldlength: int = parameter(
-        Count(1_000_000), 1, help="Least bytes of a field whose length varies.", native=True
-    )
-    zeropadding: int = parameter(Count(100), 1, help="Least digits of a key.", native=True)
-    minscanlength: int = parameter(
-        Count(1_000_000), 1, help="Least records of a scan.", native=True
-    )
-    maxscanlength: int = parameter(
+    zeropadding: int = _native(Count(100), 1, help="Least digits of a key.")
+    minscanlength: int = _native(Count(1_000_000), 1, help="Least records of a scan.")
+    maxscanlength: int = _native(
         Count(1_000_000),
         1000,
         default_text="1000; 100 in workload e",
         help="Most records of a scan.",
-        native=True,
     )
     threadcount: int = parameter(
         Count(10_000),
@@ -159,18 +158,10 @@ class YcsbParams(Parameters):
         default_text="1 per 16 connections",
         help="Event loops of a client process.",
     )
-    data_seed: int = parameter(
-        Count(2**32 - 1, least=0), 1, help="Seed of the records' values.", native=True
-    )
-    readallfields: bool = parameter(
-        Flag(), True, help="Read all fields of a record, or one.", native=True
-    )
-    writeallfields: bool = parameter(
-        Flag(), False, help="Update all fields of a record, or one.", native=True
-    )
-    verify_reads: bool = parameter(
-        Flag(), False, help="Check every read: value, key and version.", native=True
-    )
+    data_seed: int = _native(Count(2**32 - 1, least=0), 1, help="Seed of the records' values.")
+    readallfields: bool = _native(Flag(), True, help="Read all fields of a record, or one.")
+    writeallfields: bool = _native(Flag(), False, help="Update all fields of a record, or one.")
+    verify_reads: bool = _native(Flag(), False, help="Check every read: value, key and version.")
     dataintegrity: bool = parameter(
         Flag(), False, help="Official client: write values that it can check by themselves."
     )
@@ -179,60 +170,46 @@ class YcsbParams(Parameters):
     insertproportion: float = _proportion(0, "inserts")
     scanproportion: float = _proportion(0, "scans")
     readmodifywriteproportion: float = _proportion(0, "read-modify-writes")
-    hotspotdatafraction: float = parameter(
-        Number(most=1), 0.2, help="Hotspot: share of the records that are hot.", native=True
+    hotspotdatafraction: float = _native(
+        Number(most=1), 0.2, help="Hotspot: share of the records that are hot."
     )
-    hotspotopnfraction: float = parameter(
-        Number(most=1),
-        0.8,
-        help="Hotspot: share of the operations on hot records.",
-        native=True,
+    hotspotopnfraction: float = _native(
+        Number(most=1), 0.8, help="Hotspot: share of the operations on hot records."
     )
-    exponential_frac: float = parameter(
+    exponential_frac: float = _native(
         Number(most=1),
         0.8571428571,
         name="exponential.frac",
         help="Exponential: share of the records, the newest, that the percentile covers.",
-        native=True,
     )
-    fieldlengthdistribution: str = parameter(
+    fieldlengthdistribution: str = _native(
         Choice(("constant", "uniform", "zipfian")),
         "constant",
         help="Distribution of field lengths.",
-        native=True,
     )
-    requestdistribution: str = parameter(
+    requestdistribution: str = _native(
         Choice(("zipfian", "uniform", "latest", "hotspot", "sequential", "exponential")),
         "uniform",
         default_text="uniform; the core workload's",
         help="Distribution of requested keys.",
-        native=True,
     )
-    insertorder: str = parameter(
-        Choice(("hashed", "ordered")),
-        "hashed",
-        help="Keys: hashed, or in the order of insertion.",
-        native=True,
+    insertorder: str = _native(
+        Choice(("hashed", "ordered")), "hashed", help="Keys: hashed, or in the order of insertion."
     )
-    scanlengthdistribution: str = parameter(
-        Choice(("uniform", "zipfian")),
-        "uniform",
-        help="Distribution of scan lengths.",
-        native=True,
+    scanlengthdistribution: str = _native(
+        Choice(("uniform", "zipfian")), "uniform", help="Distribution of scan lengths."
     )
-    update: str = parameter(
+    update: str = _native(
         Choice(("read-modify-write", "blind", "merge")),
         "read-modify-write",
         option="--update",
         help="Update on a key-value engine.",
-        native=True,
     )
-    exponential_percentile: float = parameter(
+    exponential_percentile: float = _native(
         Number(most=100, open_ended=True),
         95,
         name="exponential.percentile",
         help="Exponential: percentage of the operations on the newest records.",
-        native=True,
     )
     target: float | None = parameter(
         Number(open_ended=True, unit="operations/s"),
@@ -262,8 +239,7 @@ class YcsbParams(Parameters):
         name = given.get("workload")
         if name is None and not {*PROPORTIONS, "requestdistribution"} & given.keys():
             name = "a"
-        core = _CORE.get(str(name).lower())  # none for the class, which has the core's defaults
-        return {} if core is None else {**dict.fromkeys(PROPORTIONS, 0), **core}
+        return _CORE.get(str(name).lower(), {})  # the class has the core's defaults
 
     @classmethod
     def from_text(
@@ -314,14 +290,14 @@ class YcsbParams(Parameters):
 
     def _core(self) -> str | None:
         """The core workload that the parameters describe; None for another."""
-        document = {name: getattr(self, one.field) for name, one in self.declared().items()}
-        for letter, core in _CORE.items():
-            expected = {**dict.fromkeys(PROPORTIONS, 0), **core}
-            if core.get("scanproportion"):
-                expected["minscanlength"] = 1
-            if all(document[name] == value for name, value in expected.items()):
-                return letter
-        return None
+        return next(
+            (
+                letter
+                for letter, core in _CORE.items()
+                if all(getattr(self, name) == value for name, value in core.items())
+            ),
+            None,
+        )
 
     def _check_records(self) -> None:
         self._check_loaded()

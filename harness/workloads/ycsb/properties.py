@@ -10,7 +10,7 @@ a number, and only ``true`` is true.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +42,14 @@ _NO_MATTER: Mapping[str, str] = {
     "silent": "",
 }
 _NO_MATTER_GROUPS = ("measurement.", "histogram.", "hdrhistogram.", "timeseries.", "htrace.")
-#: Those that would change what is measured, with the value at which they do not.
-_ONLY: Mapping[str, tuple[str, str]] = {
-    "table": ("usertable", "the table has this name"),
-    "fieldnameprefix": ("field", "fields have this prefix"),
-    "core_workload_insertion_retry_limit": (
-        "0",
-        "an insert that fails for good fails the run",
-    ),
-    "core_workload_insertion_retry_interval": ("3", "an insert is not tried again"),
+#: Those that would change what is measured, with the value at which they do not, if any.
+_ONLY: Mapping[str, tuple[str | None, str]] = {
+    "table": ("usertable", "the table has this name: usertable"),
+    "fieldnameprefix": ("field", "fields have this prefix: field"),
+    "core_workload_insertion_retry_limit": ("0", "an insert that fails for good fails the run: 0"),
+    "core_workload_insertion_retry_interval": ("3", "an insert is not tried again: 3"),
+    "fieldlengthhistogram": (None, "lengths are constant, uniform or zipfian"),
 }
-_REFUSED: Mapping[str, str] = {
-    "fieldlengthhistogram": "lengths are constant, uniform or zipfian",
-}
-
-
 #: Flags of the official client; ours are read as YAML.
 _OFFICIAL_FLAGS = ("readallfields", "writeallfields", "dataintegrity")
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -115,7 +108,8 @@ def _known(name: str) -> bool:
     return (
         name in _DECLARED
         or name == "maxexecutiontime"
-        or any(name in names for names in (_ONLY, _REFUSED, _NO_MATTER))
+        or name in _ONLY
+        or name in _NO_MATTER
         or name.startswith(_NO_MATTER_GROUPS)
     )
 
@@ -133,33 +127,24 @@ def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[
 def _value(where: str, name: str, text: str) -> Any:
     """As the client reads it: by Integer.parseInt, Double.parseDouble or Boolean.parseBoolean."""
     kind = _DECLARED[name].kind
-    if isinstance(kind, Count):
-        return _parsed(where, name, text, _WHOLE, "a whole number", int)
-    if isinstance(kind, Number):
-        return _parsed(where, name, text, _NUMBER, "a number", lambda t: float(t.rstrip("fFdD")))
+    if isinstance(kind, Count | Number):
+        return _number(where, name, text, whole=isinstance(kind, Count))
     if name in _OFFICIAL_FLAGS:
         return text.lower() == "true"
     return scalar(text)
 
 
-def _parsed(
-    where: str,
-    name: str,
-    text: str,
-    form: re.Pattern[str],
-    noun: str,
-    made: Callable[[str], int | float],
-) -> int | float:
+def _number(where: str, name: str, text: str, *, whole: bool) -> int | float:
+    form, noun = (_WHOLE, "a whole number") if whole else (_NUMBER, "a number")
     if not form.fullmatch(text) or len(text) > _LONGEST_SHOWN:
         raise _refused(where, name, text, f"not {noun}", f"write {noun} in decimal digits")
-    return made(text)
+    return int(text) if whole else float(text.rstrip("fFdD"))
 
 
 def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str | None:
     """Why a property that is no parameter has no effect; None where it has one or is as here."""
     if name == "maxexecutiontime":
-        seconds = _parsed(where, name, value, _WHOLE, "a whole number", int)
-        found["duration"] = f"{seconds}s"
+        found["duration"] = f"{_number(where, name, value, whole=True)}s"
     elif name == "workload":
         if value.rpartition(".")[2] != CORE_CLASS:
             raise _refused(where, name, value, f"only the {CORE_CLASS} is done here")
@@ -167,9 +152,7 @@ def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str |
     elif name in _ONLY:
         only, why = _ONLY[name]
         if value != only:
-            raise _refused(where, name, value, f"{why}: {only}")
-    elif name in _REFUSED:
-        raise _refused(where, name, value, _REFUSED[name])
+            raise _refused(where, name, value, why)
     elif name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS):
         return _NO_MATTER.get(name, "latencies are kept as histograms")
     elif "." in name:

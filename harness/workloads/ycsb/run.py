@@ -15,11 +15,11 @@ from harness.drivers.validity import host_warnings, load_warnings
 from harness.drivers.waits import explain_window
 from harness.engine import LogsTasks, RunsInClient, TaskTimes
 from harness.errors import RunFailed
+from harness.store.result import Check
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.window import check_mix, window_outcome
-from harness.workloads.ycsb.checks import check_found
 from harness.workloads.ycsb.drivers import Driver, DriverResult
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
 from harness.workloads.ycsb.loadgen import Loadgen
@@ -71,6 +71,20 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
         engine=driven.engine_text,
         background=_background(tasks),
     )
+
+
+def check_found(driven: DriverResult) -> Check:
+    """Whether every requested record was found: none is ever removed."""
+    missed = {
+        name: one.not_found_count
+        for name, one in driven.operations.items()
+        if one.not_found_count is not None
+    }
+    if not missed:
+        return Check("not_found", "unknown", f"{driven.driver} does not count missing records")
+    found = ", ".join(f"{count:,} of {name}" for name, count in missed.items() if count)
+    detail = f"records that are there were not found: {found}" if found else ""
+    return Check("not_found", "failed" if found else "passed", detail)
 
 
 def _background(tasks: TaskTimes) -> dict[str, Any]:

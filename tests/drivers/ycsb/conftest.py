@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -13,19 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import memory
+from lab import Lab, memory, open_lab
 
-from harness import paths, registry
 from harness.drivers.result import WindowCallbacks
-from harness.drivers.ycsb import Build, built
-from harness.drivers.ycsb.properties import properties_text
-from harness.engine import DataDirectories, EngineContext, RunsInClient
+from harness.drivers.ycsb.build import Build, built
+from harness.drivers.ycsb.process import properties_text
+from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.execution.session import RunSession
-from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
-from harness.supervise.credentials import unprivileged
-from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.parameters import Duration
 from harness.workloads.ycsb import data
@@ -41,7 +36,8 @@ JAVA = Path(__file__).with_name("java")
 @pytest.fixture(scope="session")
 def client() -> Build:
     """The client with RocksDB's binding."""
-    return built(engine_of("rocksdb", Path("/"), None).ycsb_binding(), SilentProgress())
+    with open_lab() as lab:
+        return built(lab.engine("rocksdb").ycsb_binding(), SilentProgress())
 
 
 @pytest.fixture(scope="session")
@@ -67,14 +63,6 @@ def java(client: Build, tmp_path_factory: pytest.TempPathFactory) -> Callable[..
     return run
 
 
-def engine_of(name: str, scratch: Path, processes: Any, **settings: str) -> Any:
-    context = EngineContext(
-        settings=settings, options={}, scratch=scratch, engines_prefix=paths.engines_prefix(),
-        processes=processes, credentials=unprivileged(), threads=2, memory_limit_bytes=1 << 30,
-    )  # fmt: skip
-    return registry.engine(name).create(context)
-
-
 @dataclass
 class Golden:
     """Data that the official client has loaded, by what they depend on."""
@@ -90,38 +78,25 @@ class Golden:
 class Bench:
     """An engine with data that the official client has loaded, started."""
 
-    root: Path
-    supervisor: Supervisor
+    lab: Lab
     stored: Golden
-    made: int = 0
     engine: Any = None
     facts: Mapping[str, Any] | None = None
     golden: Path = Path()
 
-    def directory(self, name: str) -> Path:
-        self.made += 1
-        path = self.root / f"{self.made}{name}"
-        path.mkdir(mode=0o700)
-        if (user := unprivileged()) is not None:
-            os.chown(path, user.uid, user.gid)
-        return path
-
-    def places(self) -> DataDirectories:
-        return DataDirectories({part: self.directory(part) for part in DIRECTORY_PARTS})
-
     def clients(self) -> Clients:
         inside = self.engine if isinstance(self.engine, RunsInClient) else None
-        return Clients(self.supervisor, unprivileged(), self.directory("c"), inside)
+        return Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"), inside)
 
     def load(self, name: str, params: YcsbParams, **settings: str) -> None:
         """As a run has it: loaded, stopped and copied, by the first test that wants these data;
         restored and started.
         """
-        self.engine = engine_of(name, self.directory("s"), self.supervisor, **settings)
+        self.engine = self.lab.engine(name, settings)
         Official(params).check(self.engine, settings)
         key = str((name, settings, data.key(params), Official(params).key()))
         if key not in self.stored.facts:
-            self.engine.initialise(self.places())
+            self.engine.initialise(self.lab.places())
             self.engine.start()
             loading = Loading(self.engine, "ycsb", None, self.clients(), 2, SilentProgress())
             self.stored.facts[key] = Official(params).load(loading)
@@ -132,7 +107,7 @@ class Bench:
         self.restore()
 
     def restore(self) -> None:
-        self.engine.restore(self.golden, self.places())
+        self.engine.restore(self.golden, self.lab.places())
         self.engine.start()
 
     def session(self) -> RunSession:
@@ -181,15 +156,10 @@ def golden() -> Iterator[Golden]:
 
 @pytest.fixture
 def bench(golden: Golden) -> Iterator[Bench]:
-    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir=memory() or "/var/tmp"))
-    root.chmod(0o755)
-    try:
-        with Supervisor(root / "state") as supervisor:
-            bench = Bench(root, supervisor, golden)
-            try:
-                yield bench
-            finally:
-                if bench.engine is not None:
-                    bench.engine.kill()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    with open_lab() as lab:
+        bench = Bench(lab, golden)
+        try:
+            yield bench
+        finally:
+            if bench.engine is not None:
+                bench.engine.kill()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness import paths
-from harness.drivers.ycsb import built, check_buildable, find_java
-from harness.drivers.ycsb.build import _folder
+from harness.drivers.ycsb.build import _folder, built, check_buildable
+from harness.drivers.ycsb.java import find_java
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 

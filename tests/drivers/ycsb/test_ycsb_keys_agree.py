@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 
+import numpy as np
 import pytest
 from small_ycsb import params
 
@@ -13,7 +14,7 @@ from harness import hdr
 from harness.drivers.ycsb.histograms import STORED
 from harness.native_programs import loadgen_program
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
-from harness.workloads.ycsb.keys import COUNTED, check_keys
+from harness.workloads.ycsb.keys import COUNTED, check_keys, fnv_hash
 from harness.workloads.ycsb.params import PROPORTIONS
 
 RECORDS = 20_000
@@ -49,18 +50,11 @@ def official(java, given):
     return {key: int(count) for key, count in counts.items()}, CHOICES
 
 
-def hashed(number: int) -> int:
-    found = 0xCBF29CE484222325
-    for _ in range(8):
-        found = (found ^ (number & 0xFF)) * 1_099_511_628_211 % 2**64
-        number >>= 8
-    return abs(found - 2**64 if found >= 2**63 else found)
-
-
 def numbers(given):
     """The number of the record of each key, by the official client's names."""
-    ordered, padding = given.insertorder == "ordered", given.zeropadding
-    return {f"user{n if ordered else hashed(n):0{padding}d}": n for n in range(RECORDS)}
+    numbered = np.arange(RECORDS, dtype=np.uint64)
+    keys = numbered if given.insertorder == "ordered" else fnv_hash(numbered)
+    return {f"user{key:0{given.zeropadding}d}": n for n, key in enumerate(keys.tolist())}
 
 
 @pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)

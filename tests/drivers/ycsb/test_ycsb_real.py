@@ -50,7 +50,7 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     assert engine["rocksdb_row_cache_hit_count"] == engine["rocksdb_row_cache_miss_count"] == 0
     (check,) = bench.verify(requested, driven)
     assert (check.status, check.name) == ("passed", "records"), check.detail
-    assert not list(bench.root.rglob("client.properties"))
+    assert not list(bench.lab.root.rglob("client.properties"))
 
 
 def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are_missed(bench):
@@ -165,7 +165,7 @@ def test_a_database_that_is_not_there_ends_the_run_with_its_reason(bench):
 
 
 def test_no_update_is_lost_among_threads(java, bench):
-    folder = bench.root / "lost"
+    folder = bench.lab.root / "lost"
     properties = {
         "db": "tierbench.ycsb.RocksDbBinding", "rocksdb.directory": folder,
         "rocksdb.wal_directory": folder, "rocksdb.create": True,
@@ -176,7 +176,7 @@ def test_no_update_is_lost_among_threads(java, bench):
 
 def test_scans_go_through_all_keys_whatever_the_prefix_extractor(java, bench):
     """As the native client's do: no key has the prefix of the one that is begun from."""
-    folder = bench.root / "order"
+    folder = bench.lab.root / "order"
     properties = {
         "db": "tierbench.ycsb.RocksDbBinding", "rocksdb.directory": folder,
         "rocksdb.wal_directory": folder, "rocksdb.create": True,

@@ -12,11 +12,10 @@ from harness.drivers.result import Operation
 from harness.errors import RunFailed
 from harness.execution.session import RunSession
 from harness.store.result import run_status
-from harness.workloads.ycsb.checks import check_found, check_records
 from harness.workloads.ycsb.drivers import DriverResult
-from harness.workloads.ycsb.loadgen import Loadgen
+from harness.workloads.ycsb.loadgen import Loadgen, check_records
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
-from harness.workloads.ycsb.run import DRIVERS, measure
+from harness.workloads.ycsb.run import DRIVERS, check_found, measure
 from harness.workloads.ycsb.workload import WORKLOAD
 
 PARAMS = YcsbParams.from_mapping({
