@@ -212,7 +212,7 @@ class _Expansion:
         jobs = self.body.get("jobs")
         if jobs is None:
             for point in self._points(self.where, self.body):
-                yield self._measurement([(self.name, point)])
+                yield self._measurement([(self.name, point)], {})
             return
         if "matrix" in self.body:
             raise UsageError(
@@ -221,8 +221,15 @@ class _Expansion:
                 "move the matrix into one of the jobs; only duration and warm_up belong to all",
             )
         swept = [[*self._points((*self.where, "jobs", job), jobs[job])] for job in jobs]
+        times = self._read((*self.where, "args"), self.body.get("args", {}))
+        if strange := next((key for key in times if key not in TIMES), None):
+            raise UsageError(
+                self.document.at((*self.where, "args", strange)),
+                f"{strange!r} with jobs",
+                "move it into the jobs that need it",
+            )
         for chosen in product(*swept):
-            yield self._measurement(list(zip(map(str, jobs), chosen, strict=True)))
+            yield self._measurement(list(zip(map(str, jobs), chosen, strict=True)), times)
 
     def _points(self, where: Where, body: Mapping[str, Any]) -> Iterator[_Point]:
         args = self._read((*where, "args"), body.get("args", {}))
@@ -263,19 +270,11 @@ class _Expansion:
         steps = range(max(0, math.ceil(math.log(max(last, 1) / first, given["powers_of"]))))
         return [*(first * given["powers_of"] ** step for step in steps), max(first, last)]
 
-    def _measurement(self, chosen: list[tuple[str, _Point]]) -> Measurement:
-        outer = (
-            self._read((*self.where, "args"), self.body.get("args", {}))
-            if "jobs" in self.body
-            else {}
-        )
+    def _measurement(
+        self, chosen: list[tuple[str, _Point]], outer: Mapping[str, Any]
+    ) -> Measurement:
+        """``outer``: what the measurement itself says of several jobs' times."""
         defaults = self._read(("defaults",), self.document.value.get("defaults", {}))
-        if strange := [key for key in outer if key not in TIMES]:
-            raise UsageError(
-                self.document.at((*self.where, "args", strange[0])),
-                f"{strange[0]!r} with jobs",
-                "move it into the jobs that need it",
-            )
         built = [self._job(name, point, defaults) for name, point in chosen]
         several = len(chosen) > 1
         axes = tuple(
