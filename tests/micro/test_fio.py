@@ -38,6 +38,8 @@ from harness.progress import progress_on_stderr
 from harness.units import MIB
 
 TINY = {"size": "8MiB", "duration": "50ms"}
+READ = {"operation": "read", "pattern": "random", "access": "4KiB"}
+WAL = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
 Found = TypeVar("Found")
 #: Tried one after another: disk and processor may stand still for all of a short one.
 DURATIONS = ("50ms", "1s", "10s", "30s")
@@ -92,8 +94,7 @@ def _by_configuration(measured: Measured, name: str) -> dict[str, Any]:
 
 
 def test_every_configuration_has_a_sample_each_repeat(work: Workplace) -> None:
-    read = {"operation": "read", "pattern": "random", "access": "4KiB", "queue_depth": [1, 4]}
-    measured = _fio(work, random_read=read)
+    measured = _fio(work, random_read=READ | {"queue_depth": [1, 4]})
     rates = _by_configuration(measured, "bandwidth_bytes_per_second")
     assert [metric.labels["queue_depth"] for metric in rates.values()] == ["1", "4"]
     operations = _by_configuration(measured, "operations_per_second")
@@ -107,8 +108,7 @@ def test_every_configuration_has_a_sample_each_repeat(work: Workplace) -> None:
 
 
 def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
-    wal = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
-    measured = _fio(work, wal=wal)
+    measured = _fio(work, wal=WAL)
     (mean,) = _by_configuration(measured, "operation_mean_duration_ns").values()
     (call,) = _by_configuration(measured, "write_call_duration_ns").values()
     (sync,) = _by_configuration(measured, "fdatasync_duration_ns").values()
@@ -128,10 +128,6 @@ def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
 
 def test_a_log_that_appends_grows_and_is_gone_afterwards(work: Workplace) -> None:
     """Each thread's own, and never to more than its share of the size."""
-    wal = {
-        "operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync",
-        "direct": False, "appends": True, "threads": 2,
-    }  # fmt: skip
     sizes: dict[str, set[int]] = {}
     ended = threading.Event()
 
@@ -144,7 +140,7 @@ def test_a_log_that_appends_grows_and_is_gone_afterwards(work: Workplace) -> Non
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        measured = _fio(work, wal=wal)
+        measured = _fio(work, wal=WAL | {"direct": False, "appends": True, "threads": 2})
     finally:
         ended.set()
         watcher.join()
@@ -157,17 +153,16 @@ def test_a_log_that_appends_grows_and_is_gone_afterwards(work: Workplace) -> Non
 
 
 def test_a_log_that_appends_has_room_beforehand() -> None:
-    wal = {"operation": "write", "pattern": "sequential", "access": 4096, "appends": True}
-    for body, room in ((wal, 16 * MIB), (wal | {"appends": False}, 8 * MIB)):
+    for appends, room in ((True, 16 * MIB), (False, 8 * MIB)):
+        body = WAL | {"appends": appends}
         assert Fio.from_mapping(TINY | {"measurements": {"w": body}}).room_bytes == room
 
 
 def test_percentiles_are_those_of_fio(work: Workplace) -> None:
-    read = {"operation": "read", "pattern": "random", "access": "4KiB"}
     fio.fill(work, "data", 8 * MIB, past_cache=False)
 
     def measure(duration: str) -> tuple[dict[str, Any], Histogram]:
-        plan = Fio.from_mapping(TINY | {"duration": duration, "measurements": {"r": read}})
+        plan = Fio.from_mapping(TINY | {"duration": duration, "measurements": {"r": READ}})
         document = fio._fio(work, fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1))
         sample = sample_of(document, plan.jobs[0])
         return document["jobs"][0]["read"]["lat_ns"], hdr.decode(sample.latencies)
@@ -189,8 +184,7 @@ def test_bins_keep_their_counts() -> None:
 
 
 def test_what_fio_did_not_do_is_no_result() -> None:
-    params = {"measurements": {"r": {"operation": "read", "pattern": "random", "access": "4KiB"}}}
-    job = Fio.from_mapping(params).jobs[0]
+    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
     with pytest.raises(RunFailed, match="did no I/O: no operation ended in time"):
         sample_of({"jobs": [{"error": 0, "read": side}]}, job)
@@ -202,8 +196,7 @@ def test_what_fio_did_not_do_is_no_result() -> None:
 
 def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
     """As fio 3.33 writes it of 50 ms on a disk that is busy for longer."""
-    wal = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
-    job = Fio.from_mapping({"measurements": {"wal": wal}}).jobs[0]
+    job = Fio.from_mapping({"measurements": {"wal": WAL}}).jobs[0]
     side = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": {"9": 1}}}
     sync = {"lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
     with pytest.raises(RunFailed, match="no fdatasync ended in time"):
@@ -214,8 +207,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(**more: Any) -> dict[str, Any]:
-        read = {"operation": "read", "pattern": "random", "access": 4096, **more}
-        return TINY | {"measurements": {"r": read}}
+        return TINY | {"measurements": {"r": READ | more}}
 
     opened = os.open
 
@@ -233,8 +225,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
 
 
 def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workplace) -> None:
-    small = {"operation": "read", "pattern": "random", "access": 64, "direct": False}
-    measured = _fio(work, small=small)
+    measured = _fio(work, small=READ | {"access": 64, "direct": False})
     resident = resident_bytes(work.files / "data")
     (duration,) = _by_configuration(measured, "operation_duration_ns").values()
     assert duration.labels["direct"] == "no"
@@ -261,11 +252,9 @@ def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
-    read = {"operation": "read", "pattern": "random", "access": 64, "direct": False}
-    (finding,) = _fio(work, small=read).uncontrolled
+    (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
     assert finding.code == "page-cache"
-    direct = {"operation": "read", "pattern": "random", "access": 4096, "direct": True}
-    assert _fio(work, whole=direct).uncontrolled == ()
+    assert _fio(work, whole=READ | {"direct": True}).uncontrolled == ()
 
 
 def test_ioping_tells_every_request(work: Workplace) -> None:
@@ -316,18 +305,15 @@ def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them
 
 def test_threads_side_by_side_begin_at_whole_blocks(work: Workplace) -> None:
     """A third of 8 MiB is none, and direct I/O fails there."""
-    body = {"operation": "read", "pattern": "sequential", "access": "4KiB", "threads": 3}
-    measured = _fio(work, r=body)
+    measured = _fio(work, r=READ | {"pattern": "sequential", "threads": 3})
     (text,) = measured.artifacts["fio"]["jobs"].values()
     (begin,) = re.findall(r"offset_increment=(\d+)", text)
     assert int(begin) == 8 * MIB // 3 // 4096 * 4096
 
 
 def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: Workplace) -> None:
-    params = {"size": "900TiB", "measurements": {"r": {"operation": "read", "pattern": "random",
-                                                       "access": "4KiB"}}}  # fmt: skip
     with pytest.raises(UsageError, match="are free"):
-        Fio.from_mapping(params).check(work.tier)
+        Fio.from_mapping({"size": "900TiB", "measurements": {"r": READ}}).check(work.tier)
 
 
 @pytest.mark.parametrize("name", ["fio", "ioping"])
@@ -346,7 +332,7 @@ def test_an_old_fio_is_refused() -> None:
 
 
 def test_lists_are_swept_in_their_order() -> None:
-    body = {"operation": "read", "pattern": "random", "access": [64, "4KiB"], "threads": [1, 2]}
+    body = READ | {"access": [64, "4KiB"], "threads": [1, 2]}
     plan = Fio.from_mapping({"measurements": {"r": body}})
     assert plan.size_bytes == 1024 * MIB
     assert [(job.access_bytes, job.threads) for job in plan.jobs] == [
@@ -399,10 +385,7 @@ def test_nothing_stays_on_the_tier(tier_path: Path, number: signal.Signals) -> N
     assert list(tier_path.iterdir()) == []
 
 
-LONG_FIO = {
-    "size": "8MiB", "duration": "10m",
-    "measurements": {"r": {"operation": "read", "pattern": "random", "access": "4KiB"}},
-}  # fmt: skip
+LONG_FIO = {"size": "8MiB", "duration": "10m", "measurements": {"r": READ}}
 LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
 
 
@@ -464,8 +447,7 @@ def _working_in(folder: Path) -> list[int]:
 
 
 def test_a_job_can_be_repeated_by_hand(work: Workplace) -> None:
-    read = {"operation": "read", "pattern": "sequential", "access": "128KiB"}
-    measured = _fio(work, r=read)
+    measured = _fio(work, r=READ | {"pattern": "sequential", "access": "128KiB"})
     (text,) = measured.artifacts["fio"]["jobs"].values()
     for _ in range(10):  # its duration is short
         printed = external_tools.run(work, ["fio", "--output-format=json", "-"], text)
