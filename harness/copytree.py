@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import RunFailed
-from harness.progress import Progress, SilentProgress
 from harness.supervise.user_files import (
     Credentials,
     acting_as,
@@ -27,7 +26,7 @@ from harness.supervise.user_files import (
 )
 
 _BLOCK_BYTES = 4 << 20
-_DEFAULT_THREADS = 8
+_THREADS = 8
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -44,8 +43,6 @@ def copy_tree(
     *,
     reader: Credentials | None = None,
     writer: Credentials | None = None,
-    threads: int = _DEFAULT_THREADS,
-    progress: Progress | None = None,
 ) -> int:
     """Copy ``source`` to ``target``, which must not exist or be an empty folder.
 
@@ -56,7 +53,7 @@ def copy_tree(
     the owner of ``target`` to remove.
     """
     try:
-        return _copy(source, target, reader, writer, threads, progress or SilentProgress())
+        return _copy(source, target, reader, writer)
     except OSError as error:
         raise RunFailed(
             f"copy {source} to {target}",
@@ -66,12 +63,7 @@ def copy_tree(
 
 
 def _copy(
-    source: Path,
-    target: Path,
-    reader: Credentials | None,
-    writer: Credentials | None,
-    threads: int,
-    progress: Progress,
+    source: Path, target: Path, reader: Credentials | None, writer: Credentials | None
 ) -> int:
     entries = [
         _Entry(path, target / path.relative_to(source), status)
@@ -90,15 +82,10 @@ def _copy(
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         for folder in folders:
             folder.target.mkdir(mode=0o700, exist_ok=folder.target == target)
-    total = sum(e.status.st_size for e in files)
     # Largest first: the last file to finish is then a small one.
     files.sort(key=lambda e: e.status.st_size, reverse=True)
-    with (
-        progress.task(f"copying {source.name}", total, "B") as task,
-        ThreadPoolExecutor(max_workers=threads) as pool,
-    ):
-        for size in pool.map(lambda entry: _copy_file(entry, reader, writer), files):
-            task.advance(size)
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        copied = sum(pool.map(lambda entry: _copy_file(entry, reader, writer), files))
     with acting_as(writer):
         for path, to in leading.items():
             path.symlink_to(to)
@@ -106,7 +93,7 @@ def _copy(
             folder.target.chmod(_kept_mode(folder, reader, writer))
             os.utime(folder.target, ns=(folder.status.st_atime_ns, folder.status.st_mtime_ns))
     make_durable(target, writer)
-    return total
+    return copied
 
 
 def move_tree(source: Path, target: Path, owner: Credentials | None = None) -> None:

@@ -85,21 +85,21 @@ def default_tier() -> Path:
     return data_root() / "tiers" / "ssd"
 
 
-def golden_root(data_dir: Path | None = None) -> Path:
+def golden_root(data_dir: Path | None) -> Path:
     """Loaded databases, which are copied into placements."""
     return (data_dir or data_root()) / "golden"
 
 
-def source_root(data_dir: Path | None = None) -> Path:
+def source_root(data_dir: Path | None) -> Path:
     """Generated source files of the workloads."""
     return (data_dir or data_root()) / "source"
 
 
-def answers_root(data_dir: Path | None = None) -> Path:
+def answers_root() -> Path:
     """Reference answers computed for workloads' checks, kept by scale and generator."""
-    return (data_dir or data_root()) / "answers"
+    return data_root() / "answers"
 
 
-def results_root(given: str | Path | None = None) -> Path:
+def results_root(given: Path | None) -> Path:
     """``--results``, else ``$HARNESS_RESULTS``, else ./results."""
     return Path(given or os.environ.get("HARNESS_RESULTS") or "results").absolute()

@@ -80,30 +80,25 @@ class MavenArchive:
         """As recorded with every run."""
         return f"Maven {self.artifact}"
 
-    @property
-    def _file(self) -> str:
-        _, name, version = self.artifact.split(":")
-        return f"{name}-{version}.jar"
-
     def fetch(self, folder: Path) -> list[str]:
         """Download the archive into ``folder`` and verify its checksum."""
         properties = {"artifact": self.artifact, "outputDirectory": folder}
         _maven(self.label, "copy", folder, properties)
-        verify(self.label, folder / self._file, self.sha256)
+        verify(self.label, folder / _jar(self.artifact), self.sha256)
         return []
 
     def unpack(self, folder: Path, tree: Path) -> None:
         """Extract the files below ``below`` of the innermost archive."""
         whole = folder / "unpacked"
         if self.inner:
-            with zipfile.ZipFile(folder / self._file) as zipped:
+            with zipfile.ZipFile(folder / _jar(self.artifact)) as zipped:
                 inner = zipped.extract(self.inner, folder)
             with tarfile.open(inner) as archive:
                 # Python before 3.11.4 (Debian 12) has no filters; the archive is pinned anyway.
                 archive.extraction_filter = getattr(tarfile, "data_filter", None)
                 archive.extractall(whole)
         else:
-            _unzip(folder / self._file, whole)
+            _unzip(folder / _jar(self.artifact), whole)
         source = whole / self.below
         if not source.is_dir():
             raise RunFailed(f"install {self.label}", f"it contains no folder {self.below}")
@@ -123,8 +118,7 @@ class Jar:
     @property
     def file(self) -> str:
         """Its name in a folder of jars."""
-        _, name, version = self.artifact.split(":")
-        return f"{name}-{version}.jar"
+        return _jar(self.artifact)
 
 
 @dataclass(frozen=True)
@@ -165,6 +159,12 @@ class Jars:
             folder,
             "install a JDK (Debian: sudo apt install default-jdk-headless), then run it again",
         )
+
+
+def _jar(artifact: str) -> str:
+    """The name of its file."""
+    _, name, version = artifact.split(":")
+    return f"{name}-{version}.jar"
 
 
 def _maven(label: str, goal: str, folder: Path, properties: Mapping[str, object]) -> None:

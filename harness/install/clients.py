@@ -7,32 +7,25 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import RunFailed
 
 
-def run_client(
-    problem: str,
-    command: Sequence[str],
-    folder: Path,
-    hint: str,
-    env: Mapping[str, str] | None = None,
-) -> str:
+def run_client(problem: str, command: Sequence[str], folder: Path, hint: str) -> str:
     """Run a client in ``folder`` and return its stdout; RunFailed with its error.
 
     Its temporary files are in ``folder`` too, and are removed with it.
     """
     if shutil.which(command[0]) is None:
         raise RunFailed(problem, f"there is no {command[0]} on this machine", hint)
-    environment = os.environ | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"} | dict(env or {})
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
+        env=os.environ | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"},
         cwd=folder,
         stdin=subprocess.DEVNULL,
     )

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 ROLES = ("foreground", "background")
 PARTS = ("data", "wal", "temp", "index")
 OPERATIONS = ("read", "write", "sync")
-#: Of files, pipes and sockets outside of all parts.
-_OTHER = len(PARTS)
+#: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
 _MAGIC, _VERSION = 0x31435254424F4954, 3
