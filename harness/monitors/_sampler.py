@@ -8,6 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from harness.monitors import MonitorContext
+from harness.tiers.linux.kernel import LIVE, Kernel
+
 #: Of the interval, the last sample is at least this long after the previous one.
 _LEAST_SHARE = 0.1
 
@@ -22,9 +25,10 @@ class SampledMonitor(ABC):
 
     default: ClassVar[bool] = True
     scope: ClassVar[Literal["engine", "host"]] = "host"
+    interval_s: ClassVar[float] = 1.0
 
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
+    def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
+        self._context, self._kernel = context, kernel
         self._stopped = threading.Event()
         self._samples: list[dict[str, Any]] = []
         self._stamp_error_ns = 0
@@ -54,7 +58,7 @@ class SampledMonitor(ABC):
         ``stamp_error_ns``: the farthest that any stamp can be from its reading.
         """
         return {
-            "interval_s": self._interval_s,
+            "interval_s": self.interval_s,
             "clock": "monotonic",
             "stamp_error_ns": self._stamp_error_ns,
             "samples": self._samples,
@@ -65,14 +69,14 @@ class SampledMonitor(ABC):
         while not self._stopped.is_set():
             self._samples.append(self._stamped())
             now = time.monotonic()
-            due = max(due + self._interval_s, now)  # a missed sample is not made up for
+            due = max(due + self.interval_s, now)  # a missed sample is not made up for
             self._stopped.wait(due - now)
         self._append_last()
 
     def _append_last(self) -> None:
         """Take a last sample, but where rates since the previous one would be those of a moment."""
         passed_ns = time.monotonic_ns() - self._samples[-1]["monotonic_ns"] if self._samples else 0
-        if passed_ns > _LEAST_SHARE * self._interval_s * 1e9:
+        if passed_ns > _LEAST_SHARE * self.interval_s * 1e9:
             self._samples.append(self._stamped())
 
     def _stamped(self) -> dict[str, Any]:

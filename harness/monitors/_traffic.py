@@ -11,8 +11,9 @@ from typing import Any
 
 from harness.host.perf_event import PerfCounter, Total
 from harness.host.uncore import TrafficEvent
+from harness.monitors import MonitorContext
 from harness.monitors._sampler import SampledMonitor
-from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.kernel import LIVE, Kernel
 
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
@@ -23,9 +24,8 @@ Totals = defaultdict[PerfCounter, Total]
 class TrafficMonitor(SampledMonitor):
     """Opens one counter for each event; a kind adds the events, and the sums they are part of."""
 
-    def __init__(self, kernel: Kernel, interval_s: float) -> None:
-        super().__init__(interval_s)
-        self._kernel = kernel
+    def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
+        super().__init__(context, kernel)
         self._stack = ExitStack()
         self._open: list[tuple[Sequence[str], float, PerfCounter]] = []
         self._event_names: list[str] = []

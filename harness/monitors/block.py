@@ -52,13 +52,10 @@ class BlockMonitor(SampledMonitor):
 
     name: ClassVar[str] = "block"
     cost: ClassVar[str] = "reads /sys/class/block/*/stat of the tiers' disks twice a second"
+    interval_s: ClassVar[float] = 0.5
 
-    def __init__(
-        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
-    ) -> None:
-        super().__init__(interval_s)
-        self._kernel = kernel
-        self._tiers = context.tiers
+    def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
+        super().__init__(context, kernel)
         self._disks = _disks(context.tiers)
         self._previous: dict[str, _Reading] = {}
 
@@ -66,7 +63,7 @@ class BlockMonitor(SampledMonitor):
         """Whether a tier has a disk, and all disks are counted."""
         problem = "block devices are not monitored"
         if not self._disks:
-            without = ", ".join(f"{tier.name} ({_why_none(tier)})" for tier in self._tiers)
+            without = ", ".join(f"{tier.name} ({_why_none(tier)})" for tier in self._context.tiers)
             hint = "the monitors io and memory-traffic count what passes no block layer"
             return RunWarning("no-block-device", problem, without or "no tier is in use", hint)
         for disk in self._disks:

@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 from harness.counters import labelled, split
 from harness.host.cpu import cpu
 from harness.host.uncore import TrafficEvent, cxl_events
-from harness.monitors import MonitorContext
 from harness.monitors._pcm import VARIABLE, PcmTraffic
 from harness.monitors._traffic import TrafficMonitor
 from harness.store.result import Metric
-from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
 _DEVICES = "/sys/bus/cxl/devices"
@@ -35,13 +33,9 @@ class CxlMonitor(TrafficMonitor):
     cost: ClassVar[str] = (
         "reads one counter per CXL device and direction twice a second, or runs pcm-memory"
     )
-
-    def __init__(
-        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
-    ) -> None:
-        super().__init__(kernel, interval_s)
-        self._context = context
-        self._pcm: PcmTraffic | None = None
+    interval_s: ClassVar[float] = 0.5
+    #: Where no device has counters.
+    _pcm: PcmTraffic | None = None
 
     def preflight(self) -> RunWarning | None:
         """Whether a device has counters that the kernel lets us open, or PCM counts."""

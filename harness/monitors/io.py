@@ -21,9 +21,8 @@ class IoMonitor(SampledMonitor):
     cost: ClassVar[str] = "preloads a library into the engine: about 70 ns per file I/O"
     scope: ClassVar[Literal["engine", "host"]] = "engine"
 
-    def __init__(self, context: MonitorContext, interval_s: float = 1.0) -> None:
-        super().__init__(interval_s)
-        self._in_run = context.io_trace is not None
+    def __init__(self, context: MonitorContext) -> None:
+        super().__init__(context)
         self._trace = context.io_trace() if context.io_trace is not None else None
 
     def preflight(self) -> RunWarning | None:
@@ -31,7 +30,7 @@ class IoMonitor(SampledMonitor):
         context, hint = "", ""
         if find_native(LIBRARY) is None:
             context, hint = f"{LIBRARY} was not built", "install the harness again (make setup)"
-        elif self._in_run and self._trace is None:
+        elif self._context.io_trace is not None and self._trace is None:
             context = "the harness does not trace this engine (docs/io-trace.md)"
         if not context:
             return None

@@ -18,9 +18,7 @@ from typing import ClassVar
 from harness.counters import labelled
 from harness.host.cpu import virtualised
 from harness.host.uncore import TrafficEvent, traffic_events
-from harness.monitors import MonitorContext
 from harness.monitors._traffic import TrafficMonitor
-from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
 
@@ -29,11 +27,7 @@ class MemoryTraffic(TrafficMonitor):
 
     name: ClassVar[str] = "memory-traffic"
     cost: ClassVar[str] = "reads one counter per channel and direction ten times a second"
-
-    def __init__(
-        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.1
-    ) -> None:
-        super().__init__(kernel, interval_s)
+    interval_s: ClassVar[float] = 0.1
 
     def preflight(self) -> RunWarning | None:
         """Whether the kernel offers such counters, and lets us open them."""

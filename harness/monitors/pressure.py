@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.counters import labelled
-from harness.monitors import MonitorContext
 from harness.monitors._sampler import SampledMonitor
-from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
 _RESOURCES = ("cpu", "memory", "io")
@@ -26,13 +24,7 @@ class PressureMonitor(SampledMonitor):
 
     name: ClassVar[str] = "pressure"
     cost: ClassVar[str] = "reads /proc/pressure and the control group's twice a second"
-
-    def __init__(
-        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 0.5
-    ) -> None:
-        super().__init__(interval_s)
-        self._kernel = kernel
-        self._cgroup = context.cgroup
+    interval_s: ClassVar[float] = 0.5
 
     def preflight(self) -> RunWarning | None:
         """Whether the kernel accounts for stalls."""
@@ -50,8 +42,8 @@ class PressureMonitor(SampledMonitor):
         totals = {}
         for resource in _RESOURCES:
             texts = {"host": self._kernel.read(f"/proc/pressure/{resource}")}
-            if self._cgroup is not None:
-                texts["run"] = self._kernel.read(self._cgroup / f"{resource}.pressure")
+            if (group := self._context.cgroup) is not None:
+                texts["run"] = self._kernel.read(group / f"{resource}.pressure")
             for of, text in texts.items():
                 for kind, total in _LINE.findall(text or ""):
                     name = labelled(f"pressure_{resource}_{kind}_ns", of=of)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from harness.host.process_counters import read_counters
-from harness.monitors import MonitorContext
 from harness.monitors._sampler import SampledMonitor
 from harness.supervise.process import ProcessId
 from harness.warnings import RunWarning
@@ -19,17 +18,13 @@ class ProcessMonitor(SampledMonitor):
     cost: ClassVar[str] = "reads /proc/PID/stat and io of each process once a second"
     scope: ClassVar[Literal["engine", "host"]] = "engine"
 
-    def __init__(self, context: MonitorContext, interval_s: float = 1.0) -> None:
-        super().__init__(interval_s)
-        self._processes = context.processes
-
     def preflight(self) -> RunWarning | None:
         """/proc is there; what it does not show of another user's processes is left out."""
         return None
 
     def totals(self) -> Mapping[str, float]:
         """Sums over the processes now."""
-        counters = _meaningful(self._processes())
+        counters = _meaningful(self._context.processes())
         counters.pop("rss_bytes", None)  # a level, not a sum: its difference has no meaning
         return counters
 
@@ -39,7 +34,7 @@ class ProcessMonitor(SampledMonitor):
         ``first_started_ticks``: when the oldest process started. Between samples in which it
         differs, the engine was restarted, and the counters are of other processes.
         """
-        processes = self._processes()
+        processes = self._context.processes()
         if not processes:
             return {}
         started = min(process.start_ticks for process in processes)

@@ -58,12 +58,8 @@ class VmMonitor(SampledMonitor):
     name: ClassVar[str] = "vm"
     cost: ClassVar[str] = "reads /proc/vmstat once a second, numa_maps of the engine at both ends"
 
-    def __init__(
-        self, context: MonitorContext, kernel: Kernel = LIVE, interval_s: float = 1.0
-    ) -> None:
-        super().__init__(interval_s)
-        self._kernel = kernel
-        self._processes = context.processes
+    def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
+        super().__init__(context, kernel)
         nodes = [name for name in kernel.names(_NODES) if name.removeprefix("node").isdigit()]
         #: On a host with one node they would repeat the host's.
         self._nodes = nodes if len(nodes) > 1 else []
@@ -121,7 +117,7 @@ class VmMonitor(SampledMonitor):
 
     def _read_engine_memory(self, at: str) -> None:
         begin = time.monotonic_ns()
-        found = residency((process.pid for process in self._processes()), self._kernel)
+        found = residency((process.pid for process in self._context.processes()), self._kernel)
         end = time.monotonic_ns()
         self._engine_memory.append(
             {

@@ -14,7 +14,6 @@ from harness.warnings import RunWarning
 #: A statement's first observations are closer: a short one would have too few. One that has ended
 #: before the first could not have enough, and is left alone: observing takes a processor from it.
 _FIRST_S, _CLOSEST_S, _WIDEST_S, _SHARE = 0.1, 0.02, 0.1, 0.05
-_STORED_EVERY_S = 1.0
 #: A server that no longer answers does not hold up the end of its run.
 _PATIENCE_S = 5.0
 
@@ -31,9 +30,8 @@ class WaitMonitor(SampledMonitor):
     cost: ClassVar[str] = "reads the engine's session states 10 times a second, at first 50"
 
     def __init__(self, context: MonitorContext) -> None:
-        super().__init__(_STORED_EVERY_S)
+        super().__init__(context)
         observer = context.waits() if context.waits is not None else None
-        self._unknown_engine = context.waits is None
         self._waits = SampledWaits(observer) if observer is not None else None
         self._failures = 0
         #: When the last interval to be accounted for began.
@@ -41,7 +39,7 @@ class WaitMonitor(SampledMonitor):
 
     def preflight(self) -> RunWarning | None:
         """Whether the engine accounts for its waits."""
-        if self._unknown_engine or self._waits is not None:
+        if self._context.waits is None or self._waits is not None:
             return None
         return RunWarning(
             "waits-not-reported",
@@ -81,7 +79,7 @@ class WaitMonitor(SampledMonitor):
         while not self._stopped.is_set():
             now = time.monotonic()
             age = now - self._began
-            if now - stored >= self._interval_s:
+            if now - stored >= self.interval_s:
                 self._samples.append(self._stamped())
                 stored = now
             elif age >= _FIRST_S:

@@ -123,7 +123,7 @@ def test_events_of_memory_management_are_summed_by_kind_and_node(tmp_path: Path)
 def test_the_engine_s_memory_is_read_at_both_ends(tmp_path: Path) -> None:
     advance(tmp_path, 1)
     engine = [ProcessId(7, 0)]
-    monitor = VmMonitor(MonitorContext(lambda: engine), Kernel(tmp_path), interval_s=60)
+    monitor = VmMonitor(MonitorContext(lambda: engine), Kernel(tmp_path))
     for page in ("N0=3 N1=1", "N0=1 N1=3"):
         write(tmp_path, "proc/7/numa_maps", f"7f00 default anon=4 {page} kernelpagesize_kB=4")
         if page.startswith("N0=3"):

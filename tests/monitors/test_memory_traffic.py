@@ -197,10 +197,13 @@ def _touch(pages: int) -> None:
 
 
 @as_root
-def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets: Sysfs) -> None:
+def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(
+    two_sockets: Sysfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cpus = os.sched_getaffinity(0)
     pages = 2000
-    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, interval_s=0.02)
+    monkeypatch.setattr(MemoryTraffic, "interval_s", 0.02)
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel)
     assert traffic.preflight() is None
     with started(traffic):
         before = traffic.totals()

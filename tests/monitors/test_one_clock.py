@@ -18,13 +18,14 @@ from toy_host import advance
 
 from harness.host.threads import Thread
 from harness.iotrace.trace import LIBRARY, IoTrace
-from harness.monitors import Monitor, MonitorContext, waits
+from harness.monitors import Monitor, MonitorContext
 from harness.monitors.block import BlockMonitor
 from harness.monitors.io import IoMonitor
 from harness.monitors.perf import PerfMonitor
 from harness.monitors.pressure import PressureMonitor
 from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
+from harness.monitors.waits import WaitMonitor
 from harness.native_programs import find_native
 from harness.supervise.process import process_identity
 from harness.tiers.linux.kernel import Kernel
@@ -96,7 +97,9 @@ def monitors(
 ) -> Iterator[list[Monitor]]:
     """Those of a server that works: each has seen its counter move."""
     monkeypatch.setenv("TOY_HOST", str(tmp_path))
-    monkeypatch.setattr(waits, "_STORED_EVERY_S", INTERVAL_S)
+    sampled = (ProcessMonitor, BlockMonitor, PressureMonitor, VmMonitor)
+    for kind in (*sampled, IoMonitor, WaitMonitor):
+        monkeypatch.setattr(kind, "interval_s", INTERVAL_S)
     identity = process_identity(server.pid)
     assert identity is not None
     kernel = Kernel(tmp_path)
@@ -107,13 +110,10 @@ def monitors(
         waits=lambda: OneSession(server.pid),
     )
     monitors: list[Monitor] = [
-        ProcessMonitor(context, INTERVAL_S),
-        BlockMonitor(context, kernel, INTERVAL_S),
-        PressureMonitor(context, kernel, INTERVAL_S),
-        VmMonitor(context, kernel, INTERVAL_S),
+        *(kind(context, kernel) for kind in sampled),
         PerfMonitor(context, kernel, INTERVAL_S, ("cycles",), str(TOY_PERF)),
-        IoMonitor(context, INTERVAL_S),
-        waits.WaitMonitor(context),
+        IoMonitor(context),
+        WaitMonitor(context),
     ]
     with ExitStack() as stack:
         for monitor in monitors:
