@@ -44,9 +44,11 @@ class Observer(Protocol):
 
     def stop(self, tree: Path) -> Sequence[str]:
         """Stop it; empty: SIGINT does."""
+        return ()
 
     def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
         """What turns ``tree`` into a summary, once the engine has stopped."""
+        return ()
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
         """The summary's; ``output``: what the program printed. ValueError if it is malformed."""

@@ -38,7 +38,7 @@ MOST_KEYS = 65_536
 _MOST = 50
 
 
-class BpfTrace:
+class BpfTrace(Observer):
     """One script."""
 
     name = "bpftrace:files"
@@ -52,12 +52,6 @@ class BpfTrace:
     def collect(self, tree: Path) -> Sequence[str]:
         limit = f"BPFTRACE_MAP_KEYS_MAX={MOST_KEYS}"
         return ["env", limit, str(self.program()), "-f", "json", "-e", _SCRIPT]
-
-    def stop(self, tree: Path) -> Sequence[str]:
-        return ()
-
-    def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
-        return ()
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
         return parse(output)

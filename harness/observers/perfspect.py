@@ -13,7 +13,7 @@ from harness.observers import Figure, Observer, find_program
 _STATISTICS = ("mean", "min", "max", "stddev")
 
 
-class PerfSpect:
+class PerfSpect(Observer):
     """``perfspect metrics``."""
 
     name = "perfspect"
@@ -26,12 +26,6 @@ class PerfSpect:
         """By its default, a workload of less than 5 s would have no interval."""
         options = ["--interval", "1", "--format", "csv", "--output", str(tree)]
         return [str(self.program()), "metrics", *options]
-
-    def stop(self, tree: Path) -> Sequence[str]:
-        return ()
-
-    def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
-        return ()
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
         files = sorted(tree.glob("*_metrics_summary.csv"))

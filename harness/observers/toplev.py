@@ -13,7 +13,7 @@ from harness.observers import Figure, Observer, find_program
 _OUTPUT = "toplev.csv"
 
 
-class Toplev:
+class Toplev(Observer):
     """Three levels, system-wide, multiplexed."""
 
     name = "toplev"
@@ -30,12 +30,6 @@ class Toplev:
         form = ["--no-desc", "-v", "--perf", "-x,", "-o", str(tree / _OUTPUT)]
         options = [*form, "-l3", "-a", "--global"]
         return [str(self.program()), *options, "sleep", "infinity"]
-
-    def stop(self, tree: Path) -> Sequence[str]:
-        return ()
-
-    def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
-        return ()
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
         return parse((tree / _OUTPUT).read_text("utf-8", "replace"))

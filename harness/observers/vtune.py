@@ -41,7 +41,7 @@ _MOST = 20
 
 
 @dataclass(frozen=True)
-class VTune:
+class VTune(Observer):
     """One analysis type."""
 
     analysis: str
