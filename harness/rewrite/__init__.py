@@ -9,6 +9,7 @@ afterwards. A program whose counts are not what the rules give is not written.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -18,10 +19,16 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import RunFailed, UsageError
-from harness.rewrite import assembled, e9patch, in_place
-from harness.rewrite.reading import Instruction, flushes_and_fences
+from harness.rewrite import assembled, e9patch
 from harness.rewrite.rules import FENCES, FLUSHES, RULES, Rule
-from harness.rewrite.tools import refused, run
+from harness.rewrite.tools import Instruction, flushes_and_fences, refused, run
+
+#: Flushes of the same length, clflushopt 66 0F AE /7 and clwb 66 0F AE /6: the field reg of their
+#: ModRM byte.
+_REG = {"clflushopt": 7, "clwb": 6}
+_OPCODE = b"\x0f\xae"
+_PREFIXES = 4
+_LOAD = re.compile(r"^\s+LOAD\s+0x(\w+) 0x(\w+) 0x\w+ 0x(\w+) ", re.MULTILINE)
 
 Way = Literal["in place", "assembled", "e9patch"]
 
@@ -83,9 +90,9 @@ def _change(
     program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]], rules: Sequence[Rule]
 ) -> tuple[Way, list[bool]]:
     """Write ``new``: how, and of each flush whether a fence was added."""
-    if all(in_place.fits(rule) for _, rule in flushes):
+    if all(_fits(rule) for _, rule in flushes):
         shutil.copyfile(program, new)
-        in_place.change(new, flushes)
+        _change_in_place(new, flushes)
         return "in place", [False] * len(flushes)
     try:
         return "assembled", assembled.change(program, new, flushes, rules)
@@ -94,6 +101,29 @@ def _change(
             return "e9patch", e9patch.change(program, new, flushes)
         hint = f"{error.hint}, or set {e9patch.VARIABLE} to E9Patch, which does not assemble"
         raise UsageError(error.problem, error.context, hint) from error
+
+
+def _fits(rule: Rule) -> bool:
+    """Whether the new instruction takes the place of the old one."""
+    return rule.old in _REG and rule.new in _REG and not rule.fence
+
+
+def _change_in_place(program: Path, flushes: Sequence[tuple[Instruction, Rule]]) -> None:
+    """Change the file ``program`` itself."""
+    segments = run(["readelf", "-W", "-l", str(program)], program)
+    loaded = [[int(one, 16) for one in found] for found in _LOAD.findall(segments)]
+    content = bytearray(program.read_bytes())
+    for flush, rule in flushes:
+        address = int(flush.address, 16)
+        offset = next(
+            (at - start + address for at, start, size in loaded if 0 <= address - start < size), 0
+        )
+        opcode = content.find(_OPCODE, offset, offset + _PREFIXES + len(_OPCODE))
+        mod_rm = opcode + len(_OPCODE)
+        if opcode < 0 or content[mod_rm] >> 3 & 7 != _REG[rule.old]:
+            raise refused(program, f"no {rule.old} at {flush.address}", "rewrite the source")
+        content[mod_rm] = content[mod_rm] & ~0x38 | _REG[rule.new] << 3
+    program.write_bytes(content)
 
 
 def _check_counts(program: Path, new: Path, expected: Counter[str]) -> None:

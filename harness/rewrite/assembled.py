@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.rewrite import linking
-from harness.rewrite.reading import Instruction
 from harness.rewrite.rules import FENCES, Rule
-from harness.rewrite.tools import refused, run
+from harness.rewrite.tools import Instruction, link_options, refused, run
 
 #: A line of assembly that is an instruction: not a label, directive or comment.
 _INSTRUCTION = re.compile(r"^\s+(?P<name>[a-z][a-z0-9]*)(?P<rest>(?:\s.*)?)$")
@@ -22,7 +20,7 @@ def change(
 ) -> list[bool]:
     """Write ``new``; of each flush, whether a fence was added."""
     text = new.with_suffix(".s")
-    options = linking.options(program, new.parent)
+    options = link_options(program, new.parent)
     run([_ddisasm(), str(program), "--asm", str(text)], program)
     lines, used, added = apply(text.read_text().splitlines(), rules)
     if used != [rule for _, rule in flushes]:

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.rewrite import linking
-from harness.rewrite.reading import Instruction, flushes_and_fences
 from harness.rewrite.rules import Rule
-from harness.rewrite.tools import refused, run
+from harness.rewrite.tools import Instruction, flushes_and_fences, is_library, refused, run
 
 VARIABLE = "E9PATCH_HOME"
 _PATCHED = re.compile(r"^num_patched\s+= (\d+) / (\d+)", re.MULTILINE)
@@ -46,7 +44,7 @@ def change(program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]]
     )
     (folder / "sites.csv").write_text(table)
     command = [str(home / "e9tool"), "--backend", str(home / "e9patch"), "--static-loader"]
-    command += ["--shared" if linking.is_library(program) else "--executable", "-o", str(new)]
+    command += ["--shared" if is_library(program) else "--executable", "-o", str(new)]
     for name in sorted(set(names)):
         command += ["-M", f'sites[1] == "{name}"', "-P", f"replace {name}<naked>(&mem[0])@patch"]
     said = run([*command, str(program.absolute())], program, folder)
