@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from harness.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 _LINE_EVERY_S = 5.0
 
@@ -23,6 +25,9 @@ class Task(Protocol):
 
     def advance(self, amount: float = 1, note: str | None = None) -> None:
         """Add to what is done; ``note`` replaces the text after the description."""
+
+
+TaskContext: TypeAlias = AbstractContextManager[Task]
 
 
 class Progress(Protocol):
@@ -39,51 +44,45 @@ class Progress(Protocol):
         """One line for a person, above the bars."""
 
 
-class TaskContext(Protocol):
-    """``with progress.task(…) as task``."""
+@dataclass
+class _Amount:
+    """What is done of a total, which may be an estimate. Safe to call from several threads."""
 
-    def __enter__(self) -> Task: ...
-    def __exit__(self, *exc: object) -> None: ...
+    total: float | None
+    unit: str
+    done: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, amount: float) -> None:
+        with self._lock:
+            self.done += amount
+
+    def __str__(self) -> str:
+        """``3 of 22``, ``1.2 GiB of 1.9 GiB``, ``3.2 of 5 s`` or ``1,701 of 5,090 rows``.
+
+        More than all of the total is never done.
+        """
+        reached = self.done if self.total is None else min(self.done, self.total)
+        if self.unit == "B":
+            of = f" of {format_bytes(self.total)}" if self.total is not None else ""
+            return format_bytes(reached) + of
+        text = f"{reached:,.1f}" if self.unit == "s" else f"{reached:,.0f}"
+        of = f" of {self.total:,.0f}" if self.total is not None else ""
+        return f"{text}{of} {self.unit}".rstrip()
 
 
-def _count(done: float, total: float | None, unit: str) -> str:
-    """``3 of 22``, ``1.2 GiB of 1.9 GiB``, ``3.2 of 5 s`` or ``1,701 of 5,090 rows``.
-
-    A total may be an estimate; more than all of it is never done.
-    """
-    reached = done if total is None else min(done, total)
-    if unit == "B":
-        return format_bytes(reached) + (f" of {format_bytes(total)}" if total is not None else "")
-    text = f"{reached:,.1f}" if unit == "s" else f"{reached:,.0f}"
-    of = f" of {total:,.0f}" if total is not None else ""
-    return f"{text}{of}{f' {unit}' if unit else ''}"
-
-
-class _RichTask:
-    def __init__(
-        self, bars: RichProgress, description: str, total: float | None, unit: str
-    ) -> None:
-        self._bars = bars
-        self._description = description
-        self._total = total
-        self._unit = unit
-        self._done = 0.0
-        self._lock = threading.Lock()
-        self._id = bars.add_task(description, total=total, count=_count(0, total, unit))
+@dataclass
+class _BarTask:
+    bars: RichProgress
+    identity: TaskID
+    description: str
+    amount: _Amount
 
     def advance(self, amount: float = 1, note: str | None = None) -> None:
         if note is not None:
-            self._bars.update(self._id, description=f"{self._description}: {note}")
-        with self._lock:
-            self._done += amount
-            done = self._done
-        self._bars.update(self._id, completed=done, count=_count(done, self._total, self._unit))
-
-    def __enter__(self) -> _RichTask:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._bars.remove_task(self._id)
+            self.bars.update(self.identity, description=f"{self.description}: {note}")
+        self.amount.add(amount)
+        self.bars.update(self.identity, completed=self.amount.done, count=str(self.amount))
 
 
 class BarProgress:
@@ -109,44 +108,39 @@ class BarProgress:
     def __exit__(self, *exc: object) -> None:
         self._bars.stop()
 
-    def task(self, description: str, total: float | None = None, unit: str = "") -> _RichTask:
-        return _RichTask(self._bars, description, total, unit)
+    @contextmanager
+    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
+        amount = _Amount(total, unit)
+        identity = self._bars.add_task(description, total=total, count=str(amount))
+        try:
+            yield _BarTask(self._bars, identity, description, amount)
+        finally:
+            self._bars.remove_task(identity)
 
     def say(self, text: str) -> None:
         self._bars.console.print(text, highlight=False, markup=False)
 
 
+@dataclass
 class _LineTask:
-    def __init__(
-        self, parent: LineProgress, description: str, total: float | None, unit: str
-    ) -> None:
-        self._parent = parent
-        self._description = description
-        self._total = total
-        self._unit = unit
-        self._done = 0.0
-        self._last = time.monotonic()
+    say: Callable[[str], None]
+    description: str
+    amount: _Amount
+    last: float = field(default_factory=time.monotonic)
 
     def advance(self, amount: float = 1, note: str | None = None) -> None:
-        self._done += amount
+        self.amount.add(amount)
         now = time.monotonic()
-        if now - self._last >= _LINE_EVERY_S:
-            self._last = now
-            count = _count(self._done, self._total, self._unit)
-            self._parent.say(f"{self._description}: {count}{f' ({note})' if note else ''}")
-
-    def __enter__(self) -> _LineTask:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
+        if now - self.last >= _LINE_EVERY_S:
+            self.last = now
+            self.say(f"{self.description}: {self.amount}{f' ({note})' if note else ''}")
 
 
 class LineProgress:
     """A line every few seconds, for logs and pipes."""
 
-    def task(self, description: str, total: float | None = None, unit: str = "") -> _LineTask:
-        return _LineTask(self, description, total, unit)
+    def task(self, description: str, total: float | None = None, unit: str = "") -> TaskContext:
+        return nullcontext(_LineTask(self.say, description, _Amount(total, unit)))
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
