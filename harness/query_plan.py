@@ -9,7 +9,7 @@ execution and says in words what does not fit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 OperatorKind = Literal["scan", "join", "aggregate", "sort", "other"]
@@ -144,13 +144,7 @@ class Accounting:
 
     def to_json(self) -> dict[str, Any]:
         """As stored with a run."""
-        return {
-            "plan_ns": self.plan_ns,
-            "execution_ns": self.execution_ns,
-            "measured_ns": self.measured_ns,
-            "why": self.why,
-            "remainder_ns": dict(self.remainder_ns),
-        }
+        return asdict(self)
 
 
 def account(

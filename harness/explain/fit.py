@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ class Estimate:
 
     def to_json(self) -> dict[str, float]:
         """As stored."""
-        return {"value": self.value, "low": self.low, "high": self.high}
+        return asdict(self)
 
 
 @dataclass(frozen=True)

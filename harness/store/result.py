@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Better = Literal["higher", "lower", "none"]
@@ -60,12 +60,7 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         """As in run.json."""
-        return {
-            "name": self.name,
-            "status": self.status,
-            "detail": self.detail,
-            "labels": dict(self.labels),
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Check:

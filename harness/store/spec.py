@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 from harness.experiment.placement import Placement, parse_placement
@@ -35,6 +35,10 @@ DEFAULT_MONITORS = frozenset(
     }
 )
 
+#: Members of a spec that have been added later: specs without them keep their hashes.
+_ONLY_WHERE_SET = ("no_monitors", "observe", "cpus", "listen", "plant")
+_LISTS = ("emulate", "monitors", "no_monitors", "observe", "plant")
+
 #: The driver of workloads that the harness itself offers, through one connection a stream.
 NATIVE = "native"
 #: The workload of suites of microbenchmarks: no engine has it.
@@ -49,6 +53,12 @@ def canonical_json(value: Any) -> str:
 def content_hash(value: Any) -> str:
     """First 16 hex digits of SHA-256 over the canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -95,44 +105,20 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "schema": RUN_SCHEMA,
-            "workload": self.workload,
-            "engine": self.engine,
+            **{n: _json(v) for n, v in values.items() if v or n not in _ONLY_WHERE_SET},
             "placement": self.placement.to_json() if self.placement else None,
-            "params": dict(self.params),
-            "tuning": self.tuning,
-            "settings": dict(self.settings),
-            "engine_options": dict(self.engine_options),
-            "threads": self.threads,
-            "memory_limit_bytes": self.memory_limit_bytes,
-            "emulate": list(self.emulate),
-            "required_host_mode": self.required_host_mode,
-            "label": self.label,
-            "seed": self.seed,
-            "block": self.block,
-            "driver": self.driver,
-            "monitors": list(self.monitors),
-            # Only where set, so that specs without it keep their hashes.
-            **({"no_monitors": list(self.no_monitors)} if self.no_monitors else {}),
-            **({"observe": list(self.observe)} if self.observe else {}),
-            **({"cpus": self.cpus} if self.cpus is not None else {}),
-            **({"listen": self.listen} if self.listen is not None else {}),
-            **({"plant": list(self.plant)} if self.plant else {}),
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
         """The inverse of :meth:`to_json`."""
-        fields = {k: v for k, v in document.items() if k != "schema"}
-        placement = fields["placement"]
-        fields["placement"] = parse_placement(placement["name"]) if placement else None
-        fields["emulate"] = tuple(fields["emulate"])
-        fields["monitors"] = tuple(fields["monitors"])
-        fields["no_monitors"] = tuple(fields.get("no_monitors", ()))
-        fields["plant"] = tuple(fields.get("plant", ()))
-        fields["observe"] = tuple(fields.get("observe", ()))
-        return cls(**fields)
+        values = {k: v for k, v in document.items() if k != "schema"}
+        placement = values["placement"]
+        values["placement"] = parse_placement(placement["name"]) if placement else None
+        return cls(**values | {name: tuple(values.get(name, ())) for name in _LISTS})
 
     @property
     def added_monitors(self) -> tuple[str, ...]:
