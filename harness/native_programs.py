@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,8 @@ def loadgen_program(backend: str) -> Path:
     known = _packages()
     missing = [p for part in ("loadgen", backend) if not _built(part) for p in known.get(part, ())]
     what = f"its back end {backend!r}" if program else "loadgen"
-    raise UsageError(
-        f"drive the load with the native client (back end {backend})",
-        f"{what} was not built when the harness was installed",
-        f"install what it is built with (Debian: sudo apt install "
-        f"{' '.join(missing) or 'gcc make'}), then the harness again (make setup)",
-    )
+    problem = f"drive the load with the native client (back end {backend})"
+    raise _not_built(problem, what, missing or ["gcc", "make"])
 
 
 def microbench_program() -> Path:
@@ -76,12 +73,7 @@ def microbench_program() -> Path:
     program = find_native("microbench")
     if program is None:
         packages = _packages("microbench").get("microbench", [])
-        raise UsageError(
-            problem,
-            "microbench was not built when the harness was installed",
-            f"install what it is built with (Debian: sudo apt install "
-            f"{' '.join(['gcc', *packages])}), then the harness again (make setup)",
-        )
+        raise _not_built(problem, "microbench", ["gcc", *packages])
     _check_interface(program, MICROBENCH_INTERFACE, problem)
     return program
 
@@ -95,6 +87,15 @@ def microbench_interface() -> int | None:
 def microbench_for(user: Credentials | None, scratch: Path) -> Path:
     """The microbenchmark where ``user`` can execute it: a copy in ``scratch`` if need be."""
     return _where_open([microbench_program()], user, scratch)
+
+
+def _not_built(problem: str, what: str, packages: Sequence[str]) -> UsageError:
+    return UsageError(
+        problem,
+        f"{what} was not built when the harness was installed",
+        f"install what it is built with (Debian: sudo apt install {' '.join(packages)}), "
+        "then the harness again (make setup)",
+    )
 
 
 def _check_interface(program: Path, expected: int, problem: str) -> None:

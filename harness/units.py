@@ -6,6 +6,7 @@ Bytes and monotonic nanoseconds everywhere inside; GB is 10⁹ and GiB 2³⁰.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from harness.errors import UsageError
 
@@ -44,13 +45,7 @@ def parse_size(text: str | int) -> int:
 
     A lone K, M or G is refused: it means 10³ to one reader and 2¹⁰ to another.
     """
-    match = _QUANTITY.match(str(text))
-    factor = _SIZE_FACTORS.get(match.group(2).lower()) if match else None
-    if match is None or factor is None:
-        raise UsageError(
-            f"size {text!r}", "not a size", "write a number with a unit, such as 512MiB or 4GB"
-        )
-    value = float(match.group(1)) * factor
+    value = _quantity("size", text, _SIZE_FACTORS, "512MiB or 4GB")
     if value >= 1 << 63:
         raise UsageError(f"size {text!r}", "larger than any storage", "write a smaller one")
     return int(value)
@@ -58,18 +53,19 @@ def parse_size(text: str | int) -> int:
 
 def parse_duration_ns(text: str) -> int:
     """Nanoseconds from ``30s``, ``3m``, ``250ms``; a bare number is refused."""
-    match = _QUANTITY.match(text)
-    factor = _DURATION_FACTORS.get(match.group(2).lower()) if match else None
-    if match is None or factor is None:
-        raise UsageError(
-            f"duration {text!r}",
-            "not a duration",
-            "write a number with a unit, such as 200us, 30s or 3m",
-        )
-    value = float(match.group(1)) * factor
+    value = _quantity("duration", text, _DURATION_FACTORS, "200us, 30s or 3m")
     if value >= 1 << 63:
         raise UsageError(f"duration {text!r}", "longer than 292 years", "write a shorter one")
     return int(value)
+
+
+def _quantity(kind: str, text: str | int, factors: Mapping[str, int], examples: str) -> float:
+    match = _QUANTITY.match(str(text))
+    factor = factors.get(match.group(2).lower()) if match else None
+    if match is None or factor is None:
+        hint = f"write a number with a unit, such as {examples}"
+        raise UsageError(f"{kind} {text!r}", f"not a {kind}", hint)
+    return float(match.group(1)) * factor
 
 
 def parse_share(text: str) -> float:

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from harness.counters import labelled, split
 from harness.host.threads import Scheduled, Thread, scheduled
@@ -44,7 +44,16 @@ LEAST_SAMPLES = 25
 _WAIT, _PREFIX = "wait_ns", "wait_"
 #: The counter of the time in which a background task was at work: in series only.
 BACKGROUND = "wait_background_ns"
-_ELAPSED, _SQUARES = "wait_elapsed_ns", "wait_elapsed_squares"
+#: Of the other attributes of the totals.
+_COUNTERS = {
+    "running_ns": "wait_running_ns",
+    "idle_ns": "wait_idle_ns",
+    "cpu_ns": "wait_cpu_ns",
+    "queued_ns": "wait_queued_ns",
+    "samples": "wait_samples_count",
+    "elapsed_ns": "wait_elapsed_ns",
+    "elapsed_squares": "wait_elapsed_squares",
+}
 
 
 @dataclass(frozen=True)
@@ -109,13 +118,7 @@ class WaitTotals:
         waits = {labelled(_WAIT, resource=name): value for name, value in self.waits.items()}
         return {
             **waits,
-            "wait_running_ns": self.running_ns,
-            "wait_idle_ns": self.idle_ns,
-            "wait_cpu_ns": self.cpu_ns,
-            "wait_queued_ns": self.queued_ns,
-            "wait_samples_count": self.samples,
-            _ELAPSED: self.elapsed_ns,
-            _SQUARES: self.elapsed_squares,
+            **{counter: getattr(self, name) for name, counter in _COUNTERS.items()},
             **{labelled(BACKGROUND, task=name): ns for name, ns in self.background.items()},
         }
 
@@ -128,21 +131,10 @@ def take(counters: Mapping[str, float]) -> tuple[WaitTotals | None, dict[str, fl
         for name, value in counters.items()
         if split(name)[0] == _WAIT
     }
-    if "wait_samples_count" not in counters:
+    if _COUNTERS["samples"] not in counters:
         return None, rest
-    return (
-        WaitTotals(
-            waits,
-            counters.get("wait_running_ns", 0.0),
-            counters.get("wait_idle_ns", 0.0),
-            counters.get("wait_cpu_ns", 0.0),
-            counters.get("wait_queued_ns", 0.0),
-            counters["wait_samples_count"],
-            elapsed_ns=counters.get(_ELAPSED, 0.0),
-            elapsed_squares=counters.get(_SQUARES, 0.0),
-        ),
-        rest,
-    )
+    others: dict[str, Any] = {n: counters.get(counter, 0.0) for n, counter in _COUNTERS.items()}
+    return WaitTotals(waits, **others), rest
 
 
 class SampledWaits:

@@ -25,10 +25,12 @@ def test_an_ambiguous_or_wrong_size_is_refused(text):
 def test_durations():
     assert parse_duration_ns("3m") == 180 * 10**9
     assert parse_duration_ns("250ms") == 250 * 10**6
-    with pytest.raises(UsageError, match="not a duration"):
-        parse_duration_ns("30")
-    with pytest.raises(UsageError, match="longer than 292 years"):
-        parse_duration_ns("9" * 400 + "s")
+
+
+@pytest.mark.parametrize("text", ["30", "s", "-1s", "9" * 400 + "s"])
+def test_a_wrong_duration_is_refused(text):
+    with pytest.raises(UsageError):
+        parse_duration_ns(text)
 
 
 def test_formats_keep_three_significant_figures():
