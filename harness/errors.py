@@ -7,6 +7,7 @@ anything is touched is 2, what fails under way is 1, Ctrl-C is 130.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -85,3 +86,15 @@ def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
     meant = _SYNONYMS.get(name)
     close = [meant] if meant in known else difflib.get_close_matches(name, known, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def unknown(
+    problem: str, context: str, name: str, known: Iterable[str], hint: str = "known: {}"
+) -> UsageError:
+    """The error of a name that is none of ``known``: it has the nearest one, and the list of all.
+
+    ``hint``: with ``{}`` in place of the list.
+    """
+    names = list(known)
+    listed = hint.format(", ".join(names) or "none")
+    return UsageError(problem, f"{context}{nearest(name, names)}", listed)

@@ -22,7 +22,7 @@ import harness.monitors
 import harness.observers
 import harness.workloads
 from harness.engine import EngineFactory
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.monitors import Monitor
 from harness.observers import Observer
 from harness.warnings import RunWarning, warn
@@ -113,12 +113,7 @@ def named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
     """The entry of that name; UsageError names the known ones and the nearest."""
     if name in known:
         return known[name]
-    names = sorted(known)
-    raise UsageError(
-        f"{kind} {name!r}",
-        f"no such {kind}{nearest(name, names)}",
-        f"known: {', '.join(names) or 'none'}",
-    )
+    raise unknown(f"{kind} {name!r}", f"no such {kind}", name, sorted(known))
 
 
 def _extend(package: ModuleType, variable: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,22 +19,22 @@ def test_the_folders_are_the_list() -> None:
     assert registry.engine("duckdb").title == "DuckDB"
 
 
-@pytest.mark.parametrize(("name", "near"), [("postgre", "postgres"), ("duck_db", "duckdb")])
-def test_an_unknown_engine_names_the_nearest(name: str, near: str) -> None:
-    with pytest.raises(UsageError, match=f"did you mean '{near}'") as caught:
-        registry.engine(name)
-    assert "duckdb, " in caught.value.hint
-
-
-def test_an_engine_that_cannot_be_installed_names_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'mysql'"):
-        pinned("mysqll")
-
-
-def test_an_unknown_workload_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="no such workload") as caught:
-        registry.workload("tpcz9")
-    assert "tpch" in caught.value.hint
+@pytest.mark.parametrize(
+    ("find", "name", "near"),
+    [
+        (registry.engine, "postgre", "postgres"),
+        (registry.engine, "duck_db", "duckdb"),
+        (registry.workload, "tpch2", "tpch"),
+        (pinned, "mysqll", "mysql"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(
+    find: Callable[[str], object], name: str, near: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        find(name)
+    assert repr(near) in refused.value.context
+    assert near in refused.value.hint.split(": ")[1].split(", ")
 
 
 def test_the_store_knows_the_default_monitors() -> None:
@@ -57,5 +58,6 @@ def test_a_broken_engine_is_named_and_the_others_stay(
 
 def test_a_path_that_is_no_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_ENGINE_PATH", "/nonexistent")
-    with pytest.raises(UsageError, match="/nonexistent is not a folder"):
+    with pytest.raises(UsageError) as refused:
         registry.engines()
+    assert refused.value.problem == "HARNESS_ENGINE_PATH=/nonexistent"

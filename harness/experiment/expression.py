@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.units import GIB, KIB, MIB
 
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
@@ -65,9 +65,7 @@ def _value(node: ast.AST, names: Mapping[str, float]) -> float:
         return node.value  # type: ignore[return-value]
     if isinstance(node, ast.Name):
         if node.id not in names:
-            known = sorted(names)
-            found = f"unknown name {node.id!r}{nearest(node.id, known)}"
-            raise UsageError("", found, f"known: {', '.join(known)}")
+            raise unknown("", f"unknown name {node.id!r}", node.id, sorted(names))
         return names[node.id]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = _value(node.left, names), _value(node.right, names)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 
 Part = Literal["data", "wal", "temp", "index", "memory"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -71,11 +71,8 @@ def _parse_parts(text: str) -> dict[Part, str]:
     for item in text.split(","):
         name, _, tier = (piece.strip() for piece in item.partition("="))
         if name not in PARTS:
-            raise UsageError(
-                f"placement {text!r}",
-                f"{name!r} is not a part{nearest(name, PARTS)}",
-                f"the parts are {', '.join(PARTS)}",
-            )
+            context = f"{name!r} is not a part"
+            raise unknown(f"placement {text!r}", context, name, PARTS, "the parts are {}")
         if not TIER_NAME.match(tier):
             raise UsageError(f"placement {text!r}", f"{tier!r} is not a tier name", _HELP)
         if name in parts:

@@ -21,7 +21,7 @@ from harness.engine import (
     TakesOptionFile,
     TracesIo,
 )
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.monitoring import check_monitors
 from harness.execution.observing import check_observers
@@ -205,11 +205,7 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]
 def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise UsageError(
-                f"{kind} {name!r}",
-                f"no such {kind}{nearest(name, list(known))}",
-                f"known: {', '.join(known) or 'none'}",
-            )
+            raise unknown(f"{kind} {name!r}", f"no such {kind}", name, known)
 
 
 def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset[Part]) -> None:

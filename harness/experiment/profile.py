@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.experiment.expression import evaluate, is_expression
 from harness.experiment.placement import parse_placement
 from harness.host.listen_address import parse_listen
@@ -119,11 +119,8 @@ def find_profile(name: str) -> Path:
     known = known_profiles()
     if name in known:
         return known[name]
-    raise UsageError(
-        f"profile {name!r}",
-        f"no such file and no such profile{nearest(name, list(known))}",
-        f"installed profiles: {', '.join(known) or 'none'}; or name a .yml file",
-    )
+    hint = "installed profiles: {}; or name a .yml file"
+    raise unknown(f"profile {name!r}", "no such file and no such profile", name, known, hint)
 
 
 def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
@@ -244,11 +241,9 @@ def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
         known = list(dict.fromkeys(row.get("figure") or "" for row in csv.DictReader(stream)))
     for position, figure in enumerate(named):
         if figure not in known:
-            raise UsageError(
-                document.at(("published", position)),
-                f"no figure {figure!r} in {published.name}{nearest(figure, known)}",
-                f"its figures: {', '.join(known)}",
-            )
+            where = document.at(("published", position))
+            context = f"no figure {figure!r} in {published.name}"
+            raise unknown(where, context, figure, known, "its figures: {}")
     return named
 
 
@@ -293,12 +288,9 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
     engines = axes.get("engine") or together or [fixed.get("engine", "")]
     for engine in fixed.get("engine_options", {}):
         if engine not in engines:
-            raise UsageError(
-                document.at(("fixed", "engine_options", engine)),
-                f"options of {engine!r}, which is no engine of this profile"
-                f"{nearest(engine, list(engines))}",
-                f"its engines: {', '.join(engines)}",
-            )
+            where = document.at(("fixed", "engine_options", engine))
+            context = f"options of {engine!r}, which is no engine of this profile"
+            raise unknown(where, context, engine, engines, "its engines: {}")
 
 
 def _quoted(document: Document, error: UsageError) -> Where | None:

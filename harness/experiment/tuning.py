@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.experiment.expression import evaluate, is_expression
 from harness.paths import data_folder
 from harness.units import GIB, KIB, MIB
@@ -126,12 +126,8 @@ def _find(tuning: str | Path) -> Path:
     named = TUNING / f"{tuning}.yml"
     if named.exists():
         return named
-    names = tunings()
-    raise UsageError(
-        f"tuning profile {str(tuning)!r}",
-        f"no such profile{nearest(str(tuning), names)}",
-        f"known: {', '.join(names)}; or name a file that ends in .yml",
-    )
+    name, hint = str(tuning), "known: {}; or name a file that ends in .yml"
+    raise unknown(f"tuning profile {name!r}", "no such profile", name, tunings(), hint)
 
 
 def _check(document: Document) -> None:
@@ -140,11 +136,7 @@ def _check(document: Document) -> None:
         raise UsageError(document.at(()), "not a tuning profile", "see profiles/tuning/")
     for key in value:
         if key not in _KEYS:
-            raise UsageError(
-                document.at((key,)),
-                f"unknown key {key!r}{nearest(str(key), _KEYS)}",
-                f"known: {', '.join(_KEYS)}",
-            )
+            raise unknown(document.at((key,)), f"unknown key {key!r}", str(key), _KEYS)
     if "memory" in value and "base" not in value:
         raise UsageError(document.at(("memory",)), "memory without a base", "name the base too")
     for key in ("schema",) if "base" in value else ("schema", "engines"):
@@ -161,11 +153,8 @@ def _check_engines(document: Document) -> None:
     known = registry.engine_names()
     for engine, settings in (document.value.get("engines") or {}).items():
         if engine not in known:
-            raise UsageError(
-                document.at(("engines", engine)),
-                f"unknown engine {engine!r}{nearest(str(engine), known)}",
-                f"known: {', '.join(known)}",
-            )
+            where = document.at(("engines", engine))
+            raise unknown(where, f"unknown engine {engine!r}", str(engine), known)
         if not isinstance(settings, dict | None):
             raise UsageError(
                 document.at(("engines", engine)), "not a mapping of settings", "write name: value"

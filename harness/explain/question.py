@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import hdr
-from harness.errors import RunFailed, UsageError, nearest
+from harness.errors import RunFailed, UsageError, unknown
 from harness.explain.fit import Estimate, Refusal, estimate, predict_all
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
-from harness.store.spec import RunSpec
+from harness.store.spec import MICRO, RunSpec
 from harness.tiers.linux.model import Tier
 from harness.units import NS_PER_S, format_ns, parse_duration_ns
 
@@ -20,8 +20,8 @@ from harness.units import NS_PER_S, format_ns, parse_duration_ns
 _LEAST_CALLS_PER_S = 10
 #: Others take too small a share of the time in calls to change the order of the parts.
 _LEAST_SHARE = 0.01
-#: Workload of microbenchmarks, and the metric of a suite that repeats a run's I/O.
-_MICRO, _LIKE = "micro", "io_like_duration_ns"
+#: The metric of a suite that repeats a run's I/O.
+_LIKE = "io_like_duration_ns"
 
 
 @dataclass(frozen=True)
@@ -220,11 +220,8 @@ def check_tier(runs: Sequence[StoredRun], tier: str, here: Sequence[str]) -> Non
     measured = (run.spec.placement.tiers() for run in runs if run.spec.placement is not None)
     known = sorted({*here, *(name for tiers in measured for name in tiers)})
     if tier not in known:
-        raise UsageError(
-            f"--like-tier {tier}",
-            f"there is no such tier{nearest(tier, known)}",
-            f"one of {', '.join(known)} (harness doctor)",
-        )
+        hint = "one of {} (harness doctor)"
+        raise unknown(f"--like-tier {tier}", "there is no such tier", tier, known, hint)
 
 
 def device_like_tier(
@@ -245,7 +242,7 @@ def device_like_tier(
     stand_in = "" if is_real else f" --emulate {tier}"
     like = next((run for run in reversed(runs) if _is_same(run, spec)), None)
     if like is not None:
-        command = f"harness run {_MICRO} --like {like.run_id} --tier {tier}{stand_in}"
+        command = f"harness run {MICRO} --like {like.run_id} --tier {tier}{stand_in}"
     else:
         parts = ",".join(
             f"{one}={tier if one == part else spec.placement.tier_of(one)}"
@@ -288,7 +285,7 @@ def devices(
 
 def _origin(run: StoredRun) -> str | None:
     """The run whose I/O a suite repeats; None of failed suites and of other runs."""
-    if run.spec.workload != _MICRO or run.head["failed"]:
+    if run.spec.workload != MICRO or run.head["failed"]:
         return None
     return str(run.spec.params.get("like"))
 

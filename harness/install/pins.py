@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness import registry
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.install.archives import Jar, Jars, MavenArchive, Wheel
 from harness.install.debs import Debs, Package
 from harness.yamlfile import load_yaml
@@ -65,12 +65,8 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
     """The pinned builds of ``engine`` for this machine; UsageError if there is none."""
     path = versions or registry.engine_files("versions.yml").get(engine)
     if path is None or not path.exists():
-        known = pinned_engines()
-        raise UsageError(
-            f"install {engine}",
-            f"the harness installs no such engine{nearest(engine, known)}",
-            f"known: {', '.join(known)}",
-        )
+        context = "the harness installs no such engine"
+        raise unknown(f"install {engine}", context, engine, pinned_engines())
     document: Mapping[str, Any] = load_yaml(path).value
     machine = platform.machine()
     found = [

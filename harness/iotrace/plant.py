@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.iotrace.page import OPERATIONS, PARTS, ROLES, Cell, Delay, Page
 from harness.units import parse_duration_ns
 
@@ -81,11 +81,7 @@ def parse_plant(text: str) -> Plant:
     part, operation, duration, jitter, more = match.groups()
     for kind, name, known in (("part", part, PARTS), ("operation", operation, OPERATIONS)):
         if name not in known:
-            raise UsageError(
-                problem,
-                f"{name!r} is no traced {kind}{nearest(name, known)}",
-                f"{kind}s: {', '.join(known)}",
-            )
+            raise unknown(problem, f"{name!r} is no traced {kind}", name, known, f"{kind}s: {{}}")
     if duration == _AUTO and not jitter and not more:
         shortest = Plant(part, operation, Delay(SHORTEST_SLEEP_NS)).fitted(0.0, LONGEST_NS)
         return replace(shortest, adapts=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError, nearest
+from harness.errors import unknown
 from harness.paths import data_folder
 from harness.yamlfile import load_yaml
 
@@ -57,11 +57,8 @@ def find_paper(name: str) -> Paper:
         entries = tuple(map(_entry, document["figures"]))
         return Paper(given.stem, document["title"], entries, published)
     if name not in known:
-        raise UsageError(
-            f"paper {name!r}",
-            f"no such paper{nearest(name, list(known))}",
-            f"papers: {', '.join(known)}; or name a .yml file",
-        )
+        hint = "papers: {}; or name a .yml file"
+        raise unknown(f"paper {name!r}", "no such paper", name, known, hint)
     document = load_yaml(known[name], "paper").value
     return Paper(name, document["title"], tuple(map(_entry, document["figures"])))
 

@@ -179,28 +179,32 @@ def test_every_profile_gives_settings_that_innodb_s_servers_take(flavour: Flavou
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "where", "found"),
     [
-        ("engins: {}", r"t\.yml:2: unknown key 'engins' \(did you mean 'engines'"),
-        ("engines:\n  postgre: {}", r"t\.yml:3: unknown engine 'postgre' \(did you mean 'postgr"),
-        ("engines:\n  postgres:\n    work_mem: '= memry'", r"t\.yml:4: .*did you mean 'memory'"),
-        ("engines:\n  postgres:\n    work_mem: [1]", r"t\.yml:4: \[1\] is not a setting's value"),
-        ("engines:\n  postgres:\n    work_mem: '= scale'", r"unknown name 'scale'"),
-        ("engines: [postgres]", "not a tuning profile"),
-        ("base: papr", "did you mean 'paper'"),
-        ("base: paper-memory-mode", r"t\.yml:2: 'paper-memory-mode' has a base itself"),
-        ("base: paper\nmemory: 4GiB", r"t\.yml:3: '4GiB' is no expression"),
-        ("engines: {}\nmemory: '= memory'", r"t\.yml:3: memory without a base"),
-        ("name: x", "'engines' is missing"),
+        ("engins: {}", "t.yml:2", "'engines'"),
+        ("engines:\n  postgre: {}", "t.yml:3", "'postgres'"),
+        ("engines:\n  postgres:\n    work_mem: '= memry'", "t.yml:4", "'memory'"),
+        ("engines:\n  postgres:\n    work_mem: [1]", "t.yml:4", "[1]"),
+        ("engines:\n  postgres:\n    work_mem: '= scale'", "t.yml:4", "'scale'"),
+        ("engines: [postgres]", "t.yml:1", "tuning profile"),
+        ("base: papr", "'papr'", "'paper'"),
+        ("base: paper-memory-mode", "t.yml:2", "'paper-memory-mode'"),
+        ("base: paper\nmemory: 4GiB", "t.yml:3", "'4GiB'"),
+        ("engines: {}\nmemory: '= memory'", "t.yml:3", "base"),
+        ("name: x", "t.yml:1", "'engines'"),
     ],
 )
-def test_mistakes_are_named_by_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+def test_mistakes_are_named_by_file_and_line(
+    tmp_path: Path, text: str, where: str, found: str
+) -> None:
     path = tmp_path / "t.yml"
     path.write_text(f"schema: 1\n{text}\n")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError) as refused:
         settings_for(path, "postgres", HOST)
+    assert refused.value.problem.endswith(where) and found in refused.value.context
 
 
 def test_an_unknown_profile_names_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'computed'"):
+    with pytest.raises(UsageError) as refused:
         settings_for("compute", "postgres", HOST)
+    assert "'computed'" in refused.value.context

@@ -143,5 +143,6 @@ def test_delays_that_reach_no_call_are_reported(engine, trace):
 
 @pytest.mark.parametrize(("text", "meant"), [("log.sync", "wal"), ("wal.fsync", "sync")])
 def test_a_part_or_operation_of_another_name_names_ours(text: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=f"did you mean '{meant}'"):
+    with pytest.raises(UsageError) as refused:
         parse_plant(f"{text}=+1ms")
+    assert repr(meant) in refused.value.context
