@@ -19,8 +19,8 @@ from harness.cli.run_list import hours, print_run_list
 from harness.errors import RunFailed
 from harness.execution.environment import command_environment
 from harness.execution.run_list import plan_steps, run_plan
-from harness.experiment.calibration import pairs_of, twice
 from harness.experiment.preflight import placement_label
+from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
 from harness.terminal import print_table

@@ -13,10 +13,9 @@ from harness.cli.common import print_json, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
 from harness.execution.run_list import Step, expected_ns, plan_steps, run_plan
-from harness.experiment.budget import Budget
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Estimator, least_ns
+from harness.experiment.run_time import Budget, Estimator, least_ns
 from harness.experiment.selection import installed
 from harness.experiment.sequential import (
     Goal,

@@ -1,14 +1,15 @@
-"""Parts of a plan: other numbers of blocks, some values of its axes, engines that are installed."""
+"""Other forms of a plan: with more blocks, some values of its axes, installed engines, or twice."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness import registry
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.experiment.profile import Plan, expand
+from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, canonical_json
 from harness.warnings import RunWarning, warn
 
@@ -32,11 +33,9 @@ def only(plan: Plan, chosen: Mapping[str, Sequence[str]]) -> Plan:
         known = list(dict.fromkeys(_value(spec, key) for spec in plan.runs))
         for value in values:
             if value not in known:
-                raise UsageError(
-                    f"--{key} {value} of profile {plan.name}",
-                    f"no run of it has this {key}{nearest(value, known)}",
-                    f"its values: {', '.join(known)}",
-                )
+                problem = f"--{key} {value} of profile {plan.name}"
+                context = f"no run of it has this {key}"
+                raise unknown(problem, context, value, known, "its values: {}")
         runs = tuple(spec for spec in runs if not values or _value(spec, key) in values)
     if not runs:
         text = " ".join(f"--{key} {value}" for key, values in chosen.items() for value in values)
@@ -76,15 +75,33 @@ def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
     if not skip_missing or not kept:
         raise UsageError(
             f"engines of {plan.name}",
-            "; ".join(f"{why.problem}: {why.context}" for why in missing.values()),
+            "; ".join(map(str, missing.values())),
             " · ".join(dict.fromkeys(why.hint for why in missing.values()))
             + ("" if skip_missing else "; or add --skip-missing"),
         )
     for (engine, _), why in missing.items():
-        found = f"{engine}: {why.problem}: {why.context}"
-        warn(RunWarning("engine-skipped", "an engine is left out", found, why.hint))
+        warn(RunWarning("engine-skipped", "an engine is left out", f"{engine}: {why}", why.hint))
     return replace(plan, runs=kept)
 
 
 def _installation(spec: RunSpec) -> tuple[str, str]:
     return spec.engine, canonical_json(dict(spec.engine_options))
+
+
+def twice(plan: Plan) -> Plan:
+    """The plan with each run twice in a row, as A and B, to calibrate. See :func:`pairs_of`."""
+    return replace(plan, runs=tuple(spec for spec in plan.runs for _ in range(2)))
+
+
+def pairs_of(finished: Sequence[StoredRun]) -> Iterator[list[tuple[StoredRun, StoredRun]]]:
+    """The pairs (A, B) of every series, from the runs of such a plan in its order.
+
+    In every second block the first one is B: what changes steadily over time affects both sides.
+    Pairs with a failed run are left out.
+    """
+    series: dict[str, list[tuple[StoredRun, StoredRun]]] = {}
+    for first, second in zip(finished[::2], finished[1::2], strict=True):
+        own = series.setdefault(first.spec.series(), [])
+        if "failed" not in (first.run["status"], second.run["status"]):
+            own.append((first, second) if first.spec.block % 2 == 0 else (second, first))
+    yield from series.values()

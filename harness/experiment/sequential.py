@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
 from harness.execution.run_list import Step
-from harness.experiment.budget import Budget
 from harness.experiment.profile import Plan
+from harness.experiment.run_time import Budget
 from harness.experiment.selection import with_repeats
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn

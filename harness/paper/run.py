@@ -13,8 +13,7 @@ from dataclasses import replace
 from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.run_list import plan_steps, run_plan
-from harness.experiment.budget import Budget
-from harness.experiment.run_time import Estimator
+from harness.experiment.run_time import Budget, Estimator
 from harness.paper.plan import ENOUGH, Cell
 from harness.store.runs import Store, StoredRun
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from harness.cli import calibrate as command
 from harness.cli.app import app
 from harness.execution.run_list import Step
-from harness.experiment.calibration import pairs_of, twice
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
+from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec

@@ -16,8 +16,8 @@ from report_runs import Case, metric, write
 from harness.cli import run_list
 from harness.errors import UsageError
 from harness.execution.run_list import Step
-from harness.experiment.budget import Budget
 from harness.experiment.profile import Plan, expand
+from harness.experiment.run_time import Budget
 from harness.experiment.sequential import (
     LOOKS,
     Goal,
