@@ -24,8 +24,15 @@ from harness.cli.run_list import hours
 from harness.execution.environment import command_environment
 from harness.experiment.run_time import Estimator
 from harness.paper.catalogue import Paper, find_paper
-from harness.paper.plan import Cell, Chosen, Figure, PaperRequest, choose, figures_of
-from harness.paper.run import run_cells
+from harness.paper.plan import (
+    Cell,
+    Chosen,
+    Figure,
+    PaperRequest,
+    choose,
+    figures_of,
+    run_cells,
+)
 from harness.store.runs import StoredRun
 from harness.terminal import print_table
 from harness.units import counted, parse_duration_ns

@@ -1,4 +1,4 @@
-"""What of a paper this host can run, and what of that a budget allows.
+"""What of a paper this host can run, what of that a budget allows, and its runs.
 
 The smallest thing that is run is a *cell*: runs that are compared with one another (alike in
 engine, parameters and repeat; they differ in the placement, or in what else the figure varies), or
@@ -8,17 +8,17 @@ any, and cells in which something can be compared before others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from harness import registry
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.run_list import Step, expected_ns, plan_steps
+from harness.execution.run_list import Step, expected_ns, plan_steps, run_plan
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
-from harness.experiment.run_time import Estimator
+from harness.experiment.run_time import Budget, Estimator
 from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_steps
 from harness.micro.suite import find_suite, load_documents, suite_name
@@ -29,7 +29,9 @@ from harness.units import format_ns
 from harness.yamlfile import load_yaml, scalar
 
 #: Statuses of runs that are not run again: what could not be checked is no better the next time.
-ENOUGH = ("complete", "unknown")
+_ENOUGH = ("complete", "unknown")
+#: Why cells are not run, by their figures and turns.
+LeftOut = dict[tuple[int, int], str]
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class Part:
     def done(self) -> StoredRun | None:
         """The complete run that makes it needless."""
         return self.step.done if self.step else None
+
+    @property
+    def hash(self) -> str:
+        """Of what is run; empty of what cannot be run."""
+        return self.step.spec.hash() if self.step else ""
 
     @property
     def to_do(self) -> bool:
@@ -113,40 +120,7 @@ def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Sto
     UsageError where no profile or suite has a parameter, or no figure uses an emulated tier.
     """
     check_emulated(paper, request.emulate)
-    of_suites = _params_of_suites(paper, request, env)
-    made = (
-        _figure(number, entry, request, of_suites, env, store)
-        for number, entry in enumerate(paper.entries)
-    )
-    return list(made)
-
-
-def _params_of_suites(paper: Paper, request: PaperRequest, env: Environment) -> Mapping[str, str]:
-    """The parameters that are of no workload of the paper: a window is no time of a suite."""
-    of_workloads = {
-        name
-        for entry in paper.entries
-        if entry.profile
-        for name in registry.parameters(_workload(entry)).declared()
-    }
-    found = {name: text for name, text in request.params.items() if name not in of_workloads}
-    if not found:
-        return {}
-    of_suites: set[str] = set()
-    for entry in paper.entries:
-        for tier in entry.tiers if entry.suite else ():
-            with suppress(UsageError):  # no such tier: the figure's page says so
-                of_suites |= set(parameter_names(_suite_request(entry, tier, request, {}), env))
-    declared = of_workloads | of_suites
-    for name in found:
-        if name not in of_suites:
-            raise UsageError(
-                f"--param {name}",
-                f"no profile or suite of {paper.name} here has such a parameter"
-                f"{nearest(name, sorted(declared))}",
-                f"one of {', '.join(sorted(declared))}" if declared else "leave it out",
-            )
-    return found
+    return _Figures(paper, request, env, store).all()
 
 
 def check_emulated(paper: Paper, requests: Sequence[str]) -> None:
@@ -158,56 +132,133 @@ def check_emulated(paper: Paper, requests: Sequence[str]) -> None:
     for request in requests:
         name = request.partition("=")[0]
         if name not in tiers:
-            raise UsageError(
-                f"--emulate {request}",
-                f"no figure of {paper.name} uses such a tier{nearest(name, sorted(tiers))}",
-                f"one of {', '.join(sorted(tiers))}" if tiers else "leave it out",
-            )
+            context = f"no figure of {paper.name} uses such a tier"
+            raise _unknown(f"--emulate {request}", context, name, tiers)
 
 
-def _workload(entry: Entry) -> str:
-    return str(load_yaml(find_profile(entry.profile), "profile").value["workload"])
+def _unknown(problem: str, context: str, name: str, known: Collection[str]) -> UsageError:
+    return unknown(problem, context, name, sorted(known), "one of {}" if known else "leave it out")
 
 
-def _figure(
-    number: int,
-    entry: Entry,
-    request: PaperRequest,
-    of_suites: Mapping[str, str],
-    env: Environment,
-    store: Store,
-) -> Figure:
-    if entry.profile:
-        known = registry.parameters(_workload(entry)).declared()
+@dataclass(frozen=True)
+class _Figures:
+    """Makes the figures of a paper, as a request has them on this host."""
+
+    paper: Paper
+    request: PaperRequest
+    env: Environment
+    store: Store
+
+    def all(self) -> list[Figure]:
+        of_suites = self._params_of_suites()
+        return [
+            self._figure(number, entry, of_suites)
+            for number, entry in enumerate(self.paper.entries)
+        ]
+
+    def _params_of_suites(self) -> Mapping[str, str]:
+        """The parameters that are of no workload of the paper: a window is no time of a suite."""
+        entries = self.paper.entries
+        of_workloads = {
+            name for entry in entries if entry.profile for name in _workload_parameters(entry)
+        }
+        found = {n: text for n, text in self.request.params.items() if n not in of_workloads}
+        if not found:
+            return {}
+        of_suites: set[str] = set()
+        for entry in entries:
+            for tier in entry.tiers if entry.suite else ():
+                with suppress(UsageError):  # no such tier: the figure's page says so
+                    of_suites |= set(parameter_names(self._suite_request(entry, tier), self.env))
+        for name in found:
+            if name not in of_suites:
+                context = f"no profile or suite of {self.paper.name} here has such a parameter"
+                raise _unknown(f"--param {name}", context, name, of_workloads | of_suites)
+        return found
+
+    def _figure(self, number: int, entry: Entry, of_suites: Mapping[str, str]) -> Figure:
+        if entry.profile:
+            return self._profile_figure(number, entry)
+        if entry.suite:
+            return self._suite_figure(number, entry, of_suites)
+        return Figure(entry, entry.published, (), entry.missing)
+
+    # Experiments -------------------------------------------------------------------------
+
+    def _profile_figure(self, number: int, entry: Entry) -> Figure:
+        """A cell for each comparison."""
+        request, known = self.request, _workload_parameters(entry)
         params = {name: text for name, text in request.params.items() if name in known}
         values = {name: scalar(text) for name, text in params.items()}
         path = find_profile(entry.profile)
         plan = load_profile(path, request.emulate, request.size, values, request.repeats)
-        cells = tuple(_cells(number, plan, env, store))
+        cells = tuple(self._cells(number, plan))
         return Figure(entry, plan.figures or entry.published, cells, params=params)
-    if entry.suite:
-        return _suite_figure(number, entry, request, of_suites, env, store)
-    return Figure(entry, entry.published, (), entry.missing)
+
+    def _cells(self, number: int, plan: Plan) -> Iterator[Cell]:
+        cells: dict[str, tuple[RunSpec, list[Part]]] = {}
+        for spec, part in zip(plan.runs, self._parts(plan), strict=True):
+            key = canonical_json([spec.workload, spec.engine, dict(spec.params), spec.block])
+            cells.setdefault(key, (spec, []))[1].append(part)
+        varied = _varied(plan)
+        for turn, (spec, parts) in enumerate(cells.values()):
+            values = [f"{name} {_text(spec.params.get(name))}" for name in varied]
+            block = [f"repeat {spec.block + 1}"] if spec.block else []
+            yield Cell(number, turn, ", ".join([spec.engine, *values, *block]), tuple(parts), plan)
+
+    def _parts(self, plan: Plan) -> Iterator[Part]:
+        """A part for each run of a plan; what cannot be run here says why."""
+        try:
+            steps = plan_steps(plan, self.env, self.store, enough=_ENOUGH)
+        except UsageError:
+            steps = [self._step(plan, spec) for spec in plan.runs]
+        for spec, step in zip(plan.runs, steps, strict=True):
+            yield Part(_arm(spec), "" if step.done or step.prepared else step.why, step)
+
+    def _step(self, plan: Plan, spec: RunSpec) -> Step:
+        try:
+            (step,) = plan_steps(replace(plan, runs=(spec,)), self.env, self.store, enough=_ENOUGH)
+        except UsageError as error:
+            return Step(spec, None, None, str(error))
+        return step
+
+    # Suites ------------------------------------------------------------------------------
+
+    def _suite_figure(self, number: int, entry: Entry, of_suites: Mapping[str, str]) -> Figure:
+        """A cell for each tier."""
+        cells: list[Cell] = []
+        given: dict[str, str] = {}
+        for turn, tier in enumerate(entry.tiers):
+            of_tier, plan = self._suite_request(entry, tier), None
+            try:
+                names = parameter_names(of_tier, self.env)
+                params = {name: text for name, text in of_suites.items() if name in names}
+                request = replace(of_tier, params=params)
+                plan, (step,) = suite_steps([request], self.env, self.store, enough=_ENOUGH)
+                part = Part(tier, step=step)
+                given |= params
+            except UsageError as error:
+                part = Part(tier, str(error))
+            cells.append(Cell(number, turn, entry.suite, (part,), plan, alone=True))
+        documents = load_documents(find_suite(entry.suite))
+        named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
+        published = tuple(figure for one in named for figure in one.get("figures", ()))
+        return Figure(entry, published or entry.published, tuple(cells), params=given)
+
+    def _suite_request(self, entry: Entry, tier: str) -> SuiteRequest:
+        path = find_suite(entry.suite)
+        return SuiteRequest(
+            suite_name(path),
+            load_documents(path),
+            tier,
+            repeats=self.request.repeats,
+            emulate=tuple(one.partition("=")[0] for one in self.request.emulate),
+        )
 
 
-# Experiments -------------------------------------------------------------------------
-
-
-def _cells(number: int, plan: Plan, env: Environment, store: Store) -> Iterator[Cell]:
-    held: dict[str, list[Part]] = {}
-    names: dict[str, RunSpec] = {}
-    for part in _parts(plan, env, store):
-        spec = part.step.spec if part.step else None
-        assert spec is not None
-        key = canonical_json([spec.workload, spec.engine, dict(spec.params), spec.block])
-        names.setdefault(key, spec)
-        held.setdefault(key, []).append(part)
-    varied = _varied(plan)
-    for turn, (key, parts) in enumerate(held.items()):
-        spec = names[key]
-        values = [f"{name} {_text(spec.params.get(name))}" for name in varied]
-        block = [f"repeat {spec.block + 1}"] if spec.block else []
-        yield Cell(number, turn, ", ".join([spec.engine, *values, *block]), tuple(parts), plan)
+def _workload_parameters(entry: Entry) -> Collection[str]:
+    workload = load_yaml(find_profile(entry.profile), "profile").value["workload"]
+    return registry.parameters(workload).declared()
 
 
 def _varied(plan: Plan) -> list[str]:
@@ -221,76 +272,11 @@ def _text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _parts(plan: Plan, env: Environment, store: Store) -> Iterator[Part]:
-    """A part for each run of a plan; what cannot be run here says why."""
-    try:
-        steps = plan_steps(plan, env, store, enough=ENOUGH)
-    except UsageError:
-        steps = [_step(plan, spec, env, store) for spec in plan.runs]
-    for spec, step in zip(plan.runs, steps, strict=True):
-        yield Part(_arm(spec), "" if step.done or step.prepared else step.why, step)
-
-
-def _step(plan: Plan, spec: RunSpec, env: Environment, store: Store) -> Step:
-    try:
-        (step,) = plan_steps(replace(plan, runs=(spec,)), env, store, enough=ENOUGH)
-    except UsageError as error:
-        return Step(spec, None, None, f"{error.problem}: {error.context}")
-    return step
-
-
 def _arm(spec: RunSpec) -> str:
     """``ssd-both, innodb_doublewrite=OFF``."""
     settings = [f"{name}={value}" for name, value in spec.settings.items()]
     mode = [f"{spec.required_host_mode} mode"] if spec.required_host_mode == "Memory" else []
     return ", ".join([placement_label(spec), *settings, *mode])
-
-
-# Suites -----------------------------------------------------------------------------------
-
-
-def _suite_request(
-    entry: Entry, tier: str, request: PaperRequest, params: Mapping[str, str]
-) -> SuiteRequest:
-    path = find_suite(entry.suite)
-    return SuiteRequest(
-        suite_name(path),
-        load_documents(path),
-        tier,
-        params,
-        request.repeats,
-        emulate=tuple(one.partition("=")[0] for one in request.emulate),
-    )
-
-
-def _suite_figure(
-    number: int,
-    entry: Entry,
-    request: PaperRequest,
-    of_suites: Mapping[str, str],
-    env: Environment,
-    store: Store,
-) -> Figure:
-    """A cell for each tier."""
-    cells: list[Cell] = []
-    given: dict[str, str] = {}
-    for turn, tier in enumerate(entry.tiers):
-        of_tier = _suite_request(entry, tier, request, of_suites)
-        plan = None
-        try:
-            names = parameter_names(of_tier, env)
-            params = {name: text for name, text in of_suites.items() if name in names}
-            of_tier = replace(of_tier, params=params)
-            plan, (step,) = suite_steps([of_tier], env, store, enough=ENOUGH)
-            part = Part(tier, step=step)
-            given |= params
-        except UsageError as error:
-            part = Part(tier, f"{error.problem}: {error.context}")
-        cells.append(Cell(number, turn, entry.suite, (part,), plan, alone=True))
-    documents = load_documents(find_suite(entry.suite))
-    named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
-    published = tuple(figure for one in named for figure in one.get("figures", ()))
-    return Figure(entry, published or entry.published, tuple(cells), params=given)
 
 
 # The budget ---------------------------------------------------------------------------------
@@ -309,7 +295,7 @@ class Chosen:
 def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
     """The cells that fit into the budget, in turn; what has no estimate counts as nothing."""
     chosen: list[Cell] = []
-    left_out: dict[tuple[int, int], str] = {}
+    left_out: LeftOut = {}
     seen: set[str] = set()
     spent = unknown = 0
     for cell in sorted(cells, key=_place):
@@ -323,7 +309,7 @@ def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
             continue
         spent += cost or 0
         unknown += cost is None
-        seen |= {part.step.spec.hash() for part in fresh.to_do if part.step}
+        seen |= {part.hash for part in fresh.to_do}
         chosen.append(cell)
     return Chosen(tuple(chosen), left_out, spent, unknown)
 
@@ -336,5 +322,39 @@ def _place(cell: Cell) -> tuple[bool, int, int, int]:
 
 def _without(cell: Cell, seen: set[str]) -> Cell:
     """The cell without runs that another cell makes: figures share some."""
-    parts = (p for p in cell.parts if not (p.step and p.step.spec.hash() in seen))
-    return replace(cell, parts=tuple(parts))
+    return replace(cell, parts=tuple(part for part in cell.parts if part.hash not in seen))
+
+
+# The runs -----------------------------------------------------------------------------------
+
+
+def run_cells(
+    cells: Sequence[Cell], budget_ns: int, env: Environment, store: Store
+) -> tuple[list[StoredRun], LeftOut]:
+    """The runs that were made, failed ones included, and the cells that were not run.
+
+    A complete run is not run again, so the same command resumes what was interrupted and uses the
+    next budget for what the last one left.
+    """
+    budget = Budget(budget_ns)
+    made: list[StoredRun] = []
+    left_out: LeftOut = {}
+    for cell in cells:
+        if why := budget.refuses(cell.estimate_ns(Estimator(store.runs()))):
+            left_out[cell.entry, cell.turn] = why
+            continue
+        env.progress.say(f"{cell.what}: {', '.join(part.what for part in cell.to_do)}")
+        try:
+            made += _run(cell, env, store)
+        except UsageError as error:
+            left_out[cell.entry, cell.turn] = str(error)
+    return made, left_out
+
+
+def _run(cell: Cell, env: Environment, store: Store) -> list[StoredRun]:
+    assert cell.plan is not None, "there is something to do"
+    steps = [part.step for part in cell.to_do if part.step]
+    if not cell.alone:  # checked again: the data of others take space, another figure made some
+        specs = tuple(step.spec for step in steps)
+        steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=_ENOUGH)
+    return run_plan(cell.plan, [step for step in steps if step.done is None], env, store)

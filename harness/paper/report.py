@@ -36,14 +36,10 @@ def figure_runs(
     ]
 
 
-def _hash(part: Part) -> str:
-    return part.step.spec.hash() if part.step else ""
-
-
 def _runs(figure: Figure, failed: Mapping[str, StoredRun]) -> Iterator[StoredRun]:
     """Those with a result, and the failed ones of this command."""
     for part in (part for cell in figure.cells for part in cell.parts):
-        found = part.done or failed.get(_hash(part))
+        found = part.done or failed.get(part.hash)
         if found is not None:
             yield found
 
@@ -63,7 +59,7 @@ def _why(
     left_out: Mapping[tuple[int, int], str],
     failed: Mapping[str, StoredRun],
 ) -> str:
-    run = failed.get(_hash(part))
+    run = failed.get(part.hash)
     if run is not None:
         error = run.run["error"]
         return f"failed: {error['problem']}: {error['context']}" if error else "failed"

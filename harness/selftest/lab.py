@@ -71,7 +71,7 @@ class Lab:
         if problems:
             raise UsageError(
                 "selftest",
-                "; ".join(f"{one.problem}: {one.context}" for one in problems),
+                "; ".join(map(str, problems)),
                 " · ".join(dict.fromkeys(one.hint for one in problems)),
             )
 
