@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +23,7 @@ _MODULES = {
     "runs": "runs",
     "data": "data",
     "compare": "results",
-    "explain": "explain",
+    "explain": "results",
     "report": "results",
     "repro": "results",
     "engines": "engines",
@@ -31,46 +31,30 @@ _MODULES = {
     "card": "card",
     "rewrite": "rewrite",
     "paper": "paper",
-    "conclusions": "conclusions",
+    "conclusions": "results",
     "selftest": "selftest",
     "host": "host",
 }
 
 
-class _Commands(MutableMapping[str, Any]):
-    """What typer looks commands up in."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            module = import_module(f"harness.cli.{_MODULES[name]}")
-            alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-            if hasattr(module, "app"):
-                alone.add_typer(module.app, name=name)
-            else:
-                alone.command(name)(getattr(module, name))
-            self._made[name] = get_group(alone).commands[name]
-        return self._made[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._made[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
 class _Root(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**{**attributes, "commands": None})
-        self.commands = _Commands()
+        super().__init__(**{**attributes, "commands": dict.fromkeys(_MODULES)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import its module; None for another name."""
+        return _command(cmd_name) if cmd_name in _MODULES else None
+
+
+@cache
+def _command(name: str) -> Any:
+    module = import_module(f"harness.cli.{_MODULES[name]}")
+    alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    if hasattr(module, "app"):
+        alone.add_typer(module.app, name=name)
+    else:
+        alone.command(name)(getattr(module, name))
+    return get_group(alone).commands[name]
 
 
 app = typer.Typer(

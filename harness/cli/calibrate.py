@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Annotated
 
 import typer
 
-from harness import registry
 from harness.cli import show
 from harness.cli.common import print_json, store
-from harness.cli.options import RunCommand, RunGroup, callback
+from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import hours, print_run_list
 from harness.errors import RunFailed
@@ -30,7 +28,6 @@ from harness.workloads.parameters import Parameters
 _PAIRS = 10
 #: Fewest pairs that say how large noise is, of a calibration that was interrupted.
 _LEAST_PAIRS = 5
-_HELP = "Measure how much identical runs differ, and what repeats can show."
 #: Options of a run that have no meaning here.
 _WITHOUT = ("plant", "observe", "name", "again", "load_curve")
 
@@ -142,21 +139,10 @@ def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> 
     )
 
 
-app = typer.Typer(
-    cls=RunGroup,
-    no_args_is_help=True,
-    help="Measure how much identical runs differ on this host.",
+app = workload_commands(
+    "Measure how much identical runs differ on this host.",
+    CalibrateOptions,
+    calibrate,
+    "Measure how much identical runs differ, and what repeats can show.",
+    _WITHOUT,
 )
-for _workload, _parameters in registry.all_parameters().items():
-    app.command(_workload, cls=RunCommand, help=_HELP)(
-        callback(
-            CalibrateOptions,
-            partial(calibrate, _parameters),
-            _parameters,
-            without=(
-                *_WITHOUT,
-                *(["driver"] if len(_parameters.drivers) == 1 else []),
-                *([] if _parameters.property_files else ["properties"]),
-            ),
-        )
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
@@ -19,7 +20,7 @@ from harness.cli.common import (
     ResultsOption,
     key_values,
 )
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, nearest, unknown
 from harness.micro.params import MicroParams
 from harness.workloads.parameters import Choice, Count, Flag, Number, Parameter, Parameters, Time
 
@@ -164,11 +165,7 @@ class RunGroup(TyperGroup):
         name, known = args[0], list(self.commands)
         if name in known or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        raise UsageError(
-            f"workload {name!r}",
-            f"no such workload{nearest(name, known)}",
-            f"known: {', '.join(known)}",
-        )
+        raise unknown(f"workload {name!r}", "no such workload", name, known)
 
 
 class RunCommand(TyperCommand):
@@ -209,3 +206,20 @@ class RunCommand(TyperCommand):
 
 def _options(command: Any) -> list[str]:
     return [text for one in command.params for text in (*one.opts, *one.secondary_opts)]
+
+
+def workload_commands(
+    help_: str,
+    options: type[T],
+    start: Callable[[type[Parameters], T], None],
+    command_help: str,
+    without: Collection[str],
+) -> typer.Typer:
+    """Make a command with a sub-command for each workload, as :func:`callback` makes one."""
+    app = typer.Typer(cls=RunGroup, no_args_is_help=True, help=help_)
+    for workload, parameters in registry.all_parameters().items():
+        unused = [] if len(parameters.drivers) > 1 else ["driver"]
+        unused += [] if parameters.property_files else ["properties"]
+        command = callback(options, partial(start, parameters), parameters, (*without, *unused))
+        app.command(workload, cls=RunCommand, help=command_help)(command)
+    return app

@@ -1,4 +1,4 @@
-"""``harness compare``, ``report`` and ``repro``: commands on finished runs."""
+"""``harness compare``, ``explain``, ``conclusions``, ``report``, ``repro``: on finished runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ from harness.cli.common import (
     print_json,
     store,
 )
-from harness.errors import RunFailed, UsageError
-from harness.execution import runner
-from harness.execution.environment import command_environment
-from harness.execution.repro import repeat
+from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
-from harness.micro import runner as suites
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO
@@ -78,6 +74,81 @@ def compare(
 def _block(stored: StoredRun) -> tuple[str, int]:
     """The block of its plan, whose runs say how long it took."""
     return stored.head["experiment"]["hash"], stored.head["spec"]["block"]
+
+
+def explain(
+    runs: Annotated[list[str] | None, typer.Argument(help="Run ids or selectors.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Placement that the others are compared with.")
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare despite other differences.")
+    ] = False,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Compare device ratio, ceiling, prediction, measurement."""
+    from reports.explain.comparisons import Evidence, explained
+    from reports.explain.output import ExplainedView, to_json
+    from reports.explain.score import score
+    from reports.micro.points import is_micro
+    from reports.page import print_page
+    from reports.select import unplanted
+    from reports.series import panels
+
+    where = store(results)
+    every = where.runs()
+    of_engines = [stored for stored in every if not is_micro(stored)]
+    chosen = chosen_runs(where, runs, of_engines) if runs else unplanted(of_engines)
+    chosen = [stored for stored in chosen if not is_micro(stored)]
+    rows = (
+        explained(panels(chosen, "placement", baseline, anyway), Evidence.of(every))
+        if chosen
+        else []
+    )
+    if not rows:
+        raise UsageError(
+            f"explain {', '.join(runs) if runs else 'all runs'}",
+            "no two placements of one engine and workload are among them",
+            "measure both: harness run … --placement ssd-both --placement pmem-both",
+        )
+    view = ExplainedView(tuple(rows), score(rows))
+    if json_:
+        print_json(to_json(view))
+    else:
+        print_page("explain_page.j2", view, console())
+
+
+def conclusions(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run ids or selectors [all runs].")
+    ] = None,
+    paper: Annotated[str | None, typer.Option("--paper", help="Of this paper only.")] = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Test the papers' conclusions on stored runs."""
+    from reports.conclusions.catalogue import CONCLUSIONS
+    from reports.conclusions.model import check_all
+    from reports.page import print_page
+
+    papers = list(dict.fromkeys(one.paper for one in CONCLUSIONS))
+    if paper is not None and paper not in papers:
+        context = "no conclusions of such a paper"
+        raise unknown(f"--paper {paper}", context, paper, papers, "one of {}")
+    where = store(results)
+    chosen = chosen_runs(where, runs) if runs else where.runs()
+    if not chosen:
+        raise UsageError(
+            "conclusions on all runs",
+            f"no finished run in {where.root}",
+            "`harness runs list` shows what is there",
+        )
+    found = check_all([one for one in CONCLUSIONS if paper in (None, one.paper)], chosen)
+    if json_:
+        print_json({"conclusions": [one.to_json() for one in found]})
+        return
+    print_page("conclusions_page.j2", found, console())
 
 
 def report(
@@ -241,6 +312,11 @@ def repro(
     quiet: QuietOption = False,
 ) -> None:
     """Repeat a run from its manifest and compare the results."""
+    from harness.execution import runner  # as reports, loaded where they are needed
+    from harness.execution.environment import command_environment
+    from harness.execution.repro import repeat
+    from harness.micro import runner as suites
+
     where = store(results)
     original = where.run(run)
     again = (suites if original.spec.workload == MICRO else runner).prepared_again

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from harness import registry
 from harness.cli import show
 from harness.cli.common import print_json, store
-from harness.cli.options import RunCommand, RunGroup, callback
+from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import print_run_list
 from harness.errors import UsageError
@@ -36,7 +34,6 @@ _LEVELS = "auto"
 #: Of an engine, whatever its parts are.
 _MOST_OPERATIONS = len(PARTS) * len(OPERATIONS)
 _NAME = "what-if"
-_HELP = "Predict the latency with another device from planted delays."
 #: Options of a run that have no meaning here.
 _WITHOUT = ("plant", "observe", "dsn", "label", "listen", "repeats", "name", "load_curve")
 
@@ -80,16 +77,17 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
     with command_environment(options.host, tuple(options.emulate or ()), options.quiet) as env:
         if options.like_tier is not None:
             question.check_tier(into.runs(), options.like_tier, list(env.tiers))
+        command = _Command(options, env, into)
         places = [(str(options.part), str(options.operation))]
         not_varied: list[Operation] = []
         steps: list[Step] = []
         if every:
             plan = plan_of(parameters, replace(options, name=_NAME))
-            steps += _steps(options, env, into, plan)
+            steps += command.steps(plan)
             if options.dry_run and steps[0].done is None:
                 print_run_list(steps, env, into, options.json_, follow=_MOST_OPERATIONS)
                 return
-            stored = steps[0].done if options.dry_run else _run(options, env, into, plan, steps)
+            stored = steps[0].done if options.dry_run else command.run(plan, steps)
             assert stored is not None
             _exit_if_failed(stored, options.json_)
             chosen, not_varied = question.operations_to_vary(stored)
@@ -98,8 +96,8 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
         for part, operation in places:
             delays = f"{part}.{operation}=+{options.levels.replace(',', '/')}"
             plan = plan_of(parameters, replace(options, name=_NAME, plant=[delays]))
-            device = _device(options, env, into, plan.runs[0], part, operation)
-            todo.append((plan, _steps(options, env, into, plan), device))
+            device = command.device(plan.runs[0], part, operation)
+            todo.append((plan, command.steps(plan), device))
         if options.dry_run:
             steps += [step for _, own, _ in todo for step in own]
             print_run_list(steps, env, into, options.json_)
@@ -107,7 +105,7 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
         found: list[Answer] = []
         not_fitted: list[StoredRun] = []
         for plan, own, device in todo:
-            stored = _run(options, env, into, plan, own)
+            stored = command.run(plan, own)
             if stored.run["status"] == "failed":
                 not_fitted.append(stored)
             else:
@@ -121,17 +119,30 @@ def whatif(parameters: type[Parameters], options: WhatIfOptions) -> None:
         _print(found, options.json_)
 
 
-def _steps(options: WhatIfOptions, env: Environment, into: Store, plan: Plan) -> list[Step]:
-    with plan.blaming():
-        return plan_steps(plan, env, into, options.again)
+@dataclass(frozen=True)
+class _Command:
+    """What the options ask for, on this host; ``into``: the store."""
 
+    options: WhatIfOptions
+    env: Environment
+    into: Store
 
-def _run(
-    options: WhatIfOptions, env: Environment, into: Store, plan: Plan, steps: Sequence[Step]
-) -> StoredRun:
-    """The plan's run, stored or made now."""
-    (stored,) = run_plan(plan, steps, env, into, options.again)
-    return stored
+    def steps(self, plan: Plan) -> list[Step]:
+        with plan.blaming():
+            return plan_steps(plan, self.env, self.into, self.options.again)
+
+    def run(self, plan: Plan, steps: Sequence[Step]) -> StoredRun:
+        """The plan's run, stored or made now."""
+        (stored,) = run_plan(plan, steps, self.env, self.into, self.options.again)
+        return stored
+
+    def device(self, spec: RunSpec, part: str, operation: str) -> Device | None:
+        if self.options.latency is not None:
+            return question.device_of_latency(self.options.latency)
+        if (tier := self.options.like_tier) is not None:
+            runs, here = self.into.runs(), self.env.tiers
+            return question.device_like_tier(runs, tier, spec, part, operation, here)
+        return None
 
 
 def _exit_if_failed(stored: StoredRun, json_: bool) -> None:
@@ -169,23 +180,6 @@ def _check(options: WhatIfOptions, every: bool) -> None:
         raise UsageError("--latency and --like-tier", "both are given", "leave one of them out")
     if options.driver == "both":
         raise UsageError("--driver both", "a what-if run has one driver", "leave --driver out")
-
-
-def _device(
-    options: WhatIfOptions,
-    env: Environment,
-    into: Store,
-    spec: RunSpec,
-    part: str,
-    operation: str,
-) -> Device | None:
-    if options.latency is not None:
-        return question.device_of_latency(options.latency)
-    if options.like_tier is not None:
-        return question.device_like_tier(
-            into.runs(), options.like_tier, spec, part, operation, env.tiers
-        )
-    return None
 
 
 def _print(found: Sequence[Answer], json_: bool) -> None:
@@ -242,21 +236,10 @@ def _print_table(found: Sequence[Answer]) -> None:
             print(f"{answer.run_id}: {problem.code}: {problem.context}")
 
 
-app = typer.Typer(
-    cls=RunGroup,
-    no_args_is_help=True,
-    help="Predict what another device for a part of an engine gives.",
+app = workload_commands(
+    "Predict what another device for a part of an engine gives.",
+    WhatIfOptions,
+    whatif,
+    "Predict the latency with another device from planted delays.",
+    _WITHOUT,
 )
-for _workload, _parameters in registry.all_parameters().items():
-    app.command(_workload, cls=RunCommand, help=_HELP)(
-        callback(
-            WhatIfOptions,
-            partial(whatif, _parameters),
-            _parameters,
-            without=(
-                *_WITHOUT,
-                *(["driver"] if len(_parameters.drivers) == 1 else []),
-                *([] if _parameters.property_files else ["properties"]),
-            ),
-        )
-    )

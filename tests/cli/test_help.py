@@ -8,7 +8,7 @@ import typer
 from harness import registry
 from harness.cli.app import app
 
-RUN = typer.main.get_command(app).commands["run"]
+RUN = typer.main.get_command(app).get_command(None, "run")
 
 
 def options(workload: str) -> dict[str, str]:
