@@ -27,13 +27,6 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
     assert "params" in refused.value.hint
 
 
-def test_a_key_that_stands_twice_is_refused():
-    with pytest.raises(UsageError) as refused:
-        parse_yaml("a: 1\nb: 2\na: 3\n", "x.yml")
-    assert refused.value.problem == "x.yml:3"
-    assert "twice" in refused.value.context
-
-
 def test_what_is_not_yaml_is_refused_with_its_line():
     with pytest.raises(UsageError) as refused:
         parse_yaml("a: 1\nb: [1,\n", "x.yml")
@@ -55,6 +48,7 @@ def test_a_missing_file_is_told():
 @pytest.mark.parametrize(
     ("text", "line", "found"),
     [
+        ("a: 1\nb: 2\na: 3\n", 3, "twice"),
         ("a: 1\n? [a, b]\n: 2\n", 2, "a key that is a list"),
         ("a: &a [*a]\n", 1, "alias"),
         ("a: 1\nb: &b {c: {d: *b}}\n", 2, "alias"),
@@ -88,9 +82,9 @@ def test_an_infinite_number_on_the_command_line_stays_a_text():
 def test_a_key_that_is_a_number_is_refused_where_the_file_has_a_schema(tmp_path):
     file = tmp_path / "fig2.yml"
     file.write_text(PROFILE.replace("  parms: {scale: 1}", "  settings:\n    1: 2"))
-    with pytest.raises(UsageError, match="key 1 is not a text") as refused:
+    with pytest.raises(UsageError) as refused:
         load_yaml(file, "profile")
-    assert refused.value.problem == f"{file}:8"
+    assert (refused.value.problem, refused.value.hint) == (f"{file}:8", "write it as '1'")
 
 
 @pytest.mark.parametrize("each", ["a{n}: &a{n} [{uses}]", "a{n}: &a{n}\n  <<: [{uses}]\n  k{n}: 1"])
@@ -101,7 +95,3 @@ def test_aliases_of_aliases_are_refused_before_they_are_expanded(each):
     with pytest.raises(UsageError) as refused:
         parse_yaml("\n".join(lines), "bomb.yml")
     assert "aliases expanded" in refused.value.context
-
-
-def test_a_few_aliases_are_what_they_name():
-    assert parse_yaml("a: &a [1, 2]\nb: [*a, *a]\n", "x.yml").value["b"] == [[1, 2], [1, 2]]

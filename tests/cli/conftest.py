@@ -36,6 +36,13 @@ class Done:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def run(self) -> Any:
+        """The run of a command that makes one, and succeeds."""
+        assert self.code == 0, self.err + self.out
+        (run,) = self.json["runs"]
+        return run
+
 
 #: What runs say where the machine stood still as clients were started, or for a whole window.
 _STOOD_STILL = "not one .* in the measured window|ended before its window did|set it later|astray"
@@ -87,6 +94,29 @@ class Harness:
         process = self.start(*argv, **env)
         out, err = process.communicate(timeout=600)
         return Done(process.returncode, out, err)
+
+    def refused(self, *argv: object, **env: str) -> str:
+        """The problem, context and hint of what is refused before anything is started."""
+        done = self(*argv, "--json", **env)
+        assert done.code == 2, done.out + done.err
+        assert "Traceback" not in done.err
+        assert not list(self.results.glob("runs/*"))
+        error = done.json["error"]
+        return "\n".join(error[part] for part in ("problem", "context", "hint"))
+
+    def failed_run(self, process: subprocess.Popen[str]) -> Any:
+        """The run of a command that fails long before its time is over."""
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # else it is found by later tests
+            raise
+        assert process.returncode == 1, out + err
+        assert "Traceback" not in err
+        run = self("runs", "list", "--json").json["runs"][-1]
+        assert run["status"] == "failed"
+        assert self.settled() == []
+        return run
 
     def in_time(
         self, *argv: object, seconds: Sequence[int] = (2, 30), also: str = "", **env: str

@@ -25,10 +25,10 @@ def changed(**options: str) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"engine": "duckbd"}, "did you mean 'duckdb'?"),
-        ({"workload": "tpch2"}, "did you mean 'tpch'?"),
+        ({"engine": "duckbd"}, "'duckdb'"),
+        ({"workload": "tpch2"}, "'tpch'"),
         ({"placement": "pmen-both"}, "pmen"),
-        ({"placement": "ssd"}, "not in the placement grammar"),
+        ({"placement": "ssd"}, "ssd-both"),
         ({"placement": "data=ssd,index=ssd"}, "index"),
         ({"scale": "0"}, "scale"),
         ({"scale": "lots"}, "scale"),
@@ -36,33 +36,27 @@ def changed(**options: str) -> list[str]:
         ({"queries": "1,23"}, "23"),
         ({"cache": "hot"}, "hot"),
         ({"memory_limit": "4G"}, "not a size"),
-        ({"tuning": "compute"}, "did you mean 'computed'?"),
+        ({"tuning": "compute"}, "'computed'"),
         ({"set": "thread=4"}, "thread"),
         ({"param": "scal=1"}, "scal"),
         ({"option": "prefx=/x"}, "prefx"),
-        ({"host": "/nonexistent/host.yml"}, "no such file"),
-        ({"memory_limit": "1MiB"}, "less than any engine needs"),
+        ({"host": "/nonexistent/host.yml"}, "/nonexistent/host.yml"),
+        ({"memory_limit": "1MiB"}, "128 MiB"),
         ({"memory_limit": "900TiB"}, "900 TiB"),
-        ({"param": "scale=0.02"}, "scale is given twice"),
-        ({"users": "4"}, "--users is an option of tpcc"),
-        ({"param": "home=all"}, "home is a parameter of tpcc"),
+        ({"param": "scale=0.02"}, "--param scale=0.02"),
+        ({"users": "4"}, "tpcc"),
+        ({"param": "home=all"}, "tpcc"),
     ],
     ids=lambda value: next(iter(value.items())).__str__() if isinstance(value, dict) else "",
 )
 def test_what_can_be_known_beforehand_is_exit_2_and_leaves_nothing(harness, options, found):
-    done = harness(*changed(**options))
-    assert done.code == 2, done.err
-    assert found in done.err
-    assert "Traceback" not in done.err
+    assert found in harness.refused(*changed(**options))
     assert harness.settled() == []
-    assert not list(harness.results.glob("runs/*"))
 
 
 def test_a_run_without_an_engine_names_those_there_are(harness):
-    done = harness("run", "tpch", "--placement", "ssd-both")
-    assert done.code == 2
-    assert "duckdb" in done.err
-    assert "postgres" in done.err
+    error = harness.refused("run", "tpch", "--placement", "ssd-both")
+    assert "duckdb" in error and "postgres" in error
 
 
 def test_errors_are_json_too(harness):
@@ -78,10 +72,8 @@ def test_a_typo_in_a_profile_names_file_line_and_nearest_key(harness):
         "schema: 1\nname: mine\ndescription: d\nworkload: tpch\n"
         "axes:\n  engine: [duckdb]\n  placment: [ssd-both]\n"
     )
-    done = harness("experiment", "run", profile)
-    assert done.code == 2
-    assert "mine.yml:7" in done.err
-    assert "did you mean 'placement'?" in done.err
+    error = harness.refused("experiment", "run", profile)
+    assert "mine.yml:7" in error and "'placement'" in error
 
 
 def host_file(harness, path) -> str:
@@ -93,10 +85,8 @@ def host_file(harness, path) -> str:
 def test_a_claim_that_the_kernel_denies_names_both(harness):
     file = harness.root / "host.yml"
     file.write_text(f"schema: 1\ntiers:\n  ssd: {{kind: fsdax, path: {harness.root}}}\n")
-    done = harness(*changed(host=str(file)))
-    assert done.code == 2
-    assert "host.yml:3" in done.err
-    assert "fsdax" in done.err
+    error = harness.refused(*changed(host=str(file)))
+    assert "host.yml:3" in error and "fsdax" in error
 
 
 @pytest.fixture
@@ -117,29 +107,24 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file syste
 
 @needs_root
 def test_a_tier_without_space_is_told_before_anything_is_loaded(harness, ext4_disk):
-    done = harness(*changed(host=host_file(harness, ext4_disk), scale="1"))
-    assert done.code == 2
-    assert "free" in done.err
-    assert "a smaller --scale" in done.err
+    error = harness.refused(*changed(host=host_file(harness, ext4_disk), scale="1"))
+    assert "free" in error and "--scale" in error
     assert not (harness.data / "source").exists()
 
 
 @needs_root
 def test_a_read_only_tier_is_told(harness, ext4_disk):
     subprocess.run(["mount", "-o", "remount,ro", ext4_disk], check=True)
-    done = harness(*changed(host=host_file(harness, ext4_disk)))
-    assert done.code == 2
-    assert "read-only" in done.err
+    assert "read-only" in harness.refused(*changed(host=host_file(harness, ext4_disk)))
 
 
 def test_a_server_that_nobody_answers_at_is_told(harness):
     dsn = "host=127.0.0.1 port=1 dbname=x connect_timeout=2"
-    done = harness(
+    error = harness.refused(
         "run", "tpch", "--engine", "postgres", "--dsn", dsn, "--cache", "warm", "--scale", "0.01"
     )
-    assert done.code == 2
-    assert "port=1" in done.err or "port 1" in done.err
-    assert "refused" in done.err
+    assert "port=1" in error or "port 1" in error
+    assert "refused" in error
 
 
 def test_results_that_cannot_be_written_are_told(harness):

@@ -55,8 +55,7 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, options, engine, backe
                    "--workload", "a", "--records", 1000, "--operations", 1000, "--threads", 4,
                    "--json", "--quiet", *_LISTEN, "-p", "client_hosts=client1,bench@client2",
                    HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     assert run["status"] == "complete"
     assert run["spec"]["listen"] == "127.0.0.1"
     counts = [m["value"] for m in run["metrics"] if m["name"] == "operation_count"]
@@ -100,33 +99,21 @@ def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (
-            ("tpcc", "--engine", "postgres", *_LISTEN),
-            "listen 127.0.0.1 on postgres: ",
-        ),
+        (("tpcc", "--engine", "postgres", *_LISTEN), "listen 127.0.0.1 on postgres"),
         (
             ("tpcc", "--engine", "mysql", "--listen", _NOBODYS, "-p", "client_hosts=client1"),
-            f"listen {_NOBODYS}: not an address of this host, which has ",
+            f"listen {_NOBODYS}",
         ),
         (
             ("tpcc", "--engine", "mariadb", "--listen", "0.0.0.0", "-p", "client_hosts=client1"),
-            "it means every address of this host",
+            "every address",
         ),
-        (
-            ("ycsb", "--engine", "rocksdb", *_LISTEN),
-            "listen 127.0.0.1 on rocksdb: ",
-        ),
-        (
-            ("tpch", "--engine", "duckdb", *_LISTEN),
-            "listen 127.0.0.1 on duckdb: ",
-        ),
+        (("ycsb", "--engine", "rocksdb", *_LISTEN), "listen 127.0.0.1 on rocksdb"),
+        (("tpch", "--engine", "duckdb", *_LISTEN), "listen 127.0.0.1 on duckdb"),
     ],
 )
 def test_refused_before_anything_is_touched(harness, ssh, argv, words):
-    done = harness("run", *argv, "--placement", "ssd-both")
-    assert done.code == 2, done.out + done.err
-    assert words in " ".join(done.err.split())
-    assert not (harness.results / "runs").exists()
+    assert words in harness.refused("run", *argv, "--placement", "ssd-both")
 
 
 def test_a_profile_says_it_for_all_its_engines(harness, ssh):
@@ -136,12 +123,7 @@ def test_a_profile_says_it_for_all_its_engines(harness, ssh):
         "workload: tpcc\naxes:\n  listen: [null, 203.0.113.9]\nfixed:\n  engine: postgres\n"
         "  placement: ssd-both\n  params: {client_hosts: client1}\n"
     )
-    done = harness("experiment", "run", profile, HARNESS_CLIENT_PYTHON=sys.executable)
-    assert done.code == 2, done.out + done.err
-    assert f"listen {_NOBODYS}: not an address of this host" in " ".join(done.err.split())
+    command = ("experiment", "run", profile)
+    assert f"listen {_NOBODYS}" in harness.refused(*command, HARNESS_CLIENT_PYTHON=sys.executable)
     profile.write_text(profile.read_text().replace(_NOBODYS, "server1"))
-    done = harness("experiment", "run", profile)
-    assert done.code == 2
-    words = " ".join(done.err.split())
-    assert "listening.yml:6" in words
-    assert "listen 'server1': not an IP address" in words
+    assert "listening.yml:6: listen 'server1'" in harness.refused(*command)

@@ -262,8 +262,7 @@ def test_a_memory_limit_holds_and_memory_bound_to_a_node_is_verified_where_it_re
     done = loaded("run", "tpch", "--engine", "postgres", "--placement", "data=ssd,memory=dram",
                   "--scale", "0.01", "--queries", "6", "--memory-limit", "256MiB",
                   "--json")  # fmt: skip
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     # Of the engine and its page cache.
     assert run["memory_bytes"] == limit
     peak = next(m["value"] for m in run["metrics"] if m["name"] == "memory_cap_peak_bytes")

@@ -97,8 +97,7 @@ def tmpfs_directory():
 def test_a_run_uses_the_tmpfs_it_was_told(loaded, tmpfs_directory):
     emulate = ("--placement", "pmem-both", "--emulate", f"pmem={tmpfs_directory}")
     done = loaded(*RUN, *emulate, "--json")
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     assert run["emulated"] == [{"tier": "pmem", "by": f"tmpfs at {tmpfs_directory}"}]
     assert run["spec"]["emulate"] == ["pmem"]
     assert list(tmpfs_directory.iterdir()) == []

@@ -45,8 +45,7 @@ def test_data_and_log_of_a_window_are_seen(loaded, engine, setting):
     rate = () if engine == "mariadb" else ("--rate", "300")
     done = loaded(*YCSB, "--workload", "a", "--engine", engine, "--set", setting, *rate,
                   "--placement", "ssd-both", "--json")  # fmt: skip
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     coverage = labelled(run, "io_trace_coverage_share")
     assert ("wal",) in coverage
     assert all(share >= 0.99 for share in coverage.values())
@@ -68,8 +67,7 @@ def test_data_and_log_of_a_window_are_seen(loaded, engine, setting):
 def test_data_read_by_queries_are_seen(loaded):
     done = loaded("run", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01",
                   "--queries", "1,6", "--json")  # fmt: skip
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     assert labelled(run, "io_trace_coverage_share")["data",] >= 0.99
     assert labelled(run, "io_bytes")["data", "read", "foreground"] > 0
     queries = {m["labels"]["query"] for m in run["metrics"] if m["name"] == "query_io_bytes"}
@@ -80,8 +78,7 @@ def test_a_planted_delay_is_in_the_histogram_and_marked(loaded):
     argv = (*YCSB, "--workload", "a", "--engine", "rocksdb", "--set", "sync=true", "--json",
             "--placement", "ssd-both", "--rate", "300")  # fmt: skip
     done = loaded(*argv, "--plant", "wal.sync=+20ms", "--plant", "wal.read=+1us")
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     assert run["spec"]["plant"] == ["wal.sync=+20000us", "wal.read=+1us"]
     assert "-PLANTED-" in run["run_id"]
     assert "planted-delay-unused" in codes(run)  # a database that is open does not read its log

@@ -225,8 +225,7 @@ def test_one_thread_on_one_processor_is_one_process_of_postgresql(loaded):
     for threads in ("1", "2"):
         done = loaded(*ONE_QUERY, "--engine", "postgres", "--queries", "6", *EAGER,
                       "--threads", threads, "--cpus", cpu)  # fmt: skip
-        assert done.code == 0, done.err
-        (run,) = done.json["runs"]
+        run = done.run
         (held,) = [check for check in run["checks"] if check["name"] == "cpu-affinity"]
         assert held["status"] == "passed" and held["detail"].endswith(f"processors {cpu}")
         manifest = json.loads(
@@ -241,8 +240,7 @@ def test_one_thread_on_one_processor_is_one_process_of_postgresql(loaded):
 
 def test_processors_decide_the_threads_where_none_are_named(loaded):
     done = loaded(*ONE_QUERY, "--engine", "duckdb", "--queries", "6", "--cpus", "0")
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     manifest = loaded.results / "runs" / run["run_id"] / "manifest.json"
     assert json.loads(manifest.read_text())["engine"]["effective_config"]["threads"] == "1"
 
@@ -260,8 +258,7 @@ def test_processors_that_are_not_there_are_refused_before_anything_is_done(loade
 def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
     done = loaded(*ONE_QUERY, "--engine", engine, "--queries", "6", "--no-plans",
                   "-p", "q6_dates=1994-01-01,1996-01-01")  # fmt: skip
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     assert run["spec"]["params"]["q6_dates"] == ["1994-01-01", "1996-01-01"]
     (answer,) = [check for check in run["checks"] if check["name"] == "answer"]
     # PostgreSQL's is held against DuckDB; DuckDB's against what PostgreSQL has answered.
@@ -309,8 +306,7 @@ def test_where_nothing_counts_memory_traffic_the_run_says_so(loaded):
         .replace("fixed:\n", "fixed:\n  monitors: [process, memory-traffic]\n")
     )
     done = loaded("experiment", "run", file, "--json")
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     folder = loaded.results / "runs" / run["run_id"] / "artifacts"
     series = folder / "monitor-memory-traffic.json"
     moved = [m for m in run["metrics"] if m["name"].startswith("query_dram_")]

@@ -26,8 +26,7 @@ def test_a_run_stores_its_samples_and_the_differences_of_its_totals(loaded: Any)
     profile = loaded.root / "toy-monitor.yml"
     profile.write_text(PROFILE)
     done = loaded("experiment", "run", profile, "--json", **TOYS)
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     (switches,) = [m for m in run["metrics"] if m["name"] == "query_context_switches_count"]
     assert max(switches.get("samples", [switches.get("value")])) > 0
     artifacts = loaded.results / "runs" / run["run_id"] / "artifacts"
@@ -81,8 +80,7 @@ def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> 
     requested = ["--monitor", "context-switches", "--monitor", "elapsed"]
     options = [*requested, "--no-monitor", "vm", "--repeats", "1"]
     done = loaded.microbench(*suite, "--tier", "dram", *options, "--json", **TOYS)
-    assert done.code == 0, done.err
-    (run,) = done.json["runs"]
+    run = done.run
     artifacts = loaded.results / "runs" / run["run_id"] / "artifacts"
     stored = {path.stem for path in artifacts.glob("monitor-*.json")}
     assert {"monitor-context-switches", "monitor-process"} <= stored

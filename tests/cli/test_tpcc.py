@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
+from run_values import uncontrolled, values, waits_add_up
 
 from harness import hdr
 from harness.supervise.process import alive, process_identity
@@ -17,33 +16,6 @@ from harness.supervise.process import alive, process_identity
 POSTGRES = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1")
 SHORT = ("--users", "4", "--ramp-up", "1s")
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
-
-
-def values(run, name: str, label: str | None = None):
-    """A metric's value, or its values by a label."""
-    found = [metric for metric in run["metrics"] if metric["name"] == name]
-    if label is None:
-        (one,) = found
-        return one["value"]
-    return {one["labels"][label]: one.get("value", one.get("hdr")) for one in found}
-
-
-def uncontrolled(run) -> dict[str, str]:
-    return {finding["code"]: finding["found"] for finding in run["uncontrolled"]}
-
-
-def waits_add_up(run, durations: str) -> None:
-    """The parts by resource are the mean latency, or the run warns."""
-    parts = values(run, "wait_ns", "resource")
-    metrics = [metric for metric in run["metrics"] if metric["name"] == durations]
-    found = [hdr.decode(metric["hdr"]) for metric in metrics]
-    count = sum(one.total for one in found)
-    mean_ns = sum(one.mean * one.total for one in found) / count
-    assert parts["processor"] > 0
-    assert sum(parts.values()) >= 0.999 * mean_ns
-    off = abs(values(run, "wait_accounted_share") - 1) > 0.1
-    assert off == ("waits-unaccounted" in uncontrolled(run))
-    assert off or sum(parts.values()) == pytest.approx(mean_ns, rel=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +36,7 @@ def measured(loaded):
 @pytest.mark.parametrize("engine", ["postgres", "mysql", "voltdb"])
 def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engine):
     done = measured(engine)
-    assert done.code == 0, done.err + done.out
-    (run,) = done.json["runs"]
+    run = done.run
     assert run["status"] == "complete"
     assert run["spec"]["driver"] == "loadgen"
     counts = values(run, "transaction_count", "transaction")
@@ -156,6 +127,8 @@ REFUSED = [
         "--set max_connections=100",
     ),
     (("--engine", "postgres", "--warehouses", "900000"), "use fewer --warehouses"),
+    # Its times are no whole minutes.
+    (("--engine", "postgres", "--driver", "hammerdb"), "HAMMERDB_HOME"),
     (("--engine", "voltdb", "--test", "durability"), "after the newest snapshot is lost"),
     (("--engine", "voltdb", "--driver", "hammerdb"), "hammerdb"),
     (("--engine", "voltdb", "--placement", "data=ssd,wal=pmem"), "no command log"),
@@ -167,24 +140,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("argv", "words"), REFUSED)
 def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, words):
-    done = harness("run", "tpcc", "--placement", "ssd-both", *argv)
-    assert done.code == 2, done.out + done.err
-    assert words in done.err, done.err
-    assert "Traceback" not in done.err
-    assert not (harness.results / "runs").exists()
-
-
-def test_options_of_tpcc_on_tpch_name_the_right_one(harness):
-    done = harness("run", "tpch", "--engine", "duckdb", "--placement", "ssd-both",
-                   "--warehouses", "1")  # fmt: skip
-    assert done.code == 2
-    assert "--warehouses is an option of tpcc" in done.err
-
-
-def test_hammerdb_without_hammerdb_says_where_it_comes_from(harness):
-    done = harness(*POSTGRES, "--driver", "hammerdb")  # whose times are not whole minutes
-    assert done.code == 2
-    assert "HAMMERDB_HOME" in done.err
+    assert words in harness.refused("run", "tpcc", "--placement", "ssd-both", *argv)
 
 
 # Durability ---------------------------------------------------------------------
@@ -279,25 +235,10 @@ def _cwd(folder: Path) -> Path:
         return folder
 
 
-def failed_run(loaded, process) -> dict:
-    """The failed run that is left long before its eleven minutes are over."""
-    try:
-        out, err = process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()  # else it is found by the tests behind this one
-        raise
-    assert process.returncode == 1, out + err
-    assert "Traceback" not in err
-    run = loaded("runs", "list", "--json").json["runs"][-1]
-    assert run["status"] == "failed"
-    assert loaded.settled() == []
-    return run
-
-
 def test_a_server_that_dies_fails_the_run_at_once(loaded):
     process, pid = started(loaded)
     os.kill(pid, signal.SIGKILL)
-    run = failed_run(loaded, process)
+    run = loaded.failed_run(process)
     assert "loadgen" in run["error"]["problem"]
     assert run["error"]["context"]
 

@@ -80,20 +80,21 @@ def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(st
     with (
         used.in_use(),
         used.in_use(),  # by two runs at a time
-        pytest.raises(UsageError, match=r"tpch-x.* in use"),
+        pytest.raises(UsageError) as refused,
     ):
         remove_datasets([idle.directory, used.directory])
+    assert refused.value.problem == "remove tpch-x"
     assert store.datasets() == [used, idle]
     remove_datasets([idle.directory, used.directory])
     assert store.datasets() == []
     assert used.fingerprint == {"rows": {"t": 4}}
-    with pytest.raises(RunFailed, match="removed before it could be used"), used.in_use():
+    with pytest.raises(RunFailed), used.in_use():
         pass
 
 
 def test_data_being_built_again_are_not_removed(store):
     dataset = build(store, "tpch-x")
-    with store.building("tpch-x"), pytest.raises(UsageError, match="being built"):
+    with store.building("tpch-x"), pytest.raises(UsageError):
         remove_datasets([dataset.directory])
     assert store.find("tpch-x") == dataset
 
@@ -110,7 +111,7 @@ def test_who_waits_for_the_lock_of_data_that_are_removed_waits_for_the_one_lock(
 def test_a_record_that_cannot_be_read_is_reported_and_disables_no_other(store, damage, capsys):
     broken, sound = build(store, "tpch-x"), build(store, "tpch-y")
     (broken.directory / "golden.json").write_text(damage)
-    with pytest.raises(UsageError, match=r"golden\.json cannot be read") as refused:
+    with pytest.raises(UsageError) as refused:
         store.find("tpch-x")
     assert "harness data rm tpch-x" in refused.value.hint
     reader = DatasetStore(store.root)
@@ -124,7 +125,8 @@ def test_a_link_is_not_removed_with_what_it_names(store, tmp_path):
     dataset, other = build(store, "tpch-x"), build(store, "tpch-y")
     dataset.directory.rename(tmp_path / "elsewhere")
     dataset.directory.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="symbolic link"):
+    with pytest.raises(UsageError) as refused:
         remove_datasets([other.directory, dataset.directory])
+    assert refused.value.hint.endswith(f"rm {dataset.directory}")
     assert (tmp_path / "elsewhere" / "golden.json").exists()
     assert store.datasets() == [dataset, other]

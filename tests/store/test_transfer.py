@@ -75,8 +75,9 @@ def test_another_run_of_the_same_name_is_named_by_its_host(
         import_archive(packed(tmp_path, run), here, "optane2")
     assert [stored.run_id for stored in here.runs()] == [run.name, f"{run.name}@optane2"]
     (run / "run.json").write_text(json.dumps({**document, "started_unix_ns": 3}))
-    with pytest.raises(UsageError, match="other runs of these names"):
+    with pytest.raises(UsageError) as refused:
         import_archive(packed(tmp_path, run), here, "optane2")
+    assert refused.value.problem == f"import {run.name} from optane2"
 
 
 def broken(run: Path) -> list[Path]:
@@ -100,8 +101,10 @@ def with_link(run: Path) -> list[Path]:
 def test_one_that_is_no_run_keeps_all_out(
     tmp_path: Path, run: Path, here: Store, damage: Callable[[Path], list[Path]]
 ) -> None:
-    with pytest.raises(UsageError, match=r"import .*runs.tar.gz"):
-        import_archive(packed(tmp_path, *damage(run)), here)
+    archive = packed(tmp_path, *damage(run))
+    with pytest.raises(UsageError) as refused:
+        import_archive(archive, here)
+    assert refused.value.problem == f"import {archive}"
     assert files_of(here) == ["runs"]
 
 
@@ -111,7 +114,7 @@ def test_one_that_is_no_run_keeps_all_out(
      "run/" + "deep/" * 500 + "x", "run/a\0b", "run/" + "long" * 100],
 )  # fmt: skip
 def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None:
-    with pytest.raises(UsageError, match="import"):
+    with pytest.raises(UsageError):
         import_archive(zeros(tmp_path, (name, 4)), here)
     assert files_of(here) == ["runs"]
     assert not (tmp_path / "out").exists()
@@ -119,7 +122,7 @@ def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, here: Store) -> None:
     (tmp_path / "text.tar.gz").write_text("not an archive")
-    with pytest.raises(UsageError, match="import "):
+    with pytest.raises(UsageError):
         import_archive(tmp_path / "text.tar.gz", here)
 
 
@@ -136,7 +139,7 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
     tmp_path: Path, here: Store, members: list[tuple[str, int]]
 ) -> None:
     archive = zeros(tmp_path, *members)
-    with pytest.raises(UsageError, match="unpacks to more") as refused:
+    with pytest.raises(UsageError) as refused:
         import_archive(archive, here, limit_bytes=1_000_000)
     assert "--max-size" in refused.value.hint
     assert files_of(here) == ["runs"]
@@ -146,5 +149,6 @@ def test_what_an_archive_may_unpack_to_follows_its_size(
     tmp_path: Path, here: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
-    with pytest.raises(UsageError, match="unpacks to more"):
+    with pytest.raises(UsageError) as refused:
         import_archive(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)
+    assert "--max-size" in refused.value.hint
