@@ -122,6 +122,13 @@ struct lg_result {
     char message[512];
 };
 
+/* For back ends: begins a result, LG_OK without rows. */
+void lg_result_begin(struct lg_result *result);
+/* For back ends: the first line of `words`, as far as it fits. */
+void lg_first_line(char *to, size_t size, const char *words, size_t length);
+/* For back ends: the connection is gone; returns LG_READY. */
+enum lg_state lg_result_lost(struct lg_result *result, const char *why);
+
 struct lg_backend {
     int abi;
     const char *name;

@@ -83,3 +83,28 @@ int lg_text_file(const char *text, char *path, size_t size, struct tb_error *err
     snprintf(path, size, "/proc/self/fd/%d", descriptor);
     return descriptor;
 }
+
+void lg_result_begin(struct lg_result *result)
+{
+    result->outcome = LG_OK;
+    result->rows = result->columns = 0;
+    result->affected = -1;
+    result->code[0] = result->message[0] = '\0';
+}
+
+void lg_first_line(char *to, size_t size, const char *words, size_t length)
+{
+    size_t used = 0;
+
+    for (; used < length && used + 1 < size && words[used] != '\n'; used++)
+        to[used] = words[used];
+    to[used] = '\0';
+}
+
+enum lg_state lg_result_lost(struct lg_result *result, const char *why)
+{
+    result->outcome = LG_LOST;
+    result->rows = result->columns = 0;
+    lg_first_line(result->message, sizeof result->message, why, strlen(why));
+    return LG_READY;
+}

@@ -44,12 +44,14 @@ static const char SESSION[] =
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', autocommit = 1";
 
+/* The texts belong to the spec, which outlives the client. */
 struct client {
-    char *socket, *host, *user, *password, *database, *ssl_ca;
-    char *isolation; /* of every session; NULL: the server's */
+    const char *socket, *host, *user, *password, *database, *ssl_ca;
+    const char *isolation; /* of every session; NULL: the server's */
     unsigned port;
     bool tls;
     int authority; /* the file of "ca_certificate"; -1 without one */
+    char authority_path[64];
 };
 
 enum phase {
@@ -77,73 +79,53 @@ struct connection {
 
 /* ---- connection ---------------------------------------------------------------- */
 
-static char *copy_of(const json_t *connection, const char *name)
+static const char *text_of(const json_t *connection, const char *name)
 {
-    const char *text = json_string_value(json_object_get(connection, name));
-
-    return text ? strdup(text) : NULL;
+    return json_string_value(json_object_get(connection, name));
 }
 
 static void innodb_close(void *own)
 {
     struct client *client = own;
 
-    if (client->password)
-        explicit_bzero(client->password, strlen(client->password));
-    free(client->socket);
-    free(client->host);
-    free(client->user);
-    free(client->password);
-    free(client->database);
-    free(client->isolation);
-    free(client->ssl_ca);
     if (client->authority >= 0)
         close(client->authority);
     free(client);
 }
 
-/* Replaces "ssl_ca": every new connection reads that file again. */
+/* "ca_certificate" as "ssl_ca": every new connection reads that file again. */
 static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
 {
-    char path[64];
-
-    client->authority = lg_text_file(certificate, path, sizeof path, error);
-    if (client->authority < 0)
-        return false;
-    free(client->ssl_ca);
-    client->ssl_ca = strdup(path);
-    return client->ssl_ca != NULL;
+    client->ssl_ca = client->authority_path;
+    client->authority = lg_text_file(certificate, client->authority_path,
+                                     sizeof client->authority_path, error);
+    return client->authority >= 0;
 }
 
 static void *innodb_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = calloc(1, sizeof *client);
-    const char *tls = json_string_value(json_object_get(connection, "tls"));
-    const char *certificate = json_string_value(json_object_get(connection, "ca_certificate"));
+    struct client *client = tb_allocate(1, sizeof *client);
+    const char *tls = text_of(connection, "tls");
+    const char *certificate = text_of(connection, "ca_certificate");
 
-    if (client == NULL) {
-        tb_fail(error, "connection: out of memory");
-        return NULL;
-    }
-    client->authority = -1;
-    client->socket = copy_of(connection, "socket");
-    client->host = copy_of(connection, "host");
-    client->user = copy_of(connection, "user");
-    client->password = copy_of(connection, "password");
-    client->database = copy_of(connection, "database");
-    client->ssl_ca = copy_of(connection, "ssl_ca");
-    client->isolation = copy_of(connection, "isolation");
-    if (certificate && !add_authority(client, certificate, error)) {
-        innodb_close(client);
-        return NULL;
-    }
-    client->port = (unsigned)json_integer_value(json_object_get(connection, "port"));
-    client->tls = tls == NULL || strcmp(tls, "off") != 0;
-    if (client->user && client->database && !client->socket != !client->host) {
+    *client = (struct client){
+        .socket = text_of(connection, "socket"),
+        .host = text_of(connection, "host"),
+        .user = text_of(connection, "user"),
+        .password = text_of(connection, "password"),
+        .database = text_of(connection, "database"),
+        .ssl_ca = text_of(connection, "ssl_ca"),
+        .isolation = text_of(connection, "isolation"),
+        .port = (unsigned)json_integer_value(json_object_get(connection, "port")),
+        .tls = tls == NULL || strcmp(tls, "off") != 0,
+        .authority = -1,
+    };
+    if (!client->user || !client->database || !client->socket == !client->host) {
+        tb_fail(error, "connection: has user, database, and either socket or host");
+    } else if (!certificate || add_authority(client, certificate, error)) {
         mysql_library_init(0, NULL, NULL);
         return client;
     }
-    tb_fail(error, "connection: has user, database, and either socket or host");
     innodb_close(client);
     return NULL;
 }
@@ -198,15 +180,11 @@ static void *innodb_connect(void *own, const struct lg_statement *statements, si
                             struct tb_error *error)
 {
     struct client *client = own;
-    struct connection *connection = calloc(1, sizeof *connection);
+    struct connection *connection = tb_allocate(1, sizeof *connection);
 
     (void)statements;
     (void)count;
-    if (connection == NULL || mysql_init(&connection->server) == NULL) {
-        tb_fail(error, "connect: out of memory");
-        free(connection);
-        return NULL;
-    }
+    mysql_init(&connection->server);
     set_options(&connection->server, client);
     /* An empty host is this machine, by the socket. */
     if (!mysql_real_connect(&connection->server, client->socket ? "localhost" : client->host,
@@ -412,14 +390,10 @@ static enum lg_state innodb_submit(void *own, const struct lg_statement *stateme
                                    const struct lg_reader *reader)
 {
     struct connection *connection = own;
-    struct lg_result *result = &connection->result;
 
     forget(&connection->kept);
     connection->reader = reader;
-    result->outcome = LG_OK;
-    result->rows = result->columns = 0;
-    result->affected = -1;
-    result->code[0] = result->message[0] = '\0';
+    lg_result_begin(&connection->result);
     innodb_write_statement(&connection->sql, statement, values);
     connection->phase = PHASE_SENDING;
     connection->waits = 0;
@@ -442,10 +416,6 @@ static bool innodb_bulk_begin(void *own, const char *table, const char *columns,
 
     if (connection->loader == NULL)
         connection->loader = innodb_loader_new(&connection->server);
-    if (connection->loader == NULL) {
-        tb_fail(error, "out of memory");
-        return false;
-    }
     return innodb_load_begin(connection->loader, table, columns, error);
 }
 

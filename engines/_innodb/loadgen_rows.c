@@ -40,10 +40,10 @@ struct innodb_loader {
 
 struct innodb_loader *innodb_loader_new(MYSQL *server)
 {
-    struct innodb_loader *loader = calloc(1, sizeof *loader);
+    struct innodb_loader *loader = tb_allocate(1, sizeof *loader);
 
-    if (loader)
-        loader->server = server;
+    loader->server = server;
+    loader->stack = tb_allocate(1, STACK_BYTES);
     return loader;
 }
 
@@ -106,15 +106,8 @@ static bool prepare(struct innodb_loader *loader, struct tb_error *error)
 {
     if (loader->prepared)
         return true;
-    loader->stack = malloc(STACK_BYTES);
-    if (loader->stack == NULL) {
-        tb_fail(error, "out of memory");
-        return false;
-    }
-    if (mysql_real_query(loader->server, LOADING, sizeof LOADING - 1)) {
-        innodb_fail(loader->server, "LOAD DATA", error);
-        return false;
-    }
+    if (mysql_real_query(loader->server, LOADING, sizeof LOADING - 1))
+        return innodb_fail(loader->server, "LOAD DATA", error);
     mysql_set_local_infile_handler(loader->server, pull_begins, pull, pull_ends, pull_error,
                                    loader);
     loader->prepared = true;

@@ -14,7 +14,6 @@
 /* One per connection, for one table after another. */
 struct innodb_loader;
 
-/* NULL: out of memory. */
 struct innodb_loader *innodb_loader_new(MYSQL *server);
 void innodb_loader_free(struct innodb_loader *loader);
 

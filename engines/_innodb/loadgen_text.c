@@ -123,10 +123,10 @@ void innodb_say(char *to, size_t size, const char *words)
     to[length] = '\0';
 }
 
-void innodb_fail(MYSQL *server, const char *action, struct tb_error *error)
+bool innodb_fail(MYSQL *server, const char *action, struct tb_error *error)
 {
     char found[512];
 
     innodb_say(found, sizeof found, mysql_error(server));
-    tb_fail(error, "%s: %s (error %u)", action, found, mysql_errno(server));
+    return tb_fail(error, "%s: %s (error %u)", action, found, mysql_errno(server));
 }

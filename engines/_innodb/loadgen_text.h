@@ -18,7 +18,7 @@ void innodb_write_statement(struct tb_text *sql, const struct lg_statement *stat
 /* The server's message in ASCII: other characters may be in any character set. */
 void innodb_say(char *to, size_t size, const char *words);
 
-/* The request, and the server's last error. */
-void innodb_fail(MYSQL *server, const char *action, struct tb_error *error);
+/* The request, and the server's last error. Always false. */
+bool innodb_fail(MYSQL *server, const char *action, struct tb_error *error);
 
 #endif

@@ -47,16 +47,26 @@ struct connection {
     const struct lg_reader *reader; /* of the running statement; may be NULL */
     struct lg_result result;
     bool failed; /* this execution; results after the error are dropped */
-    char *scratch; /* the binary values of one execution */
-    size_t scratch_bytes;
+    struct postgres_parameters parameters;
 };
 
 /* ---- connection ---------------------------------------------------------------- */
 
-static bool add_keyword(struct client *client, const char *name, const json_t *value)
+static bool add_keyword(struct client *client, const char *keyword, const char *text,
+                        struct tb_error *error)
 {
-    char number[32];
+    if (client->count == MAX_KEYWORDS)
+        return tb_fail(error, "connection: more than %d members", MAX_KEYWORDS);
+    client->keywords[client->count] = keyword;
+    client->values[client->count] = strdup(text);
+    return client->values[client->count++] != NULL;
+}
+
+static bool add_member(struct client *client, const char *name, const json_t *value,
+                       struct tb_error *error)
+{
     const char *text = json_string_value(value);
+    char number[32], path[64];
 
     if (json_is_null(value))
         return true;
@@ -64,28 +74,19 @@ static bool add_keyword(struct client *client, const char *name, const json_t *v
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         text = number;
     }
-    if (text == NULL || client->count == MAX_KEYWORDS)
-        return false;
-    client->keywords[client->count] = strcmp(name, "database") == 0 ? "dbname" : name;
-    client->values[client->count] = strdup(text);
-    return client->values[client->count++] != NULL;
-}
-
-/* Every new connection reads it again. */
-static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
-{
-    char path[64];
-
-    if (client->count == MAX_KEYWORDS) {
-        tb_fail(error, "connection: more than %d members", MAX_KEYWORDS);
-        return false;
+    if (text == NULL)
+        return tb_fail(error, "connection.%s: must be a text or a whole number", name);
+    if (strcmp(name, "isolation") == 0) {
+        client->isolation = text;
+        return true;
     }
-    client->authority = lg_text_file(certificate, path, sizeof path, error);
-    if (client->authority < 0)
-        return false;
-    client->keywords[client->count] = "sslrootcert";
-    client->values[client->count] = strdup(path);
-    return client->values[client->count++] != NULL;
+    if (strcmp(name, "database") == 0)
+        return add_keyword(client, "dbname", text, error);
+    if (strcmp(name, "ca_certificate") != 0)
+        return add_keyword(client, name, text, error);
+    /* Every new connection reads it again. */
+    client->authority = lg_text_file(text, path, sizeof path, error);
+    return client->authority >= 0 && add_keyword(client, "sslrootcert", path, error);
 }
 
 static void postgres_close(void *own)
@@ -102,28 +103,13 @@ static void postgres_close(void *own)
 /* The names belong to the spec, which outlives the client. */
 static void *postgres_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = calloc(1, sizeof *client);
+    struct client *client = tb_allocate(1, sizeof *client);
     const char *name;
     json_t *value;
 
-    if (client == NULL) {
-        tb_fail(error, "connection: out of memory");
-        return NULL;
-    }
     client->authority = -1;
     json_object_foreach((json_t *)connection, name, value) {
-        if (strcmp(name, "isolation") == 0) {
-            client->isolation = json_string_value(value);
-            continue;
-        }
-        if (strcmp(name, "ca_certificate") == 0 && json_is_string(value)) {
-            if (add_authority(client, json_string_value(value), error))
-                continue;
-            postgres_close(client);
-            return NULL;
-        }
-        if (!add_keyword(client, name, value)) {
-            tb_fail(error, "connection.%s: must be a text or a whole number", name);
+        if (!add_member(client, name, value, error)) {
             postgres_close(client);
             return NULL;
         }
@@ -137,24 +123,14 @@ static void ignore_notice(void *unused, const char *message)
     (void)message;
 }
 
-/* libpq's message without its final newline. */
-static void say(char *to, size_t size, const char *words)
-{
-    size_t length = strcspn(words, "\n");
-
-    if (length >= size)
-        length = size - 1;
-    memcpy(to, words, length);
-    to[length] = '\0';
-}
-
-static void fail_with_server(struct connection *connection, const char *action, const char *what,
+/* Always false. */
+static bool fail_with_server(struct connection *connection, const char *action, const char *what,
                              struct tb_error *error)
 {
-    char found[512];
+    const char *words = PQerrorMessage(connection->server);
 
-    say(found, sizeof found, PQerrorMessage(connection->server));
-    tb_fail(error, "PostgreSQL: %s %s: %s", action, what, found);
+    return tb_fail(error, "PostgreSQL: %s %s: %.*s", action, what, (int)strcspn(words, "\n"),
+                   words);
 }
 
 /* Whether it ended as expected; frees its result. */
@@ -167,22 +143,19 @@ static bool ended(PGresult *result, ExecStatusType wanted)
 }
 
 /* `sql` of the statement with $1, $2 … for its names, one for each mention. */
-static char *numbered(const struct lg_statement *statement)
+static struct tb_text numbered(const struct lg_statement *statement)
 {
-    size_t length = strlen(statement->sql), begin = 0, end = 0;
-    char *text = malloc(length + 4 * statement->parameter_count + 1);
+    struct tb_text text = {0};
+    const char *rest = statement->sql;
 
-    if (text == NULL)
-        return NULL;
     for (size_t i = 0; i < statement->parameter_count; i++) {
-        size_t kept = statement->parameters[i].begin - begin;
+        const struct lg_parameter *parameter = &statement->parameters[i];
 
-        memcpy(text + end, statement->sql + begin, kept);
-        end += kept;
-        end += (size_t)sprintf(text + end, "$%zu", i + 1);
-        begin = statement->parameters[i].end;
+        tb_text_add(&text, rest, (size_t)(statement->sql + parameter->begin - rest));
+        tb_text_printf(&text, "$%zu", i + 1);
+        rest = statement->sql + parameter->end;
     }
-    memcpy(text + end, statement->sql + begin, length - begin + 1);
+    tb_text_add(&text, rest, strlen(rest) + 1);
     return text;
 }
 
@@ -201,20 +174,14 @@ static bool prepare(struct connection *connection, size_t index, struct tb_error
 {
     const struct lg_statement *statement = &connection->statements[index];
     struct prepared *prepared = &connection->prepared[index];
-    char *sql = numbered(statement);
-    bool done;
+    struct tb_text sql = numbered(statement);
+    PGresult *result;
 
-    if (sql == NULL) {
-        tb_fail(error, "prepare %s: out of memory", statement->name);
-        return false;
-    }
     snprintf(prepared->name, sizeof prepared->name, "s%zu", index);
-    done = ended(PQprepare(connection->server, prepared->name, sql, 0, NULL), PGRES_COMMAND_OK) &&
-           learn_types(connection, prepared);
-    free(sql);
-    if (!done)
-        fail_with_server(connection, "prepare", statement->name, error);
-    return done;
+    result = PQprepare(connection->server, prepared->name, sql.bytes, 0, NULL);
+    free(sql.bytes);
+    return (ended(result, PGRES_COMMAND_OK) && learn_types(connection, prepared)) ||
+           fail_with_server(connection, "prepare", statement->name, error);
 }
 
 static void postgres_disconnect(void *own)
@@ -224,7 +191,7 @@ static void postgres_disconnect(void *own)
     PQclear(connection->kept);
     PQfinish(connection->server);
     free(connection->prepared);
-    free(connection->scratch);
+    free(connection->parameters.scratch);
     free(connection);
 }
 
@@ -243,18 +210,13 @@ static void *postgres_connect(void *own, const struct lg_statement *statements, 
                               struct tb_error *error)
 {
     struct client *client = own;
-    struct connection *connection = calloc(1, sizeof *connection);
+    struct connection *connection = tb_allocate(1, sizeof *connection);
 
-    if (connection == NULL) {
-        tb_fail(error, "connect: out of memory");
-        return NULL;
-    }
     connection->statements = statements;
-    connection->prepared = calloc(count + 1, sizeof *connection->prepared);
+    connection->prepared = tb_allocate(count + 1, sizeof *connection->prepared);
     connection->server =
         PQconnectdbParams(client->keywords, (const char *const *)client->values, 0);
-    if (connection->prepared == NULL || PQstatus(connection->server) != CONNECTION_OK ||
-        !set_isolation(connection, client)) {
+    if (PQstatus(connection->server) != CONNECTION_OK || !set_isolation(connection, client)) {
         fail_with_server(connection, "connect", "to the server", error);
         postgres_disconnect(connection);
         return NULL;
@@ -279,64 +241,9 @@ static int postgres_descriptor(void *own)
 
 static enum lg_state lost(struct connection *connection)
 {
-    struct lg_result *result = &connection->result;
+    const char *words = PQerrorMessage(connection->server);
 
-    result->outcome = LG_LOST;
-    result->rows = 0;
-    result->columns = 0;
-    say(result->message, sizeof result->message, PQerrorMessage(connection->server));
-    if (result->message[0] == '\0')
-        snprintf(result->message, sizeof result->message, "the connection was closed");
-    return LG_READY;
-}
-
-static bool make_room(struct connection *connection, const struct lg_statement *statement,
-                      const struct lg_value *values)
-{
-    size_t bytes = 0;
-    char *larger;
-
-    for (size_t i = 0; i < statement->parameter_count; i++)
-        bytes += postgres_room_for(&values[statement->parameters[i].value]);
-    if (bytes <= connection->scratch_bytes)
-        return true;
-    if ((larger = realloc(connection->scratch, bytes)) == NULL)
-        return false;
-    connection->scratch = larger;
-    connection->scratch_bytes = bytes;
-    return true;
-}
-
-static bool send_values(struct connection *connection, size_t index,
-                        const struct lg_value *values)
-{
-    const struct lg_statement *statement = &connection->statements[index];
-    const struct prepared *prepared = &connection->prepared[index];
-    const char *places[LG_MAX_PARAMETERS];
-    int lengths[LG_MAX_PARAMETERS], formats[LG_MAX_PARAMETERS];
-    char *to = connection->scratch;
-
-    for (size_t i = 0; i < statement->parameter_count; i++) {
-        const struct lg_value *value = &values[statement->parameters[i].value];
-        char *end = to;
-
-        if (value->null) {
-            places[i] = NULL;
-            lengths[i] = formats[i] = 0;
-        } else if (value->kind == LG_TEXT) {
-            places[i] = value->text; /* text's binary format is its bytes */
-            lengths[i] = (int)value->length;
-            formats[i] = POSTGRES_BINARY_FORMAT;
-        } else {
-            end = postgres_write_value(to, prepared->types[i], value, &formats[i]);
-            places[i] = to;
-            lengths[i] = (int)(end - to);
-        }
-        to = end;
-    }
-    return PQsendQueryPrepared(connection->server, prepared->name,
-                               (int)statement->parameter_count, places, lengths, formats,
-                               POSTGRES_TEXT_FORMAT) == 1;
+    return lg_result_lost(&connection->result, *words ? words : "the connection was closed");
 }
 
 static enum lg_state postgres_submit(void *own, const struct lg_statement *statement,
@@ -344,19 +251,19 @@ static enum lg_state postgres_submit(void *own, const struct lg_statement *state
                                      const struct lg_reader *reader)
 {
     struct connection *connection = own;
-    struct lg_result *result = &connection->result;
+    const struct prepared *prepared = &connection->prepared[statement - connection->statements];
+    struct postgres_parameters *parameters = &connection->parameters;
     int unsent;
 
     PQclear(connection->kept);
     connection->kept = NULL;
     connection->failed = false;
     connection->reader = reader;
-    result->outcome = LG_OK;
-    result->rows = result->columns = 0;
-    result->affected = -1;
-    result->code[0] = result->message[0] = '\0';
-    if (!make_room(connection, statement, values) ||
-        !send_values(connection, (size_t)(statement - connection->statements), values))
+    lg_result_begin(&connection->result);
+    if (!postgres_write_parameters(parameters, statement, prepared->types, values) ||
+        !PQsendQueryPrepared(connection->server, prepared->name, (int)statement->parameter_count,
+                             parameters->places, parameters->lengths, parameters->formats,
+                             POSTGRES_TEXT_FORMAT))
         return lost(connection);
     if ((unsent = PQflush(connection->server)) < 0)
         return lost(connection);
@@ -390,8 +297,9 @@ static void keep_error(struct connection *connection, const PGresult *received)
         return;
     }
     result->outcome = outcome_of(code);
-    say(result->code, sizeof result->code, code);
-    say(result->message, sizeof result->message, words != NULL ? words : "");
+    lg_first_line(result->code, sizeof result->code, code, strlen(code));
+    if (words != NULL)
+        lg_first_line(result->message, sizeof result->message, words, strlen(words));
     length = strlen(result->message);
     if (detail != NULL)
         snprintf(result->message + length, sizeof result->message - length, " (%s)", detail);
@@ -492,14 +400,10 @@ static bool postgres_bulk_begin(void *own, const char *table, const char *column
 
     PQsetnonblocking(connection->server, 0);
     if ((size_t)snprintf(command, sizeof command, "COPY %s (%s) FROM STDIN", table, columns) >=
-        sizeof command) {
-        tb_fail(error, "copy into %s: the names of its columns are too long", table);
-        return false;
-    }
-    if (!ended(PQexec(connection->server, command), PGRES_COPY_IN)) {
-        fail_with_server(connection, "copy into", table, error);
-        return false;
-    }
+        sizeof command)
+        return tb_fail(error, "copy into %s: the names of its columns are too long", table);
+    if (!ended(PQexec(connection->server, command), PGRES_COPY_IN))
+        return fail_with_server(connection, "copy into", table, error);
     return true;
 }
 

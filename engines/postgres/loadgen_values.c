@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* pg_type.dat: numbers that never change. */
@@ -98,12 +99,14 @@ static char *write_cents(char *to, int64_t cents)
     return to + 1;
 }
 
-size_t postgres_room_for(const struct lg_value *value)
+/* An upper bound on the bytes of a value in either format. */
+static size_t room_for(const struct lg_value *value)
 {
     return value->kind == LG_INT_ARRAY ? ARRAY_HEADER + 12 * value->count + 2 : 32;
 }
 
-char *postgres_write_value(char *to, Oid type, const struct lg_value *value, int *format)
+/* Writes a value that is neither NULL nor text; returns where it ends. */
+static char *write_value(char *to, Oid type, const struct lg_value *value, int *format)
 {
     char *end = NULL;
 
@@ -120,4 +123,52 @@ char *postgres_write_value(char *to, Oid type, const struct lg_value *value, int
     case LG_INT_ARRAY: return write_array(to, value);
     default: return to + 1 + sprintf(to, "%lld", (long long)value->integer);
     }
+}
+
+static bool make_room(struct postgres_parameters *parameters,
+                      const struct lg_statement *statement, const struct lg_value *values)
+{
+    size_t bytes = 0;
+    char *larger;
+
+    for (size_t i = 0; i < statement->parameter_count; i++)
+        bytes += room_for(&values[statement->parameters[i].value]);
+    if (bytes <= parameters->scratch_bytes)
+        return true;
+    if ((larger = realloc(parameters->scratch, bytes)) == NULL)
+        return false;
+    parameters->scratch = larger;
+    parameters->scratch_bytes = bytes;
+    return true;
+}
+
+bool postgres_write_parameters(struct postgres_parameters *parameters,
+                               const struct lg_statement *statement, const Oid *types,
+                               const struct lg_value *values)
+{
+    char *to;
+
+    if (!make_room(parameters, statement, values))
+        return false;
+    to = parameters->scratch;
+    for (size_t i = 0; i < statement->parameter_count; i++) {
+        const struct lg_value *value = &values[statement->parameters[i].value];
+        int *format = &parameters->formats[i];
+        char *end = to;
+
+        if (value->null) {
+            parameters->places[i] = NULL;
+            parameters->lengths[i] = *format = 0;
+        } else if (value->kind == LG_TEXT) {
+            parameters->places[i] = value->text; /* text's binary format is its bytes */
+            parameters->lengths[i] = (int)value->length;
+            *format = POSTGRES_BINARY_FORMAT;
+        } else {
+            end = write_value(to, types[i], value, format);
+            parameters->places[i] = to;
+            parameters->lengths[i] = (int)(end - to);
+        }
+        to = end;
+    }
+    return true;
 }

@@ -11,13 +11,17 @@
 
 enum { POSTGRES_TEXT_FORMAT = 0, POSTGRES_BINARY_FORMAT = 1 };
 
-/* An upper bound on the bytes of `value` in either format; text is sent from its own place. */
-size_t postgres_room_for(const struct lg_value *value);
+/* The parameters of one execution, as libpq takes them. */
+struct postgres_parameters {
+    const char *places[LG_MAX_PARAMETERS];
+    int lengths[LG_MAX_PARAMETERS], formats[LG_MAX_PARAMETERS];
+    char *scratch; /* the values that are not text, which is sent from its own place */
+    size_t scratch_bytes;
+};
 
-/*
- * Writes a value that is neither NULL nor text to `to`, for a parameter of `type` (its number
- * in pg_type), and returns where it ends.
- */
-char *postgres_write_value(char *to, Oid type, const struct lg_value *value, int *format);
+/* `types`: of the statement's parameters, as numbers in pg_type. False: out of memory. */
+bool postgres_write_parameters(struct postgres_parameters *parameters,
+                               const struct lg_statement *statement, const Oid *types,
+                               const struct lg_value *values);
 
 #endif

@@ -213,12 +213,19 @@ static const struct verb verbs[] = {
     {"scan", {":key", ":length"}, scan},
 };
 
+static void store_close(void *client)
+{
+    struct store *store = client;
+    rocksdb_database_close(&store->database);
+    free(store->stripes);
+    free(store);
+}
+
 static void *store_open(const json_t *connection, struct tb_error *error)
 {
-    struct store *store = calloc(1, sizeof *store);
-    if (store)
-        store->stripes = aligned_alloc(CACHE_LINE, STRIPES * sizeof *store->stripes);
-    if (!store || !store->stripes) {
+    struct store *store = tb_allocate(1, sizeof *store);
+    store->stripes = aligned_alloc(CACHE_LINE, STRIPES * sizeof *store->stripes);
+    if (!store->stripes) {
         tb_fail(error, "no memory for the RocksDB back end");
         free(store);
         return NULL;
@@ -227,18 +234,8 @@ static void *store_open(const json_t *connection, struct tb_error *error)
         pthread_mutex_init(&store->stripes[i].lock, NULL);
     if (rocksdb_database_open(&store->database, connection, error))
         return store;
-    rocksdb_database_close(&store->database);
-    free(store->stripes);
-    free(store);
+    store_close(store);
     return NULL;
-}
-
-static void store_close(void *client)
-{
-    struct store *store = client;
-    rocksdb_database_close(&store->database);
-    free(store->stripes);
-    free(store);
 }
 
 /* "modify :key :change": a call and the names of its values, separated by blanks. */
@@ -259,9 +256,9 @@ static bool understand(struct plan *plan, const struct lg_statement *statement,
             return true;
         }
     }
-    tb_fail(error, "%s: \"%s\" is none of: get :key · put :key :record · modify :key :change · "
-            "merge :key :change · scan :key :length", statement->name, statement->sql);
-    return false;
+    return tb_fail(error, "%s: \"%s\" is none of: get :key · put :key :record · "
+                   "modify :key :change · merge :key :change · scan :key :length",
+                   statement->name, statement->sql);
 }
 
 static void session_close(void *connection)
@@ -278,28 +275,17 @@ static void session_close(void *connection)
 static void *session_open(void *client, const struct lg_statement *statements, size_t count,
                           struct tb_error *error)
 {
-    struct session *session = calloc(1, sizeof *session);
-    struct plan *plans = calloc(count ? count : 1, sizeof *plans);
-    if (!session || !plans) {
-        tb_fail(error, "no memory for a session");
-        free(session);
-        free(plans);
-        return NULL;
-    }
-    *session = (struct session){.store = client, .statements = statements, .plans = plans};
+    struct session *session = tb_allocate(1, sizeof *session);
+    session->store = client;
+    session->statements = statements;
+    session->plans = tb_allocate(count + 1, sizeof *session->plans);
     for (size_t i = 0; i < count; i++) {
-        if (statements[i].sql && !understand(&plans[i], &statements[i], error)) {
+        if (statements[i].sql && !understand(&session->plans[i], &statements[i], error)) {
             session_close(session);
             return NULL;
         }
     }
     return session;
-}
-
-static int no_descriptor(void *connection)
-{
-    (void)connection;
-    return -1;
 }
 
 static enum lg_state submit(void *connection, const struct lg_statement *statement,
@@ -314,12 +300,6 @@ static enum lg_state submit(void *connection, const struct lg_statement *stateme
     session->result.rows = 0;
     session->result.affected = 0;
     plan->verb->execute(session, &values[plan->key], &values[plan->argument]);
-    return LG_READY;
-}
-
-static enum lg_state advance(void *connection)
-{
-    (void)connection;
     return LG_READY;
 }
 
@@ -386,9 +366,7 @@ const struct lg_backend loadgen_backend = {
     .close = store_close,
     .connect = session_open,
     .disconnect = session_close,
-    .descriptor = no_descriptor,
     .submit = submit,
-    .advance = advance,
     .result = result_of,
     .bulk_begin = bulk_begin,
     .bulk_put = bulk_put,

@@ -24,10 +24,8 @@ bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
                           struct tb_error *error)
 {
     library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library->handle) {
-        tb_fail(error, "open the RocksDB library: %s", dlerror());
-        return false;
-    }
+    if (!library->handle)
+        return tb_fail(error, "open the RocksDB library: %s", dlerror());
 #define FIND(returned, name, taken) \
     if (!find(library, "rocksdb_" #name, &library->name)) { \
         tb_fail(error, "%s has no function rocksdb_" #name ": it was built without RocksDB's " \
@@ -79,10 +77,8 @@ static bool set_row_cache(struct rocksdb_database *database, const json_t *conne
     json_int_t bytes = json_integer_value(json_object_get(connection, "row_cache_bytes"));
     if (bytes <= 0)
         return true;
-    if (!call->cache_create_lru || !call->cache_destroy || !call->options_set_row_cache) {
-        tb_fail(error, "row_cache_bytes: this RocksDB's C interface has no row cache");
-        return false;
-    }
+    if (!call->cache_create_lru || !call->cache_destroy || !call->options_set_row_cache)
+        return tb_fail(error, "row_cache_bytes: this RocksDB's C interface has no row cache");
     rocksdb_cache_t *cache = call->cache_create_lru((size_t)bytes);
     call->options_set_row_cache(database->options, cache);
     call->cache_destroy(cache); /* the options retain it, and then the database */

@@ -30,7 +30,6 @@ typedef char *rocksdb_partial_merge(void *state, const char *key, size_t key_len
 /* X(result, name without rocksdb_, arguments). */
 #define ROCKSDB_FUNCTIONS(X) \
     X(void, close, (rocksdb_t *)) \
-    X(void, compact_range, (rocksdb_t *, const char *, size_t, const char *, size_t)) \
     X(rocksdb_iterator_t *, create_iterator, (rocksdb_t *, const rocksdb_readoptions_t *)) \
     X(void, flush, (rocksdb_t *, const rocksdb_flushoptions_t *, char **)) \
     X(rocksdb_flushoptions_t *, flushoptions_create, (void)) \

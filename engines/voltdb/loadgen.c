@@ -6,15 +6,8 @@
  *                  "password": "64 digits: SHA-256 of the password, as the login carries it",
  *                  "tables": {"item": [["i_id", 5, false], …]}}
  *
- * A statement is a call of a procedure with its parameters:
- *
- *   StockLevel (:w_id, :d_id, :threshold)
- *   Payment when :w_id = :c_w_id else PaymentAcross (:w_id, :d_id, …)
- *
- * Of two procedures the first is called where both values of the condition are equal, or its
- * only one is not 0: so transactions within one partition differ from those over all. The
- * result has the first row of the first table. Parameters are BIGINT, DECIMAL, STRING, or an
- * array of INTEGER.
+ * A statement is a call of a procedure (loadgen_call.h); the result has the first row of the first
+ * table.
  *
  * A procedure that aborts with an application status that begins with TB has undone its own
  * work and was meant to (New-Order with an unused item): the result is LG_OK without rows, and
@@ -24,6 +17,7 @@
  * partitioned by, of every column. Rows of one partitioning value go to its partition in one call.
  */
 #include "loadgen_bulk.h"
+#include "loadgen_call.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,21 +54,10 @@ struct client {
     const json_t *tables;
 };
 
-struct name {
-    const char *text;
-    size_t length;
-};
-
-/* A statement, taken apart. */
-struct call {
-    struct name first, other;  /* other.text is NULL without a condition */
-    size_t conditions;         /* values of the condition: the first parameters */
-};
-
 struct connection {
     int socket;
     const struct lg_statement *statements;
-    struct call *calls;
+    struct volt_call *calls;
     struct tb_text out;
     size_t sent;
     struct tb_text in; /* the answer, and nothing after it */
@@ -104,15 +87,11 @@ static bool read_hash(unsigned char *hash, const char *digits)
 
 static void *voltdb_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = calloc(1, sizeof *client);
+    struct client *client = tb_allocate(1, sizeof *client);
     const char *host = json_string_value(json_object_get(connection, "host"));
     const char *isolation = json_string_value(json_object_get(connection, "isolation"));
     json_int_t port = json_integer_value(json_object_get(connection, "port"));
 
-    if (client == NULL) {
-        tb_fail(error, "connection: out of memory");
-        return NULL;
-    }
     client->address.sin_family = AF_INET;
     client->address.sin_port = htons((uint16_t)port);
     client->user = json_string_value(json_object_get(connection, "user"));
@@ -228,97 +207,53 @@ static bool log_in(struct connection *connection, const struct client *client,
     volt_put_string(out, client->user, strlen(client->user));
     tb_text_add(out, (const char *)client->hash, HASH_BYTES);
     volt_end_message(out);
-    if (!exchange(connection)) {
-        tb_fail(error, "VoltDB: log in: %s", strerror(errno));
-        return false;
-    }
+    if (!exchange(connection))
+        return tb_fail(error, "VoltDB: log in: %s", strerror(errno));
     reader = (struct volt_reader){connection->in.bytes + VOLT_LENGTH_BYTES,
                                   connection->in.bytes + connection->in.length, false};
     volt_skip(&reader, 1); /* the version */
-    if (volt_get(&reader, 1) != 0 || reader.failed) {
-        tb_fail(error, "VoltDB: log in: the server refuses user %s", client->user);
-        return false;
-    }
+    if (volt_get(&reader, 1) != 0 || reader.failed)
+        return tb_fail(error, "VoltDB: log in: the server refuses user %s", client->user);
     return true;
 }
 
-static const char *skip_space(const char *at)
+static bool dial(struct connection *connection, const struct client *client,
+                 struct tb_error *error)
 {
-    return at + strspn(at, " \n\t");
-}
+    int now = 1;
 
-/* The name at *at, which is moved past it. */
-static struct name take_name(const char **at)
-{
-    const char *begin = skip_space(*at);
-    size_t length = strcspn(begin, " \n\t(:=");
-
-    *at = skip_space(begin + length);
-    return (struct name){begin, length};
-}
-
-static bool is_word(struct name name, const char *word)
-{
-    return name.length == strlen(word) && memcmp(name.text, word, name.length) == 0;
-}
-
-/* Takes a statement apart; false with the error. */
-static bool prepare(struct call *call, const struct lg_statement *statement,
-                    struct tb_error *error)
-{
-    const char *at = statement->sql, *open = strchr(at, '(');
-
-    call->first = take_name(&at);
-    if (open && call->first.length && at != open && is_word(take_name(&at), "when")) {
-        while (call->conditions < statement->parameter_count &&
-               statement->sql + statement->parameters[call->conditions].begin < open)
-            at = statement->sql + statement->parameters[call->conditions++].end;
-        at = skip_space(at);
-        if (call->conditions > 0 && call->conditions <= 2 && is_word(take_name(&at), "else"))
-            call->other = take_name(&at);
-    }
-    if (open && at == open && call->first.length && (!call->conditions || call->other.length))
+    connection->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection->socket >= 0 &&
+        setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now) == 0 &&
+        connect(connection->socket, (const struct sockaddr *)&client->address,
+                sizeof client->address) == 0)
         return true;
-    tb_fail(error, "statements.%s: must be PROCEDURE [when :a [= :b] else PROCEDURE] (:c, …)",
-            statement->name);
-    return false;
+    return tb_fail(error, "VoltDB: connect to port %u: %s", ntohs(client->address.sin_port),
+                   strerror(errno));
+}
+
+static bool parse_calls(struct connection *connection, size_t count, struct tb_error *error)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!volt_call_parse(&connection->calls[i], &connection->statements[i], error))
+            return false;
+    return true;
 }
 
 static void *voltdb_connect(void *own, const struct lg_statement *statements, size_t count,
                             struct tb_error *error)
 {
     struct client *client = own;
-    struct connection *connection = calloc(1, sizeof *connection);
-    int now = 1;
+    struct connection *connection = tb_allocate(1, sizeof *connection);
 
-    if (connection == NULL) {
-        tb_fail(error, "connect: out of memory");
-        return NULL;
-    }
     connection->statements = statements;
-    connection->calls = calloc(count + 1, sizeof *connection->calls);
-    connection->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connection->calls == NULL || connection->socket < 0 ||
-        setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now) != 0 ||
-        connect(connection->socket, (const struct sockaddr *)&client->address,
-                sizeof client->address) != 0) {
-        tb_fail(error, "VoltDB: connect to port %u: %s", ntohs(client->address.sin_port),
-                strerror(errno));
-        voltdb_disconnect(connection);
-        return NULL;
-    }
-    if (!log_in(connection, client, error)) {
-        voltdb_disconnect(connection);
-        return NULL;
-    }
+    connection->calls = tb_allocate(count + 1, sizeof *connection->calls);
     connection->bulk.tables = client->tables;
-    for (size_t i = 0; i < count; i++) {
-        if (!prepare(&connection->calls[i], &statements[i], error)) {
-            voltdb_disconnect(connection);
-            return NULL;
-        }
-    }
-    return connection;
+    if (dial(connection, client, error) && log_in(connection, client, error) &&
+        parse_calls(connection, count, error))
+        return connection;
+    voltdb_disconnect(connection);
+    return NULL;
 }
 
 static int voltdb_descriptor(void *own)
@@ -327,16 +262,6 @@ static int voltdb_descriptor(void *own)
 }
 
 /* ---- answers ------------------------------------------------------------------- */
-
-static void say(char *to, size_t size, const char *words, size_t length)
-{
-    if (length >= size)
-        length = size - 1;
-    if (length > 0)
-        memcpy(to, words, length);
-    to[length] = '\0';
-    to[strcspn(to, "\n")] = '\0';
-}
 
 static enum lg_outcome outcome_of(int64_t status, const char *app_status)
 {
@@ -402,12 +327,10 @@ static void read_table(struct connection *connection, struct volt_reader *reader
 
 static enum lg_state lost(struct connection *connection, const char *why)
 {
-    struct lg_result *result = &connection->result;
+    char words[200];
 
-    result->outcome = LG_LOST;
-    result->rows = result->columns = 0;
-    snprintf(result->message, sizeof result->message, "the connection was lost: %s", why);
-    return LG_READY;
+    snprintf(words, sizeof words, "the connection was lost: %s", why);
+    return lg_result_lost(&connection->result, words);
 }
 
 /* The answer in `in` as the result. */
@@ -437,7 +360,7 @@ static enum lg_state take_answer(struct connection *connection)
         volt_skip(&reader, 4);
     if (reader.failed || handle != connection->handle)
         return lost(connection, "the server's answer is none to this call");
-    say(app_status, sizeof app_status, app_words, app_length);
+    lg_first_line(app_status, sizeof app_status, app_words, app_length);
     result->outcome = outcome_of(status, app_status);
     if (status == SUCCESS) {
         if (volt_get(&reader, 2) > 0)
@@ -448,7 +371,7 @@ static enum lg_state take_answer(struct connection *connection)
         memcpy(result->code, app_status, sizeof app_status);
     else
         snprintf(result->code, sizeof result->code, "%d", (int)status);
-    say(result->message, sizeof result->message, words, length);
+    lg_first_line(result->message, sizeof result->message, words, length);
     return LG_READY;
 }
 
@@ -468,38 +391,16 @@ static enum lg_state voltdb_advance(void *own)
     return moved == MOVED_ALL ? take_answer(connection) : lost(connection, strerror(errno));
 }
 
-/* Whether a statement's first procedure is the one to call. */
-static bool holds(const struct call *call, const struct lg_statement *statement,
-                  const struct lg_value *values)
-{
-    const struct lg_value *a = &values[statement->parameters[0].value];
-
-    if (call->conditions == 1)
-        return a->integer != 0;
-    return a->integer == values[statement->parameters[1].value].integer;
-}
-
 static enum lg_state voltdb_submit(void *own, const struct lg_statement *statement,
                                    const struct lg_value *values, const struct lg_reader *reader)
 {
     struct connection *connection = own;
-    const struct call *call = &connection->calls[statement - connection->statements];
-    struct lg_result *result = &connection->result;
-    struct name name = call->first;
+    const struct volt_call *call = &connection->calls[statement - connection->statements];
     enum moved moved;
 
-    if (call->conditions && !holds(call, statement, values))
-        name = call->other;
     connection->reader = reader;
-    result->outcome = LG_OK;
-    result->rows = result->columns = 0;
-    result->affected = -1;
-    result->code[0] = result->message[0] = '\0';
-    volt_begin_call(&connection->out, name.text, name.length, ++connection->handle,
-                    (int)(statement->parameter_count - call->conditions));
-    for (size_t i = call->conditions; i < statement->parameter_count; i++)
-        volt_put_parameter(&connection->out, &values[statement->parameters[i].value]);
-    volt_end_message(&connection->out);
+    lg_result_begin(&connection->result);
+    volt_call_write(call, statement, values, &connection->out, ++connection->handle);
     connection->sent = 0;
     connection->in.length = 0;
     moved = send_rest(connection, MSG_DONTWAIT);
@@ -523,7 +424,7 @@ static bool flush(struct connection *connection, struct tb_error *error)
 
     if (bulk->waiting == 0)
         return true;
-    *result = (struct lg_result){.outcome = LG_OK, .affected = -1};
+    lg_result_begin(result);
     connection->reader = NULL;
     volt_bulk_write_call(bulk, &connection->out, ++connection->handle);
     if (!exchange(connection))
@@ -531,11 +432,9 @@ static bool flush(struct connection *connection, struct tb_error *error)
     else
         take_answer(connection);
     if (result->outcome != LG_OK || result->rows != 1 || result->first[0].text == NULL ||
-        strtoll(result->first[0].text, NULL, 10) != bulk->waiting) {
-        tb_fail(error, "VoltDB: load %lld rows into %s: %s", (long long)bulk->waiting,
-                bulk->table, result->message);
-        return false;
-    }
+        strtoll(result->first[0].text, NULL, 10) != bulk->waiting)
+        return tb_fail(error, "VoltDB: load %lld rows into %s: %s", (long long)bulk->waiting,
+                       bulk->table, result->message);
     volt_bulk_sent(bulk);
     return true;
 }

@@ -33,8 +33,7 @@ bool volt_bulk_begin(struct volt_bulk *bulk, const char *table, const char *name
         if (i + 1 == bulk->count && *at == '\0')
             return true;
     }
-    tb_fail(error, "VoltDB: load %s: its columns must be %s", table, names);
-    return false;
+    return tb_fail(error, "VoltDB: load %s: its columns must be %s", table, names);
 }
 
 /* Column `index` of a row of text, up to the end of the row; NULL where it has fewer. */
@@ -81,15 +80,11 @@ bool volt_bulk_add(struct volt_bulk *bulk, const char *row, size_t length, struc
     for (size_t i = 0; i < bulk->count; i++) {
         char *tab = i + 1 < bulk->count ? memchr(at, '\t', (size_t)(end - at)) : end;
 
-        if (tab == NULL) {
-            tb_fail(error, "VoltDB: load %s: a row has %zu columns", bulk->table, i + 1);
-            return false;
-        }
-        if (!volt_put_column(&bulk->rows, bulk->columns[i].type, at, (size_t)(tab - at))) {
-            tb_fail(error, "VoltDB: load %s: %s: %.*s does not fit its type", bulk->table,
-                    bulk->columns[i].name, tab - at < 40 ? (int)(tab - at) : 40, at);
-            return false;
-        }
+        if (tab == NULL)
+            return tb_fail(error, "VoltDB: load %s: a row has %zu columns", bulk->table, i + 1);
+        if (!volt_put_column(&bulk->rows, bulk->columns[i].type, at, (size_t)(tab - at)))
+            return tb_fail(error, "VoltDB: load %s: %s: %.*s does not fit its type", bulk->table,
+                           bulk->columns[i].name, tab - at < 40 ? (int)(tab - at) : 40, at);
         at = tab + 1;
     }
     volt_set_length(&bulk->rows, begin);
