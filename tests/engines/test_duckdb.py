@@ -20,6 +20,7 @@ from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_values import decode, encode
 
+SMALL = {"memory_limit": "64MiB", "threads": "1"}
 SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) order by m) x"
 
 
@@ -107,13 +108,10 @@ def _emptied(folder: Path) -> Path:
     return folder
 
 
-def test_spilled_data_go_to_the_temp_part(lab: Any) -> None:
-    engine = lab.engine("duckdb", {"memory_limit": "64MiB", "threads": "1"})
-    engine.initialise(lab.places())
-    golden = lab.directory("golden")
-    engine.snapshot(golden)
+def test_spilled_data_go_to_the_temp_part(lab: Any, empty_engines: Any) -> None:
+    engine = lab.engine("duckdb", SMALL)
     places = lab.places()
-    engine.restore(golden, places)
+    engine.restore(empty_engines.data("duckdb"), places)
     engine.start()
     seen: set[Path] = set()
     done = threading.Event()
@@ -172,17 +170,14 @@ def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
     assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
 
 
-def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab: Any) -> None:
+def test_what_is_spilled_is_counted_and_what_is_written_is_not(
+    lab: Any, empty_engines: Any
+) -> None:
     """The sort reads back all that it spilled: the profiler's sum of bytes read is the same.
 
     (Its sum of bytes written is too small: less than the peak of the temporary directory.)
     """
-    engine = lab.engine("duckdb", {"memory_limit": "64MiB", "threads": "1"})
-    engine.initialise(lab.places())
-    golden = lab.directory("golden")
-    engine.snapshot(golden)
-    engine.restore(golden, lab.places())
-    engine.start()
+    engine = lab.started("duckdb", empty_engines.data("duckdb"), SMALL)
     connection = engine.connect()
     connection.execute("select 1")
     assert engine.counters()["spilled_bytes"] == 0

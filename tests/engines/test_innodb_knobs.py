@@ -95,25 +95,13 @@ def kept(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) ->
     return Kept(release, module_lab, empty_engines.data(release.engine, release.version))
 
 
-def variables(engine: Any) -> dict[str, str]:
-    connection = engine.connect()
-    try:
-        return dict(connection.execute("show global variables").rows)
-    finally:
-        connection.close()
-
-
 def write_threads(engine: Any) -> int:
     """Threads that MySQL itself says write pages."""
-    connection = engine.connect()
-    try:
-        (row,) = connection.execute(
-            "select count(*) from performance_schema.threads "
-            "where name = 'thread/innodb/io_write_thread'"
-        ).rows
-    finally:
-        connection.close()
-    return int(row[0])
+    ((count,),) = engine._query(
+        "select count(*) from performance_schema.threads "
+        "where name = 'thread/innodb/io_write_thread'"
+    )
+    return int(count)
 
 
 def tablespace(engine: Any, places: Any) -> Any:
@@ -144,7 +132,7 @@ def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
         }
         settings = {name: value for name, value in asked.items() if value is not None}
         engine, places = kept.started(settings)
-        found, config = variables(engine), engine.effective_config()
+        found, config = engine._variables(), engine.effective_config()
         for name, value in settings.items():
             assert found[name].casefold() == config[name].casefold() == value.casefold()
         assert tablespace(engine, places).direct is bypasses_cache(kept.release, method or "")
@@ -157,7 +145,7 @@ def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
 
 def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept: Kept) -> None:
     engine, places = kept.started({"log_bin": "ON", "sync_binlog": "1", **kept.release.redo})
-    found = variables(engine)
+    found = engine._variables()
     assert (found["log_bin"], found["sync_binlog"]) == ("ON", "1")
     assert Path(found["log_bin_basename"]).parent == places["wal"] / "binlog"
     (process,) = engine.processes()

@@ -1,16 +1,16 @@
-"""PostgreSQL's wait events on a real server: what a session waits for is what was planted."""
+"""PostgreSQL's wait events on a real server: restarts, checkpoints, and what observing costs."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from observed_waits import observed
+from observed_waits import executing, observed
 from patience import eventually
 
 from engines.postgres.waits import ActivityObserver
@@ -27,67 +27,13 @@ def server(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
     engine.kill()
 
 
-def executing(engine: Any, sql: str) -> threading.Thread:
-    connection = engine.connect()
-    thread = threading.Thread(target=lambda: connection.raw.execute(sql))
-    thread.start()
-    return thread
-
-
-@contextmanager
-def sleeping(engine: Any) -> Iterator[None]:
-    """A session in an endless sleep."""
-    connection = engine.connect().raw
-
-    def sleep() -> None:
-        with suppress(psycopg.errors.QueryCanceled):
-            connection.execute("select pg_sleep(1e6)")
-
-    thread = threading.Thread(target=sleep)
-    thread.start()
-    yield
-    while thread.is_alive():  # it may not have begun to sleep
-        connection.cancel()
-        thread.join(0.1)
-
-
-def test_a_session_that_needs_a_locked_row_waits_for_a_lock(server: Any) -> None:
-    holder = server.connect().raw
-    holder.execute("begin")
-    holder.execute("update t set n = 2")
-    waiter = executing(server, "update t set n = 3")
-    try:
-        found = observed(server, lambda totals: totals.waits["lock"] > 5e8)
-    finally:
-        holder.execute("commit")
-        waiter.join()
-    assert found.waits["client"] > 0  # the holder, within its transaction
-    others = [ns for name, ns in found.waits.items() if name not in ("lock", "client")]
-    assert found.waits["lock"] > 4 * (found.running_ns + sum(others))
-
-
-def test_a_session_that_computes_runs_and_uses_the_processor(server: Any) -> None:
-    sql = "select count(*) from generate_series(1, 8000000) a where a % 7 = 3"
-    thread = executing(server, sql)
-    found = observed(server, lambda totals: totals.running_ns > 3e8 or not thread.is_alive())
-    thread.join()
-    assert found.cpu_ns > 0
-    assert found.running_ns > sum(found.waits.values())
-
-
-def test_sleeping_is_neither_a_lock_nor_the_processor(server: Any) -> None:
-    with sleeping(server):
-        found = observed(server, lambda totals: totals.waits["other"] > 3e8)
-    assert found.waits["lock"] == 0
-
-
 def test_observing_resumes_after_a_restart(server: Any) -> None:
     monitor = WaitMonitor(MonitorContext(server.processes, server.wait_observer))
     monitor.start()
     try:
         server.stop()
         server.start()
-        with sleeping(server):
+        with executing(server, "select pg_sleep(1e6)"):
             assert eventually(lambda: monitor.totals()["wait_ns[resource=other]"] > 0)
     finally:
         monitor.stop()
