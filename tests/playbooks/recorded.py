@@ -39,6 +39,29 @@ def state_of(
     return State(inventory=inventory, namespace_users=found, **more)
 
 
+def two_fsdax(
+    namespace_users: dict[str, NamespaceUsers] | None = None, namespace1_0: str = "bench1"
+) -> State:
+    """Two fsdax namespaces, of which the recording has no regions, in those of another one.
+
+    ``namespace1_0``: the name in its label.
+    """
+    state = state_of("two-fsdax", namespace_users)
+    regions = state_of("fresh-labels").inventory.regions
+    state = replace(state, inventory=replace(state.inventory, regions=regions))
+    return with_labels(state, namespace1_0=namespace1_0)
+
+
+def with_first(state: State, **changes: Any) -> State:
+    """The first namespace alone, changed."""
+    first = replace(state.inventory.namespaces[0], **changes)
+    return replace(state, inventory=replace(state.inventory, namespaces=(first,)))
+
+
+def used_by(*users: str) -> NamespaceUsers:
+    return NamespaceUsers(Content(True), (), users)
+
+
 def with_labels(state: State, **labels: str) -> State:
     """The same host with names in its namespaces' labels: ``namespace1_0="theirs"``."""
     names = {name.replace("_", "."): label for name, label in labels.items()}

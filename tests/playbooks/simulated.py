@@ -103,6 +103,7 @@ class SimulatedHost(Commands):
     before_command: object = None
     written: str = ""
     tears_mkfs: bool = False
+    boots: int = 0
     #: The signature of before on a namespace that is made where one was.
     shows_through: tuple[str, str, str] | None = ("xfs", "ghost", "dead-1")
 
@@ -426,9 +427,10 @@ class SimulatedHost(Commands):
             if region.erased:
                 region.labelled = region.erased = False
                 self._ndctl_enable_region([region.name])
+        self.boots += 1
         boot = self.root / "proc/sys/kernel/random/boot_id"
         boot.parent.mkdir(parents=True, exist_ok=True)
-        boot.write_text("another boot\n")
+        boot.write_text(f"boot {self.boots}\n")
 
     def _wipefs(self, words: list[str]) -> Done:
         self._at(words[-1]).signature = None

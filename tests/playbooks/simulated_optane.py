@@ -29,7 +29,6 @@ class OptaneHost(SimulatedHost):
 
     goal: Goal_ = field(default_factory=Goal_)
     asked: Goal_ | None = None
-    boots: int = 0
 
     def has(self, program: str) -> bool:
         return True
@@ -44,10 +43,7 @@ class OptaneHost(SimulatedHost):
         return 40 * GIB * rest // 100 if self.goal.kind else 0
 
     def restart(self) -> None:
-        self.boots += 1
-        boot = self.root / "proc/sys/kernel/random/boot_id"
-        boot.parent.mkdir(parents=True, exist_ok=True)
-        boot.write_text(f"boot {self.boots}\n")
+        super().restart()
         if self.asked is not None:
             self.goal, self.asked = self.asked, None
             self.reshape()

@@ -14,7 +14,9 @@ from recorded import (
     recording,
     refused,
     state_of,
-    with_labels,
+    two_fsdax,
+    used_by,
+    with_first,
 )
 from tierbench.changes import Changes, plan_changes
 from tierbench.desired_state import DesiredState
@@ -205,18 +207,9 @@ def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
     [
         (mounted("/srv/theirs", "xfs"), "it is mounted at /srv/theirs (xfs)"),
         (mounted("/", "ext4"), "it holds / (ext4 on /dev/pmem1)"),
-        (
-            NamespaceUsers(Content(True), (), ("swap on /dev/pmem1",)),
-            "it is in use: swap on /dev/pmem1",
-        ),
-        (
-            NamespaceUsers(Content(True), (), ("dm-0 is built on it",)),
-            "it is in use: dm-0 is built on it",
-        ),
-        (
-            NamespaceUsers(Content(True), (), ("/dev/pmem1 is open in pid 7 (mysqld)",)),
-            "pid 7 (mysqld)",
-        ),
+        (used_by("swap on /dev/pmem1"), "it is in use: swap on /dev/pmem1"),
+        (used_by("dm-0 is built on it"), "it is in use: dm-0 is built on it"),
+        (used_by("/dev/pmem1 is open in pid 7 (mysqld)"), "pid 7 (mysqld)"),
         (filesystem("ext4"), "/dev/pmem1 has ext4 (UUID 0f-theirs), not ours"),
         (filesystem("LVM2_member"), "/dev/pmem1 has LVM2_member"),
         (filesystem("gpt"), "/dev/pmem1 has gpt"),
@@ -231,11 +224,7 @@ def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
 def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(
     users: NamespaceUsers, words: str
 ) -> None:
-    state = state_of("two-fsdax", {"namespace1.0": users})
-    inventory = replace(state.inventory, regions=state_of("fresh-labels").inventory.regions)
-    changes = plan_changes(
-        with_labels(replace(state, inventory=inventory), namespace1_0=""), SECTOR1
-    )
+    changes = plan_changes(two_fsdax({"namespace1.0": users}, namespace1_0=""), SECTOR1)
     assert words in refused(changes)["namespace1.0"]
     assert not [step for step in changes.steps if "namespace1.0" in step.destroys]
     assert all(each.do for each in changes.refusals)
@@ -243,9 +232,7 @@ def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(
 
 def test_a_namespace_that_somebody_named_is_refused() -> None:
     """The recording's namespace1.0 has the name bench1 in its label."""
-    state = state_of("two-fsdax")
-    inventory = replace(state.inventory, regions=state_of("fresh-labels").inventory.regions)
-    changes = plan_changes(replace(state, inventory=inventory), SECTOR1)
+    changes = plan_changes(two_fsdax(), SECTOR1)
     assert refused(changes)["namespace1.0"] == ("its label is 'bench1', not ours")
 
 
@@ -253,23 +240,15 @@ def test_a_mount_with_dax_on_a_sector_namespace_is_told_for_what_it_is() -> None
     """xfs takes dax=always there with exit code 0, and without DAX; its options then say
     dax=never (mountinfo of tests/tiers/recordings/two-nvdimms-eadr.json)."""
     users = mounted("/mnt/theirs", "xfs", "rw", "dax=never")
-    state = state_of("two-fsdax", {"namespace0.0": users})
-    sector = replace(state.inventory.namespaces[0], mode="sector", block="pmem0s")
-    inventory = replace(
-        state.inventory, namespaces=(sector,), regions=state_of("fresh-labels").inventory.regions
-    )
-    changes = plan_changes(replace(state, inventory=inventory), REGION0)
+    state = with_first(two_fsdax({"namespace0.0": users}), mode="sector", block="pmem0s")
+    changes = plan_changes(state, REGION0)
     assert "a sector namespace has no DAX" in refused(changes)["namespace0.0"]
 
 
 def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> None:
-    state = state_of("two-fsdax")
-    lost = replace(state.inventory.namespaces[0], enabled=False, block=None, mode="raw")
-    inventory = replace(
-        state.inventory, namespaces=(lost,), regions=state_of("fresh-labels").inventory.regions
-    )
-    namespace_users = {"namespace0.0": NamespaceUsers(Content(False, why="it is disabled"))}
-    state = replace(state, inventory=inventory, namespace_users=namespace_users)
+    unread = {"namespace0.0": NamespaceUsers(Content(False, why="it is disabled"))}
+    state = with_first(two_fsdax(unread), enabled=False, block=None, mode="raw")
+    lost = state.inventory.namespaces[0]
     assert "cannot be read: it is disabled" in refused(plan_changes(state, REGION0))["namespace0.0"]
     approved = replace(state, record=Record(approved={"namespace0.0": str(lost.uuid)}))
     assert plan_changes(approved, REGION0).destroys == ("namespace0.0",)
