@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from harness.host import cpu as processors
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -16,6 +16,64 @@ _BUSY_LOAD = 0.25
 #: Share of processor time since boot that went to other guests of the hypervisor.
 _STOLEN = 0.001
 _KDAMONDS = "/sys/kernel/mm/damon/admin/kdamonds"
+#: Problem and hint of each setting of the host, by code.
+_WARNINGS: Mapping[str, tuple[str, str]] = {
+    "clock-frequency-unknown": (
+        "the CPU clock frequency is not known",
+        "load the driver; in a virtual machine, request fixed clocks",
+    ),
+    "frequency-governor": (
+        "the frequency governor is not performance",
+        "cpupower frequency-set -g performance",
+    ),
+    "turbo-enabled": (
+        "turbo is enabled",
+        "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"
+        " (or echo 0 > /sys/devices/system/cpu/cpufreq/boost)",
+    ),
+    "smt-enabled": (
+        "SMT is enabled",
+        "echo off > /sys/devices/system/cpu/smt/control, or pin to one thread a core",
+    ),
+    "virtual-machine": (
+        "the host is a virtual machine",
+        "use bare metal, or repeat in blocks and trust paired differences only",
+    ),
+    "stolen-cpu-time": (
+        "the hypervisor takes processor time",
+        "request dedicated processors",
+    ),
+    "other-load": (
+        "other programs use the processors",
+        "stop other programs (see top), or wait until they have ended",
+    ),
+    "transparent-huge-pages": (
+        "transparent huge pages are always on",
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
+    "swap-enabled": (
+        "swap is enabled",
+        "swapoff -a during the measurement",
+    ),
+    "address-randomization": (
+        "address space layout is randomized",
+        "repeat (layouts average out), or sysctl kernel.randomize_va_space=0",
+    ),
+    "threads-not-pinned": (
+        "threads are not pinned to a NUMA node",
+        "place memory on a node (memory=dram) and run under numactl --cpunodebind",
+    ),
+    "numa-balancing": (
+        "automatic NUMA balancing is on",
+        "sysctl kernel.numa_balancing=0",
+    ),
+    "memory-demotion": (
+        "memory demotion is on",
+        "echo false > /sys/kernel/mm/numa/demotion_enabled",
+    ),
+}
+#: A code, and its context.
+_Found = tuple[str, str]
 
 
 def uncontrolled(
@@ -25,70 +83,37 @@ def uncontrolled(
 
     ``pinned``: each thread that is measured has a processor of its own, and does not roam.
     """
-    checks = (check for check in _CHECKS if not (pinned and check is _roaming))
-    result = [warning for check in checks for warning in check(kernel)]
-    return [*result, *(warning for tier in tiers for warning in _of_tier(tier, kernel))]
+    found = [*_of_processors(kernel), *_of_memory(kernel, pinned)]
+    return [
+        *(
+            RunWarning(code, _WARNINGS[code][0], context, _WARNINGS[code][1])
+            for code, context in found
+        ),
+        *_damon(kernel),
+        *(warning for tier in tiers for warning in _of_tier(tier, kernel)),
+    ]
 
 
-def _frequency(kernel: Kernel) -> Iterator[RunWarning]:
+def _of_processors(kernel: Kernel) -> Iterator[_Found]:
     governor = processors.governor(kernel)
     if governor is None:
-        yield RunWarning(
-            code="clock-frequency-unknown",
-            problem="the CPU clock frequency is not known",
-            context="no cpufreq driver",
-            hint="load the driver; in a virtual machine, request fixed clocks",
-        )
+        yield "clock-frequency-unknown", "no cpufreq driver"
     elif governor != "performance":
-        yield RunWarning(
-            code="frequency-governor",
-            problem="the frequency governor is not performance",
-            context=governor,
-            hint="cpupower frequency-set -g performance",
-        )
+        yield "frequency-governor", governor
     if processors.turbo(kernel):
-        yield RunWarning(
-            code="turbo-enabled",
-            problem="turbo is enabled",
-            context="clocks depend on temperature and on the number of busy cores",
-            hint="echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"
-            " (or echo 0 > /sys/devices/system/cpu/cpufreq/boost)",
-        )
-
-
-def _sharing(kernel: Kernel) -> Iterator[RunWarning]:
+        yield "turbo-enabled", "clocks depend on temperature and on the number of busy cores"
     if processors.smt(kernel):
-        yield RunWarning(
-            code="smt-enabled",
-            problem="SMT is enabled",
-            context="two threads share each core",
-            hint="echo off > /sys/devices/system/cpu/smt/control, or pin to one thread a core",
-        )
+        yield "smt-enabled", "two threads share each core"
     where = processors.virtualised(kernel)
     if where:
-        yield RunWarning(
-            code="virtual-machine",
-            problem="the host is a virtual machine",
-            context=where,
-            hint="use bare metal, or repeat in blocks and trust paired differences only",
-        )
+        yield "virtual-machine", where
     stolen = _stolen_share(kernel)
     if stolen is not None and stolen > _STOLEN:
-        yield RunWarning(
-            code="stolen-cpu-time",
-            problem="the hypervisor takes processor time",
-            context=f"{stolen:.1%} since boot went to other guests",
-            hint="request dedicated processors",
-        )
+        yield "stolen-cpu-time", f"{stolen:.1%} since boot went to other guests"
     average = float((kernel.read("/proc/loadavg") or "0").split()[0])
     threads = processors.cpu(kernel).threads
     if average > _BUSY_LOAD * threads:
-        yield RunWarning(
-            code="other-load",
-            problem="other programs use the processors",
-            context=f"load average {average:.2f} on {threads} processors",
-            hint="stop other programs (see top), or wait until they have ended",
-        )
+        yield "other-load", f"load average {average:.2f} on {threads} processors"
 
 
 def _stolen_share(kernel: Kernel) -> float | None:
@@ -99,58 +124,22 @@ def _stolen_share(kernel: Kernel) -> float | None:
     return ticks[7] / total if len(ticks) == 8 and total > 0 else None
 
 
-def _memory(kernel: Kernel) -> Iterator[RunWarning]:
+def _of_memory(kernel: Kernel, pinned: bool) -> Iterator[_Found]:
     if processors.thp(kernel) == "always":
-        yield RunWarning(
-            code="transparent-huge-pages",
-            problem="transparent huge pages are always on",
-            context="khugepaged merges pages in the background",
-            hint="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-        )
+        yield "transparent-huge-pages", "khugepaged merges pages in the background"
     swap_bytes = kernel.meminfo().get("SwapTotal", 0)
     if swap_bytes:
-        yield RunWarning(
-            code="swap-enabled",
-            problem="swap is enabled",
-            context=f"{format_bytes(swap_bytes)} of swap space",
-            hint="swapoff -a during the measurement",
-        )
+        yield "swap-enabled", f"{format_bytes(swap_bytes)} of swap space"
     setting = processors.aslr(kernel)
     if setting not in (None, "off"):
-        yield RunWarning(
-            code="address-randomization",
-            problem="address space layout is randomized",
-            context=str(setting),
-            hint="repeat (layouts average out), or sysctl kernel.randomize_va_space=0",
-        )
-
-
-def _roaming(kernel: Kernel) -> Iterator[RunWarning]:
+        yield "address-randomization", str(setting)
     with_cpus = [node.node for node in nodes(kernel) if node.cpus]
-    if len(with_cpus) > 1:
-        yield RunWarning(
-            code="threads-not-pinned",
-            problem="threads are not pinned to a NUMA node",
-            context=f"processors on nodes {', '.join(map(str, with_cpus))}",
-            hint="place memory on a node (memory=dram) and run under numactl --cpunodebind",
-        )
-
-
-def _balancing(kernel: Kernel) -> Iterator[RunWarning]:
+    if len(with_cpus) > 1 and not pinned:
+        yield "threads-not-pinned", f"processors on nodes {', '.join(map(str, with_cpus))}"
     if kernel.read("/proc/sys/kernel/numa_balancing") not in (None, "0"):
-        yield RunWarning(
-            code="numa-balancing",
-            problem="automatic NUMA balancing is on",
-            context="Linux moves pages between nodes during a run",
-            hint="sysctl kernel.numa_balancing=0",
-        )
+        yield "numa-balancing", "Linux moves pages between nodes during a run"
     if kernel.read("/sys/kernel/mm/numa/demotion_enabled") in ("true", "1"):
-        yield RunWarning(
-            code="memory-demotion",
-            problem="memory demotion is on",
-            context="Linux moves pages of a full node to a slower one",
-            hint="echo false > /sys/kernel/mm/numa/demotion_enabled",
-        )
+        yield "memory-demotion", "Linux moves pages of a full node to a slower one"
 
 
 def _damon(kernel: Kernel) -> Iterator[RunWarning]:
@@ -220,13 +209,3 @@ def _of_tier(tier: Tier, kernel: Kernel) -> Iterator[RunWarning]:
             context="a tmpfs on a host with swap space",
             hint="swapoff -a during the measurement",
         )
-
-
-_CHECKS: tuple[Callable[[Kernel], Iterator[RunWarning]], ...] = (
-    _frequency,
-    _sharing,
-    _memory,
-    _roaming,
-    _balancing,
-    _damon,
-)
