@@ -25,6 +25,7 @@ from harness.engine import LoadFormat
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
+from harness.store.runs import write_json_atomically
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows
 
@@ -91,9 +92,7 @@ def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Prog
         "chunks": chunks(scale),
         "row_counts": row_counts,
     }
-    partial = folder / (_RECORD + ".partial")
-    partial.write_text(json.dumps(record, indent=1) + "\n")
-    partial.rename(folder / _RECORD)
+    write_json_atomically(folder / _RECORD, record)
 
 
 def read_source(folder: Path) -> Source:
@@ -115,21 +114,14 @@ def estimate_bytes(scale: float, load_format: str) -> dict[Part, int]:
     spills up to 0.57 GB in one query; DuckDB 2.0 has 0.93 GB with keys and indexes.
     Columnar engines read Parquet, row stores text. ``wal`` is bounded by the usual limits of a log.
     """
-    per_scale: dict[Part, float] = (
-        {"data": 1.1, "index": 0.0, "wal": 0.2, "temp": 0.7}
-        if load_format == "parquet"
-        else {"data": 1.5, "index": 0.5, "wal": 0.3, "temp": 0.7}
-    )
-    fixed: dict[Part, int] = {
-        "data": 64 * MIB,
-        "index": 0,
-        "wal": 64 * MIB,
-        "temp": 64 * MIB,
-    }
-    limits: dict[Part, float] = {"wal": 4 * GIB}
+    gigabytes = (1.1, 0.0, 0.2, 0.7) if load_format == "parquet" else (1.5, 0.5, 0.3, 0.7)
+    data, index, wal, temp = (int(each * 1e9 * scale) for each in gigabytes)
+    fixed = 64 * MIB
     return {
-        part: int(min(fixed[part] + gigabytes * 1e9 * scale, limits.get(part, math.inf)))
-        for part, gigabytes in per_scale.items()
+        "data": fixed + data,
+        "index": index,
+        "wal": min(fixed + wal, 4 * GIB),
+        "temp": fixed + temp,
     }
 
 
@@ -218,10 +210,8 @@ def _written(folder: Path) -> int:
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(OSError):  # renamed by the generator meanwhile
                 total += (Path(directory) / name).stat().st_size
-            except OSError:  # renamed by the generator meanwhile
-                continue
     return total
 
 

@@ -102,9 +102,12 @@ def execute(
 class QueryRuns:
     """The query runs of one session, each from the requested cache state."""
 
-    def __init__(self, session: Session, engine: RunsSql, params: TpchParams) -> None:
+    def __init__(
+        self, session: Session, engine: RunsSql, params: TpchParams, course: Course
+    ) -> None:
         self._session = session
         self._engine = engine
+        self._course = course
         self._timeout_s = params.query_timeout_s
         self._warmups = params.warmups
         self._plans = params.plans
@@ -113,33 +116,32 @@ class QueryRuns:
         #: Why requested plans are missing.
         self.unexplained = ""
 
-    def time(self, todo: Sequence[Statement], course: Course) -> list[Execution]:
+    def time(self, todo: Sequence[Statement]) -> list[Execution]:
         """Each query once, timed; those of an earlier attempt as they were then."""
         executions = []
         with self._session.progress.task("run TPC-H queries", len(todo)) as task:
             for statement in todo:
-                kept = course.step(
+                kept = self._course.step(
                     statement.step,
                     statement.name,
-                    partial(self._time, statement, course),
-                    partial(self._again, statement, course),
+                    partial(self._time, statement),
+                    partial(self._again, statement),
                     query=True,
                 )
                 executions.append(Execution.from_json(statement, kept))
                 task.advance(note=f"Q{statement.query} done")
         return executions
 
-    def _time(self, statement: Statement, course: Course) -> dict[str, Any]:
-        connection = course.connection()
+    def _time(self, statement: Statement) -> dict[str, Any]:
+        connection = self._course.connection()
         for _ in range(self._warmups):
             execute(connection, statement, self._timeout_s)
         with explained_failure(statement):
             footprint = self._session.footprint() if self._footprints else None
             before = dict(self._session.counters("before"))
-        result = execute(connection, statement, self._timeout_s)
-        if result is None:
-            return Execution(statement, None).to_json()
-        with explained_failure(statement):
+            result = execute(connection, statement, self._timeout_s)
+            if result is None:
+                return Execution(statement, None).to_json()
             counters = difference(before, self._session.counters("after"))
             counters |= footprint.taken() if footprint else {}
         ended_ns = result.started_ns + result.duration_ns
@@ -147,11 +149,12 @@ class QueryRuns:
             statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
         ).to_json()
 
-    def _again(self, statement: Statement, course: Course) -> None:
-        """For what it leaves in the caches."""
-        execute(course.connection(), statement, self._timeout_s)
+    def _again(self, statement: Statement) -> int | None:
+        """Execute it for what it leaves in the caches; its duration in ns."""
+        result = execute(self._course.connection(), statement, self._timeout_s)
+        return None if result is None else result.duration_ns
 
-    def vary(self, todo: Sequence[Statement], rounds: int, course: Course) -> None:
+    def vary(self, todo: Sequence[Statement], rounds: int) -> None:
         """Each query again under each level of a varied delay; nothing in other runs."""
         if (delays := self._session.delays) is None:
             return
@@ -159,17 +162,14 @@ class QueryRuns:
         with self._session.progress.task("vary the delay", len(order) * len(todo)) as task:
             for number, level_ns in order:
                 for statement in todo:
-                    course.ready(f"{statement.step}-{number}-{level_ns}", statement.name)
-                    again = partial(self._duration_ns, statement, course.connection())
+                    self._course.ready(f"{statement.step}-{number}-{level_ns}", statement.name)
+                    self._course.connection()  # before the delay
+                    again = partial(self._again, statement)
                     with explained_failure(statement):
                         delays.execute(statement.labels, number, level_ns, again)
                     task.advance()
 
-    def _duration_ns(self, statement: Statement, connection: SqlConnection) -> int | None:
-        result = execute(connection, statement, self._timeout_s)
-        return None if result is None else result.duration_ns
-
-    def explain(self, executions: Sequence[Execution], course: Course) -> list[Explained]:
+    def explain(self, executions: Sequence[Execution]) -> list[Explained]:
         """Each query that ended again, with profiling on.
 
         Nothing if the engine cannot, or plans are off.
@@ -183,11 +183,11 @@ class QueryRuns:
             for execution in todo:
                 statement = execution.statement
                 try:
-                    kept = course.step(
+                    kept = self._course.step(
                         f"{statement.step}-plan",
                         f"{statement.name}'s plan",
-                        partial(self._explain, engine, course, execution),
-                        partial(self._again, statement, course),
+                        partial(self._explain, engine, execution),
+                        partial(self._again, statement),
                     )
                 except CannotExplain as error:
                     self.unexplained = str(error)
@@ -197,12 +197,12 @@ class QueryRuns:
                 task.advance(note=f"Q{statement.query} done")
         return explained
 
-    def _explain(self, engine: Explains, course: Course, execution: Execution) -> dict[str, Any]:
+    def _explain(self, engine: Explains, execution: Execution) -> dict[str, Any]:
         """The plan as executed now, held against the timed execution."""
         statement = execution.statement
         assert execution.duration_ns is not None
         with explained_failure(statement):
-            connection = course.connection()
+            connection = self._course.connection()
             before = self._session.counters("before untimed")
             plan = engine.explain(connection, statement.sql)
             spent = difference(before, self._session.counters("after untimed"))

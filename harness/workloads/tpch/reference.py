@@ -20,7 +20,8 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,18 @@ def shipped(scale: float, state: int = LOADED) -> dict[int, Answer]:
         return {}
     document = json.loads(file.read_text())
     return {int(q): Answer.from_json(entry) for q, entry in document["answers"].items()}
+
+
+def kept_file(scale: float, name: str) -> Path:
+    """Where what was computed of the data of a scale is kept."""
+    return answers_root() / f"tpch-sf{scale!r}-{generator()}" / name
+
+
+def keep(file: Path, document: Mapping[str, Any]) -> None:
+    """Keep what was computed; a full place costs computing it again, nothing else."""
+    with suppress(OSError, RunFailed):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomically(file, document)
 
 
 class References:
@@ -140,8 +153,7 @@ class References:
         facts: list[Any] = [self._scale, generator(), query_sql(query, statement.values)]
         if state != LOADED:
             facts.append({"refresh functions": state})
-        folder = answers_root() / f"tpch-sf{self._scale!r}-{generator()}"
-        return folder / f"q{query:02d}-{content_hash(facts)}.json"
+        return kept_file(self._scale, f"q{query:02d}-{content_hash(facts)}.json")
 
     def kept(self, statement: Statement, state: int) -> Reference | None:
         """The reference that was computed before, and the engines that agreed with it."""
@@ -153,8 +165,7 @@ class References:
         return Reference(answer, document["origin"], tuple(document["agreed"]))
 
     def _keep(self, statement: Statement, state: int, reference: Reference) -> None:
-        file = self._file(statement, state)
-        document: dict[str, Any] = {
+        document = {
             "scale": self._scale,
             "generator": generator(),
             "refresh_functions": state,
@@ -163,11 +174,7 @@ class References:
             "agreed": list(reference.agreed),
             "answer": reference.answer.to_json(SHAPES[statement.query]),
         }
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_json_atomically(file, document)
-        except (OSError, RunFailed):  # a full place costs computing it again, nothing else
-            return
+        keep(self._file(statement, state), document)
 
     def _compute(self, statement: Statement, state: int) -> Reference:
         if self._source is None:

@@ -1,12 +1,19 @@
-"""Refresh functions as they are executed: in transactions, timed, and again after a cut."""
+"""Refresh functions as they are executed: in transactions, timed, and again after a cut.
+
+RF1 puts new orders in, RF2 takes old ones out. Clauses 2.6 and 2.7 give both as loops over
+orders; how many go into one transaction is left open, as long as an order and its lines are never
+apart (clauses 2.6.3, 2.7.3). The text is standard SQL that every engine takes unchanged: multi-row
+``INSERT … VALUES``, ``DELETE … WHERE key IN``, dates as plain strings.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from harness.counters import difference
@@ -16,12 +23,27 @@ from harness.store.result import Check
 from harness.workload import Session
 from harness.workloads.tpch.query_runs import Execution, named_failure
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
-from harness.workloads.tpch.refresh_data import RefreshData, orders_per_set
-from harness.workloads.tpch.refresh_sql import rf1_statements, rf2_statements
+from harness.workloads.tpch.refresh_data import (
+    RefreshData,
+    RefreshPair,
+    grouped_rows,
+    orders_per_set,
+)
 from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.tables import COLUMNS
 
 Function = Literal["RF1", "RF2"]
 FUNCTIONS: tuple[Function, ...] = ("RF1", "RF2")
+#: Well below what any server takes in one packet by default.
+LARGEST_STATEMENT_BYTES = 256 * 1024
+
+#: A row of values by table: text and dates stand in quotes.
+_VALUES = {
+    table: "("
+    + ",".join("'%s'" if kind in ("varchar", "date") else "%s" for kind in columns.values())
+    + ")"
+    for table, columns in COLUMNS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,7 @@ class Applied:
 
 
 class RefreshFunctions:
-    """The refresh functions of one run."""
+    """The refresh functions of one run, in sessions of their own (clause 5.2.2)."""
 
     def __init__(
         self, session: Session, engine: RunsSql, data: RefreshData, batch_orders: int | None
@@ -96,7 +118,7 @@ class RefreshFunctions:
         return Applied.from_json(kept)
 
     def _time(self, function: Function, pair: int) -> dict[str, Any]:
-        with self.connection() as connection:
+        with closing(self._engine.connect()) as connection:
             before = dict(self._session.counters("before"))
             applied = self.apply(connection, function, pair)
             counters = difference(before, self._session.counters("after"))
@@ -104,13 +126,14 @@ class RefreshFunctions:
 
     def again(self, functions: Sequence[tuple[Function, int]]) -> None:
         """Apply the functions of an earlier attempt again, and check the data."""
-        with self.connection() as connection:
+        with closing(self._engine.connect()) as connection:
             for function, pair in functions:
                 self.apply(connection, function, pair)
+            execute = partial(_rows, connection)
             last = {pair: function for function, pair in functions}
             for pair, function in last.items():
-                deleted = function == "RF2"
-                for check in self._check_pair(connection, pair, deleted):
+                files = self.data.pair(pair)
+                for check in check_pair(execute, files, deleted=function == "RF2"):
                     if check.status == "failed":
                         raise RunFailed(
                             f"repeat {function} of pair {pair}",
@@ -121,25 +144,10 @@ class RefreshFunctions:
     def check(self, pairs: Sequence[int]) -> list[Check]:
         """Whether the data are the base with these pairs applied, and nothing else."""
         base = base_totals(self.data.scale, self._session.source)
-        with self.connection() as connection:
-            checks = [check for pair in pairs for check in self._check_pair(connection, pair, True)]
+        with closing(self._engine.connect()) as connection:
             execute = partial(_rows, connection)
-            return checks + check_tables(
-                execute, self.data, base, inserted=list(pairs), deleted=list(pairs)
-            )
-
-    def _check_pair(self, connection: SqlConnection, pair: int, deleted: bool) -> list[Check]:
-        execute = partial(_rows, connection)
-        return check_pair(execute, self.data.pair(pair), inserted=True, deleted=deleted)
-
-    @contextmanager
-    def connection(self) -> Iterator[SqlConnection]:
-        """A session of the refresh stream's own (clause 5.2.2)."""
-        connection = self._engine.connect()
-        try:
-            yield connection
-        finally:
-            connection.close()
+            checks = [c for pair in pairs for c in check_pair(execute, self.data.pair(pair))]
+            return checks + check_tables(execute, self.data, base, inserted=pairs, deleted=pairs)
 
 
 def _rows(connection: SqlConnection, sql: str) -> Sequence[tuple[Scalar, ...]]:
@@ -159,6 +167,58 @@ def _transaction(connection: SqlConnection, statements: Sequence[str]) -> tuple[
         with suppress(RunFailed):
             connection.execute("ROLLBACK")
         raise
+
+
+def rf1_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
+    """The transactions of RF1, each a list of statements without BEGIN and COMMIT.
+
+    Orders before their lines (the foreign key). One transaction at a time is read and
+    held: about 3 KB of memory for each of its orders.
+    """
+    orders = grouped_rows(pair.inserted)
+    while batch := list(islice(orders, batch_orders)):
+        yield [
+            *_inserts("orders", [head for head, _ in batch]),
+            *_inserts("lineitem", [line for _, lines in batch for line in lines]),
+        ]
+
+
+def rf2_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
+    """The transactions of RF2: lines before their orders (the foreign key)."""
+    keys = iter(pair.delete_keys)
+    while batch := [str(key) for key in islice(keys, batch_orders)]:
+        yield [
+            *_deletes("lineitem", "l_orderkey", batch),
+            *_deletes("orders", "o_orderkey", batch),
+        ]
+
+
+def _inserts(table: str, lines: Sequence[str]) -> Iterator[str]:
+    head = f"INSERT INTO {table} ({', '.join(COLUMNS[table])}) VALUES\n"
+    return _statements(head, [_values(table, line) for line in lines], ",\n", "")
+
+
+def _deletes(table: str, column: str, keys: Sequence[str]) -> Iterator[str]:
+    return _statements(f"DELETE FROM {table} WHERE {column} IN (", keys, ",", ")")
+
+
+def _values(table: str, line: str) -> str:
+    """A row of a file as SQL; nearly all that a client does in RF1, so it is kept short."""
+    return _VALUES[table] % tuple(line.replace("'", "''").split("|")[:-1])
+
+
+def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Iterator[str]:
+    """``items`` in as few statements as LARGEST_STATEMENT_BYTES lets."""
+    room = LARGEST_STATEMENT_BYTES - len(head) - len(foot)
+    start = size = 0
+    for position, item in enumerate(items):
+        length = len(item) + len(between)
+        if size + length > room and position > start:
+            yield head + between.join(items[start:position]) + foot
+            start, size = position, 0
+        size += length
+    if start < len(items):
+        yield head + between.join(items[start:]) + foot
 
 
 def seen(

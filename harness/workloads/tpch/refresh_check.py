@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from heapq import merge
@@ -22,16 +22,21 @@ from typing import TypeAlias
 import duckdb
 
 from harness.engine import Scalar
-from harness.errors import RunFailed
-from harness.paths import answers_root
 from harness.store.result import Check
-from harness.store.runs import write_json_atomically
 from harness.store.spec import content_hash
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.dbgen import row_of_key
-from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair, Row
+from harness.workloads.tpch.reference import keep, kept_file
+from harness.workloads.tpch.refresh_data import (
+    PRIMARY_KEYS,
+    RefreshData,
+    RefreshPair,
+    Row,
+    rows_of_file,
+)
 from harness.workloads.tpch.source_database import open_views, rows_of, tbl_rows
 from harness.workloads.tpch.tables import COLUMNS
+from harness.workloads.window import checked
 
 #: Rows of one statement.
 Execute: TypeAlias = Callable[[str], Sequence[tuple[Scalar, ...]]]
@@ -40,10 +45,6 @@ Totals: TypeAlias = Mapping[str, Mapping[str, Decimal]]
 
 #: Orders whose rows are fetched at once.
 _WINDOW = 4096
-_KEYS: Mapping[str, Sequence[str]] = {
-    "orders": ("o_orderkey",),
-    "lineitem": ("l_orderkey", "l_linenumber"),
-}
 #: In SQL that every engine takes. The products tie columns to their row: values that have
 #: changed places leave plain sums as they were.
 _SUMS: Mapping[str, Sequence[str]] = {
@@ -75,22 +76,15 @@ _SUMS: Mapping[str, Sequence[str]] = {
 }
 
 
-def check_pair(
-    execute: Execute, pair: RefreshPair, *, inserted: bool = True, deleted: bool = True
-) -> list[Check]:
+def check_pair(execute: Execute, pair: RefreshPair, *, deleted: bool = True) -> list[Check]:
     """Whether all rows in the pair's range of keys are exactly those that belong there.
 
-    ``inserted`` and ``deleted``: whether RF1 and RF2 of the pair have been executed.
-    Reads as many rows as the two have changed, by the primary key; one check a table.
+    RF1 of the pair has been executed; ``deleted``: RF2 has, too. Reads as many rows as the two
+    have changed, by the primary key; one check a table.
     """
     return [
-        _compare(
-            table,
-            pair.number,
-            _expected(pair, table, inserted, deleted),
-            _found(execute, table, pair),
-        )
-        for table in _KEYS
+        _compare(table, pair.number, _expected(pair, table, deleted), _found(execute, table, pair))
+        for table in PRIMARY_KEYS
     ]
 
 
@@ -107,13 +101,18 @@ def check_tables(
     ``base``: of :func:`base_totals`; *unknown* without. One scan of either table, about
     what Q6 and a count cost; one check a table.
     """
-    return [_check_table(execute, table, data, base, inserted, deleted) for table in _SUMS]
+    changes = [(1, data.pair(number).inserted) for number in inserted]
+    changes += [(-1, data.pair(number).removed) for number in deleted]
+    return [
+        _check_table(execute, table, base, [(sign, files[table]) for sign, files in changes])
+        for table in _SUMS
+    ]
 
 
 def base_totals(scale: float, source: Path | None) -> Totals | None:
     """Totals of the loaded data, from the source files or kept; None where both are missing."""
     key = content_hash([scale, generator(), _SUMS])
-    file = answers_root() / f"tpch-sf{scale!r}-{generator()}" / f"totals-{key}.json"
+    file = kept_file(scale, f"totals-{key}.json")
     if file.exists():
         kept = json.loads(file.read_text())
         return {
@@ -124,11 +123,7 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
         return None
     totals = _totals_of_source(source)
     texts = {t: {name: str(value) for name, value in s.items()} for t, s in totals.items()}
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomically(file, {"scale": scale, "generator": generator(), "totals": texts})
-    except (OSError, RunFailed):  # a full place costs computing them again, nothing else
-        pass
+    keep(file, {"scale": scale, "generator": generator(), "totals": texts})
     return totals
 
 
@@ -150,50 +145,32 @@ def _sums(execute: Execute, table: str, rows: str) -> dict[str, Decimal]:
 
 
 def _check_table(
-    execute: Execute,
-    table: str,
-    data: RefreshData,
-    base: Totals | None,
-    inserted: Collection[int],
-    deleted: Collection[int],
+    execute: Execute, table: str, base: Totals | None, changes: Iterable[tuple[int, Path]]
 ) -> Check:
+    """``changes``: files with rows that are added (1) or taken off (-1)."""
     name, labels = "refresh_totals", {"table": table}
     if base is None:
         missing = "the source data are gone: what the untouched rows have to be is not known"
         return Check(name, "unknown", missing, labels)
     expected = dict(base[table])
     with duckdb.connect() as connection:
-        for sign, sets in ((1, inserted), (-1, deleted)):
-            for number in sets:
-                pair = data.pair(number)
-                file = _file(pair if sign > 0 else pair.inverse(), table)
-                rows = tbl_rows([str(file)], COLUMNS[table])
-                part = _sums(partial(rows_of, connection), table, rows)
-                expected = {each: expected[each] + sign * part[each] for each in expected}
+        for sign, file in changes:
+            rows = tbl_rows([str(file)], COLUMNS[table])
+            part = _sums(partial(rows_of, connection), table, rows)
+            expected = {each: expected[each] + sign * part[each] for each in expected}
     found = _sums(execute, table, table)
     wrong = [
         f"{each}: expected {expected[each]}, found {found[each]}"
         for each in expected
         if expected[each] != found[each]
     ]
-    if wrong:
-        return Check(name, "failed", "; ".join(wrong), labels)
-    return Check(name, "passed", f"{len(expected)} counts and sums agree", labels)
+    return checked(name, wrong, f"{len(expected)} counts and sums agree", **labels)
 
 
-def _file(pair: RefreshPair, table: str) -> Path:
-    """The file with the rows of ``table`` that the pair puts in."""
-    return pair.orders if table == "orders" else pair.lineitem
-
-
-def _expected(pair: RefreshPair, table: str, inserted: bool, deleted: bool) -> Iterator[Row]:
+def _expected(pair: RefreshPair, table: str, deleted: bool) -> Iterator[Row]:
     """The rows in the pair's range of keys, by the primary key."""
-    parts = []
-    if inserted:
-        parts.append(pair.orders_rows if table == "orders" else pair.lineitem_rows)
-    if not deleted:
-        back = pair.inverse()
-        parts.append(back.orders_rows if table == "orders" else back.lineitem_rows)
+    files = [pair.inserted] if deleted else [pair.inserted, pair.removed]
+    parts = (rows_of_file(file[table], table) for file in files)
     # Of lines of one order there are at most seven: their numbers keep their order.
     return merge(*parts, key=lambda row: _integer(row[0]))
 
@@ -202,12 +179,12 @@ def _found(execute: Execute, table: str, pair: RefreshPair) -> Iterator[Row]:
     """The rows of the orders that have the pair's numbers, in the base or in any gap."""
     keys = pair.insert_keys
     numbers = range(row_of_key(keys[0])[0] + 1, row_of_key(keys[-1])[0] + 2)
-    columns, order = ", ".join(COLUMNS[table]), ", ".join(_KEYS[table])
+    columns, order = ", ".join(COLUMNS[table]), ", ".join(PRIMARY_KEYS[table])
     # Of 32 keys 8 belong to the base: orders 8n … 8n + 7 and their gaps have keys from 32n on.
     for start in range(numbers.start // 8 * 8, numbers.stop, _WINDOW):
         last = 4 * min(start + _WINDOW, (numbers.stop + 7) // 8 * 8) - 1
         rows = execute(
-            f"SELECT {columns} FROM {table} WHERE {_KEYS[table][0]} "
+            f"SELECT {columns} FROM {table} WHERE {PRIMARY_KEYS[table][0]} "
             f"BETWEEN {4 * start} AND {last} ORDER BY {order}"
         )
         yield from (row for row in rows if row_of_key(_integer(row[0]))[0] + 1 in numbers)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from itertools import dropwhile, groupby
 from pathlib import Path
+from typing import TypeAlias
 
 from harness.engine import Scalar
 from harness.errors import RunFailed
@@ -15,8 +16,15 @@ from harness.workloads.tpch.tables import COLUMNS, expected_rows
 
 #: Each set replaces a thousandth of the base's orders; after this one dbgen begins another gap.
 LARGEST_SET = 999
+#: Of the tables that refresh functions change; the key of the order comes first.
+PRIMARY_KEYS: Mapping[str, Sequence[str]] = {
+    "orders": ("o_orderkey",),
+    "lineitem": ("l_orderkey", "l_linenumber"),
+}
 
-Row = tuple[Scalar, ...]
+#: A file for each of these tables.
+Files: TypeAlias = Mapping[str, Path]
+Row: TypeAlias = tuple[Scalar, ...]
 _READ: Mapping[str, Callable[[str], Scalar]] = {
     "integer": int,
     "bigint": int,
@@ -30,43 +38,25 @@ _READ: Mapping[str, Callable[[str], Scalar]] = {
 class RefreshPair:
     """What one pair of refresh functions works on: the files of one of dbgen's update sets.
 
-    ``orders`` and ``lineitem``: the rows that RF1 inserts, as dbgen's ``orders.tbl.uN``
-    and ``lineitem.tbl.uN`` hold them (fields ended by ``|``, in the order of their keys).
-    ``removed_orders`` and ``removed_lineitem``: the base's rows that RF2 deletes, in the
-    same form; no engine is given them, checks and references are.
+    ``inserted``: by table, the rows that RF1 inserts, as dbgen's ``orders.tbl.uN`` and
+    ``lineitem.tbl.uN`` hold them (fields ended by ``|``, in the order of their keys).
+    ``removed``: the base's rows that RF2 deletes, in the same form; no engine is given them,
+    checks and references are.
     """
 
     number: int
-    orders: Path
-    lineitem: Path
-    removed_orders: Path
-    removed_lineitem: Path
-
-    @property
-    def orders_rows(self) -> Iterator[Row]:
-        """Typed rows that RF1 inserts into ``orders``."""
-        return rows_of_file(self.orders, "orders")
-
-    @property
-    def lineitem_rows(self) -> Iterator[Row]:
-        """Typed rows that RF1 inserts into ``lineitem``, grouped by order as orders are."""
-        return rows_of_file(self.lineitem, "lineitem")
+    inserted: Files
+    removed: Files
 
     @property
     def insert_keys(self) -> tuple[int, ...]:
         """Keys of the orders that RF1 inserts, ascending."""
-        return _keys(self.orders)
+        return _keys(self.inserted["orders"])
 
     @property
     def delete_keys(self) -> tuple[int, ...]:
         """Keys of the orders that RF2 deletes, ascending (dbgen's ``delete.N``)."""
-        return _keys(self.removed_orders)
-
-    def inverse(self) -> RefreshPair:
-        """The pair that undoes this one: puts back what it takes out, and the other way round."""
-        return RefreshPair(
-            self.number, self.removed_orders, self.removed_lineitem, self.orders, self.lineitem
-        )
+        return _keys(self.removed["orders"])
 
 
 @dataclass(frozen=True)
@@ -76,31 +66,23 @@ class RefreshData:
     scale: float
     folder: Path
 
+    def set_folder(self, number: int) -> Path:
+        """Folder of one set; it is there only when it is whole."""
+        return self.folder / f"set-{number}"
+
     def pair(self, number: int) -> RefreshPair:
-        """The files of set ``number`` (1 …), which :func:`prepare` has made."""
-        return pair_in(self.folder, number)
+        """The files of set ``number`` (1 …), by their names in dbgen where it has any."""
+        place = self.set_folder(number)
+        return RefreshPair(
+            number,
+            inserted={table: place / f"{table}.tbl.u{number}" for table in PRIMARY_KEYS},
+            removed={table: place / f"removed-{table}.tbl.u{number}" for table in PRIMARY_KEYS},
+        )
 
 
 def orders_per_set(scale: float) -> int:
     """Orders that one refresh function inserts or deletes: SF × 1500 (clause 2.6.2), at least 1."""
     return max(1, (expected_rows("orders", scale) or 0) // 1000)
-
-
-def set_folder(folder: Path, number: int) -> Path:
-    """Folder of one set; it is there only when it is whole."""
-    return folder / f"set-{number}"
-
-
-def pair_in(folder: Path, number: int) -> RefreshPair:
-    """The files of set ``number`` below ``folder``, by their names in dbgen where it has any."""
-    place = set_folder(folder, number)
-    return RefreshPair(
-        number,
-        place / f"orders.tbl.u{number}",
-        place / f"lineitem.tbl.u{number}",
-        place / f"removed-orders.tbl.u{number}",
-        place / f"removed-lineitem.tbl.u{number}",
-    )
 
 
 def rows_of_file(file: Path, table: str) -> Iterator[Row]:
@@ -112,9 +94,7 @@ def rows_of_file(file: Path, table: str) -> Iterator[Row]:
             yield tuple(convert(text) for convert, text in zip(read, fields, strict=True))
 
 
-def grouped_rows(
-    orders: Path, lineitem: Path, first_key: int = 0
-) -> Iterator[tuple[str, list[str]]]:
+def grouped_rows(files: Files, first_key: int = 0) -> Iterator[tuple[str, list[str]]]:
     """Each order from ``first_key`` on with its lines, as text.
 
     Both files are in the order of their keys, and end with the same order.
@@ -123,6 +103,7 @@ def grouped_rows(
     def before(line: str) -> bool:
         return order_of(line) < first_key
 
+    orders, lineitem = files["orders"], files["lineitem"]
     with orders.open(encoding="ascii") as heads, lineitem.open(encoding="ascii") as lines:
         groups = groupby(dropwhile(before, lines), key=order_of)
         for head, (key, group) in zip(dropwhile(before, heads), groups, strict=True):

@@ -22,12 +22,11 @@ from harness.progress import Progress
 from harness.workloads.tpch.data import generator, run_generator
 from harness.workloads.tpch.dbgen import WIDE_SCALE, ScaledColumns, order_key
 from harness.workloads.tpch.refresh_data import (
-    LARGEST_SET,
+    PRIMARY_KEYS,
+    Files,
     RefreshData,
     grouped_rows,
     orders_per_set,
-    pair_in,
-    set_folder,
 )
 from harness.workloads.tpch.tables import expected_rows
 
@@ -42,21 +41,26 @@ _GAP = 1
 
 
 def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
-    """Make those of ``sets`` (1 …) that ``folder`` does not hold yet, each one atomically.
+    """Make those of ``sets`` (1 … 999) that ``folder`` does not hold yet, each one atomically.
 
-    ``folder``: no other process makes sets in it meanwhile. UsageError for sets or scales that
-    have none, RunFailed where the generator fails or the disk is full.
+    ``folder``: no other process makes sets in it meanwhile. UsageError for a scale that has
+    none, RunFailed where the generator fails or the disk is full.
     """
-    _refuse(scale, sets)
-    missing = [number for number in sets if not set_folder(folder, number).exists()]
+    if scale >= WIDE_SCALE:
+        raise UsageError(
+            f"refresh sets at scale {scale:,g}",
+            f"from scale {WIDE_SCALE:,} on dbgen draws keys in another way, which is not done here",
+            "choose a smaller scale, or run without refresh functions",
+        )
+    data = RefreshData(scale, folder)
+    missing = [number for number in sets if not data.set_folder(number).exists()]
     if missing:
         try:
-            _make(scale, range(missing[0], missing[-1] + 1), folder, progress)
+            _make(data, range(missing[0], missing[-1] + 1), progress)
         except OSError as error:
-            raise RunFailed(
-                f"refresh sets in {folder}", str(error), f"make room ({_size(scale, sets)})"
-            ) from error
-    return RefreshData(scale, folder)
+            room = f"make room (about {refresh_bytes(scale, sets) / 1e9:.3g} GB)"
+            raise RunFailed(f"refresh sets in {folder}", str(error), room) from error
+    return data
 
 
 def refresh_bytes(scale: float, sets: range) -> int:
@@ -66,31 +70,13 @@ def refresh_bytes(scale: float, sets: range) -> int:
     return (4 * orders + 2 * _FEWEST_ORDERS) * _BYTES_PER_ORDER
 
 
-def _size(scale: float, sets: range) -> str:
-    return f"about {refresh_bytes(scale, sets) / 1e9:.3g} GB"
-
-
-def _refuse(scale: float, sets: range) -> None:
-    if scale >= WIDE_SCALE:
-        raise UsageError(
-            f"refresh sets at scale {scale:,g}",
-            f"from scale {WIDE_SCALE:,} on dbgen draws keys in another way, which is not done here",
-            "choose a smaller scale, or run without refresh functions",
-        )
-    if sets and not (min(sets) >= 1 and max(sets) <= LARGEST_SET):
-        raise UsageError(
-            f"refresh sets {min(sets)} … {max(sets)}",
-            f"there are {LARGEST_SET}: then every order of the base has been replaced",
-            "use fewer streams",
-        )
-
-
-def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
+def _make(data: RefreshData, sets: range, progress: Progress) -> None:
     """Make ``sets`` under temporary names and rename each when it is whole."""
+    scale, work = data.scale, data.folder / "partial"
+    made = RefreshData(scale, work)
     size = orders_per_set(scale)
     base = expected_rows("orders", scale) or 0
     first, end = (sets.start - 1) * size, (sets.stop - 1) * size
-    work = folder / "partial"
     shutil.rmtree(work, ignore_errors=True)  # of one that was killed
     work.mkdir(parents=True)
     try:
@@ -98,9 +84,11 @@ def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
             inserted = _rows(scale, base + first, base + end, _GAP, work / "inserted", progress)
             removed = _rows(scale, first, end, 0, work / "removed", progress)
             for number in sets:
-                _write_set(work, number, size, inserted, removed)
-                if not set_folder(folder, number).exists():
-                    set_folder(work, number).rename(set_folder(folder, number))
+                made.set_folder(number).mkdir()
+                _write(made.pair(number).inserted, size, inserted)
+                _write(made.pair(number).removed, size, removed)
+                if not data.set_folder(number).exists():
+                    made.set_folder(number).rename(data.set_folder(number))
                 task.advance()
     finally:
         shutil.rmtree(work)
@@ -117,36 +105,35 @@ def _rows(scale: float, first: int, end: int, gap: int, work: Path, progress: Pr
     total = max(end, _FEWEST_ORDERS)
     # Half an order more, lest the product of the scale factor is cut to one less.
     made_at = (total + 0.5) / _ORDERS_PER_SCALE
-    orders, lineitem = _last_part(made_at, total // (total - first), work, progress)
-    _compare(made_at, first, orders, lineitem)
+    files = _last_part(made_at, total // (total - first), work, progress)
+    _compare(made_at, first, files)
     offset = first - (expected_rows("orders", scale) or 0) if gap else first
     columns = ScaledColumns(scale, first)
-    rows = grouped_rows(orders, lineitem, order_key(first, 0))
+    rows = grouped_rows(files, order_key(first, 0))
     for row, (head, lines) in enumerate(rows, offset):
         yield columns.rewrite(head, lines, order_key(row, gap))
 
 
-def _last_part(scale: float, parts: int, work: Path, progress: Progress) -> tuple[Path, Path]:
+def _last_part(scale: float, parts: int, work: Path, progress: Progress) -> Files:
     """Have the last part of orders and lineitem made; their files.
 
     Where a part begins the generator decides for each table, a little before its share.
     """
     work.mkdir()
     arguments = [
-        *("tbl", "--tables", "orders,lineitem", "--scale-factor", repr(scale)),
+        *("tbl", "--tables", ",".join(PRIMARY_KEYS), "--scale-factor", repr(scale)),
         *("--parts", str(parts), "--part", str(parts)),
     ]
     rows = (expected_rows("orders", scale) or 0) // parts
     title = f"part {parts} of {parts} of TPC-H orders"
     run_generator(arguments, work, rows * _BYTES_PER_ORDER, title, progress)
-    orders, lineitem = (work / table / f"{table}.{parts}.tbl" for table in ("orders", "lineitem"))
-    return orders, lineitem
+    return {table: work / table / f"{table}.{parts}.tbl" for table in PRIMARY_KEYS}
 
 
-def _compare(scale: float, first: int, orders: Path, lineitem: Path) -> None:
+def _compare(scale: float, first: int, files: Files) -> None:
     """RunFailed where the generator's rows from ``first`` on are not those that dbgen draws."""
     columns = ScaledColumns(scale, first)
-    rows = islice(grouped_rows(orders, lineitem, order_key(first, 0)), _COMPARED_ORDERS)
+    rows = islice(grouped_rows(files, order_key(first, 0)), _COMPARED_ORDERS)
     for row, (head, lines) in enumerate(rows, first):
         if columns.rewrite(head, lines, order_key(row, 0)) != (head, lines):
             raise RunFailed(
@@ -156,15 +143,9 @@ def _compare(scale: float, first: int, orders: Path, lineitem: Path) -> None:
             )
 
 
-def _write_set(work: Path, number: int, size: int, inserted: _Rows, removed: _Rows) -> None:
-    set_folder(work, number).mkdir()
-    pair = pair_in(work, number)
-    _write(pair.orders, pair.lineitem, size, inserted)
-    _write(pair.removed_orders, pair.removed_lineitem, size, removed)
-
-
-def _write(orders: Path, lineitem: Path, size: int, rows: _Rows) -> None:
+def _write(files: Files, size: int, rows: _Rows) -> None:
     """The next ``size`` orders and their lines."""
+    orders, lineitem = files["orders"], files["lineitem"]
     count = 0
     with orders.open("x", encoding="ascii") as heads, lineitem.open("x", encoding="ascii") as tails:
         for head, lines in islice(rows, size):

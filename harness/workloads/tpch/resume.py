@@ -27,7 +27,7 @@ from harness.workloads.parameters import CacheMode
 class _Skipped:
     """Work of an earlier attempt, and how it is done again without being timed."""
 
-    again: Callable[[], None]
+    again: Callable[[], object]
     changes_data: bool
     query: bool
 
@@ -65,7 +65,7 @@ class Course:
         step: str,
         name: str,
         do: Callable[[], Any],
-        again: Callable[[], None] | None,
+        again: Callable[[], object] | None,
         *,
         changes_data: bool = False,
         query: bool = False,
@@ -85,7 +85,7 @@ class Course:
         return kept
 
     def skip(
-        self, again: Callable[[], None], *, changes_data: bool = False, query: bool = False
+        self, again: Callable[[], object], *, changes_data: bool = False, query: bool = False
     ) -> None:
         """This work was done in an earlier attempt."""
         self._skipped.append(_Skipped(again, changes_data, query))

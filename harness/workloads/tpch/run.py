@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness.engine import RunsSql
@@ -26,24 +27,33 @@ from harness.workload import Outcome, Session
 from harness.workloads.tpch import metrics as run_metrics
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
 from harness.workloads.tpch.checks import Answered, check_answers
-from harness.workloads.tpch.params import TpchParams
+from harness.workloads.tpch.params import VARIANT_QUERY, TpchParams
 from harness.workloads.tpch.query_runs import Execution, Explained, QueryRuns
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions, seen
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.resume import Course
-from harness.workloads.tpch.selectivity import selected_metrics
 from harness.workloads.tpch.source_database import LOADED
-from harness.workloads.tpch.statements import chosen_statements, power_statements
+from harness.workloads.tpch.sql import other_sql
+from harness.workloads.tpch.statements import (
+    chosen_statements,
+    power_statements,
+    variant_values,
+)
 from harness.workloads.tpch.throughput import Throughput, run_throughput
 
 _DATA_CHECK = "data-check"
 
 
 @dataclass
-class _Measured:
-    """What the test gave, part by part; parts that it does not have are empty."""
+class _Test:
+    """The requested test, and what it has given; parts that it does not have are empty."""
 
+    params: TpchParams
+    session: Session
+    engine: RunsSql
+    course: Course
+    data: RefreshData | None
     executions: list[Execution] = field(default_factory=list)
     refresh: list[Applied] = field(default_factory=list)
     throughput: Throughput | None = None
@@ -61,6 +71,70 @@ class _Measured:
     def all_refresh(self) -> list[Applied]:
         """In the order of their execution."""
         return [*self.refresh, *(self.throughput.refresh if self.throughput else [])]
+
+    def run(self) -> None:
+        """Execute its parts in their order; those of an earlier attempt are recalled."""
+        params, course, functions = self.params, self.course, None
+        if self.data is not None:
+            functions = RefreshFunctions(
+                self.session, self.engine, self.data, params.refresh_batch_orders
+            )
+        query_runs = QueryRuns(self.session, self.engine, params, course)
+        course.cold_point("run")
+        if params.test == "queries":
+            todo = chosen_statements(params, self._sql)
+            self.executions = query_runs.time(todo)
+            query_runs.vary(todo, params.varied_rounds)
+        if params.test in ("power", "both"):
+            self._power(functions, query_runs)
+        if params.test in ("throughput", "both"):
+            first = 2 if params.test == "both" else 1
+            self.throughput = run_throughput(
+                params, self.session, self.engine, functions, first, course
+            )
+        course.close()
+        course.cold_point("run-plan")
+        self.plans = query_runs.explain(self.executions)
+        self.unexplained = query_runs.unexplained
+        course.close()
+        self.selected = self._select()
+        if functions is not None:
+            self.data_checks = self._check_data(functions)
+
+    @property
+    def _sql(self) -> Path:
+        return self.engine.sql_folder / "tpch"
+
+    def _power(self, functions: RefreshFunctions | None, query_runs: QueryRuns) -> None:
+        """Clause 5.3.3.2: RF1, the query stream, RF2."""
+        if functions is not None:
+            self.refresh.append(functions.timed("RF1", 1, self.course))
+        self.executions = query_runs.time(power_statements(self.params, self._sql))
+        if functions is not None:
+            self.refresh.append(functions.timed("RF2", 1, self.course))
+
+    def _select(self) -> list[Metric]:
+        """``query_selected_fraction`` of query 6 with dates, counted by the engine in its data."""
+        if not self.params.q6_dates:
+            return []
+        sql = other_sql("q06_selected", variant_values(self.params.q6_dates), self._sql)
+        with closing(self.engine.connect()) as connection:
+            [[selected, rows]] = connection.execute(sql).rows
+        if not isinstance(rows, int) or not rows:
+            raise RunFailed("count the rows of lineitem", f"the engine answered {rows!r}")
+        labels = {"query": str(VARIANT_QUERY)}
+        fraction = float(str(selected)) / rows
+        return [Metric("query_selected_fraction", "1", "none", labels, value=fraction)]
+
+    def _check_data(self, functions: RefreshFunctions) -> list[Check]:
+        """What refresh functions have done to the data; a step, since it needs them changed."""
+        kept = self.session.recalled(_DATA_CHECK)
+        if kept is None:
+            self.course.data_ready("the check of the data")
+            checks = functions.check(range(1, sets_needed(self.params) + 1))
+            kept = [check.to_json() for check in checks]
+            self.session.remember(_DATA_CHECK, kept)
+        return [Check.from_json(check) for check in kept]
 
 
 def sets_needed(params: TpchParams) -> int:
@@ -81,22 +155,17 @@ def measure(params: TpchParams, session: Session) -> Outcome:
     power = params.test != "throughput"
     total = len(params.queries) * (power + streams)
     with closing(Course(session, engine, params.cache, total)) as course:
-        measured = _test(params, session, engine, data, course)
-    checks = [*_finished(measured.all_executions, params.query_timeout_s)]
-    checks += measured.data_checks
+        test = _Test(params, session, engine, course, data)
+        test.run()
+    checks = [*_finished(test.all_executions, params.query_timeout_s), *test.data_checks]
     checks += check_answers(
-        params.scale,
-        engine.name,
-        session.source,
-        _answered(measured),
-        session.progress,
-        data,
+        params.scale, engine.name, session.source, _answered(test), session.progress, data
     )
-    warnings = list(unaccounted(_waits(measured)))
-    return Outcome(_metrics(params, measured), checks, _artifacts(measured), warnings)
+    warnings = list(unaccounted(_waits(test)))
+    return Outcome(_metrics(test), checks, _artifacts(test), warnings)
 
 
-def _waits(measured: _Measured) -> dict[str, Breakdown]:
+def _waits(measured: _Test) -> dict[str, Breakdown]:
     """By query, of those that ran alone."""
     found = {execution.statement.name: execution.waits()[0] for execution in measured.executions}
     return {name: waits for name, waits in found.items() if waits is not None}
@@ -111,69 +180,6 @@ def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:
     return prepare(params.scale, range(1, sets + 1), session.changes, session.progress)
 
 
-def _test(
-    params: TpchParams,
-    session: Session,
-    engine: RunsSql,
-    data: RefreshData | None,
-    course: Course,
-) -> _Measured:
-    test = params.test
-    functions = None
-    if data is not None:
-        functions = RefreshFunctions(session, engine, data, params.refresh_batch_orders)
-    query_runs = QueryRuns(session, engine, params)
-    found = _Measured()
-    course.cold_point("run")
-    if test == "queries":
-        todo = chosen_statements(params, engine.sql_folder / "tpch")
-        found.executions = query_runs.time(todo, course)
-        query_runs.vary(todo, params.varied_rounds, course)
-    if test in ("power", "both"):
-        _power(params, engine, functions, query_runs, course, found)
-    if test in ("throughput", "both"):
-        first = 2 if test == "both" else 1
-        found.throughput = run_throughput(params, session, engine, functions, first, course)
-    course.close()
-    course.cold_point("run-plan")
-    found.plans = query_runs.explain(found.executions, course)
-    found.unexplained = query_runs.unexplained
-    course.close()
-    found.selected = selected_metrics(params, engine)
-    if functions is not None:
-        found.data_checks = _check_data(session, functions, sets_needed(params), course)
-    return found
-
-
-def _power(
-    params: TpchParams,
-    engine: RunsSql,
-    functions: RefreshFunctions | None,
-    query_runs: QueryRuns,
-    course: Course,
-    found: _Measured,
-) -> None:
-    """Clause 5.3.3.2: RF1, the query stream, RF2."""
-    if functions is not None:
-        found.refresh.append(functions.timed("RF1", 1, course))
-    found.executions = query_runs.time(power_statements(params, engine.sql_folder / "tpch"), course)
-    if functions is not None:
-        found.refresh.append(functions.timed("RF2", 1, course))
-
-
-def _check_data(
-    session: Session, functions: RefreshFunctions, sets: int, course: Course
-) -> list[Check]:
-    """What refresh functions have done to the data; a step, since it needs them changed."""
-    kept = session.recalled(_DATA_CHECK)
-    if kept is None:
-        course.data_ready("the check of the data")
-        checks = functions.check(range(1, sets + 1))
-        kept = [check.to_json() for check in checks]
-        session.remember(_DATA_CHECK, kept)
-    return [Check.from_json(check) for check in kept]
-
-
 def _finished(executions: Sequence[Execution], timeout_s: float | None) -> Iterator[Check]:
     for execution in executions:
         if not execution.finished:
@@ -186,7 +192,7 @@ def _finished(executions: Sequence[Execution], timeout_s: float | None) -> Itera
             )
 
 
-def _answered(measured: _Measured) -> list[Answered]:
+def _answered(measured: _Test) -> list[Answered]:
     """Every answer with the states of the data that it may be one of."""
     after_rf1 = LOADED + 1 if measured.refresh else LOADED
     answers = [
@@ -204,8 +210,8 @@ def _answered(measured: _Measured) -> list[Answered]:
     return answers
 
 
-def _metrics(params: TpchParams, measured: _Measured) -> list[Metric]:
-    scale, timeout_s = params.scale, params.query_timeout_s
+def _metrics(measured: _Test) -> list[Metric]:
+    scale, timeout_s = measured.params.scale, measured.params.query_timeout_s
     metrics = run_metrics.query_metrics(measured.all_executions, timeout_s)
     if measured.executions:
         metrics += run_metrics.total_metrics(measured.executions)
@@ -221,7 +227,7 @@ def _metrics(params: TpchParams, measured: _Measured) -> list[Metric]:
     return metrics + [metric for plan in measured.plans for metric in plan.metrics]
 
 
-def _artifacts(measured: _Measured) -> dict[str, Any]:
+def _artifacts(measured: _Test) -> dict[str, Any]:
     executions = measured.all_executions
     artifacts: dict[str, Any] = {
         "queries": {
@@ -246,7 +252,7 @@ def _key(execution: Execution) -> str:
     return str(statement.query) if statement.stream is None else statement.step
 
 
-def _timeline(measured: _Measured) -> list[dict[str, Any]]:
+def _timeline(measured: _Test) -> list[dict[str, Any]]:
     """When everything was submitted and ended, on the monotonic clock of its attempt."""
     queries = [
         {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}

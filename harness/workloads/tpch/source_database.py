@@ -15,14 +15,12 @@ import duckdb
 
 from harness.engine import Scalar
 from harness.workloads.tpch.data import Source
-from harness.workloads.tpch.refresh_data import RefreshData
+from harness.workloads.tpch.refresh_data import PRIMARY_KEYS, RefreshData
 from harness.workloads.tpch.tables import COLUMNS
 
 #: The state of data that no refresh function has changed.
 LOADED = 0
 _LOOK_S = 0.05
-#: The tables that refresh functions change, and the column with the key of the order.
-_CHANGED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 
 
 class SourceDatabase:
@@ -66,7 +64,7 @@ class SourceDatabase:
             raise ValueError("no refresh sets are known")
         execute = partial(rows_of, self._connection)
         if self._pairs == 0:
-            for table in _CHANGED:
+            for table in PRIMARY_KEYS:
                 execute(f"alter view {table} rename to base_{table}")
                 execute(
                     f"create table added_{table} as select 0 as pair, * from base_{table} limit 0"
@@ -75,7 +73,7 @@ class SourceDatabase:
         while self._pairs < (state + 1) // 2:
             self._pairs += 1
             self._read_pair(self._refresh, self._pairs)
-        for table, key in _CHANGED.items():
+        for table, (key, *_) in PRIMARY_KEYS.items():
             columns = ", ".join(COLUMNS[table])
             execute(
                 f"create or replace view {table} as "
@@ -87,11 +85,11 @@ class SourceDatabase:
     def _read_pair(self, refresh: RefreshData, number: int) -> None:
         pair = refresh.pair(number)
         execute = partial(rows_of, self._connection)
-        for table, file in (("orders", pair.orders), ("lineitem", pair.lineitem)):
+        for table, file in pair.inserted.items():
             rows = tbl_rows([str(file)], COLUMNS[table])
             columns = ", ".join(COLUMNS[table])
             execute(f"insert into added_{table} select {number}, {columns} from {rows}")
-        rows = tbl_rows([str(pair.removed_orders)], COLUMNS["orders"])
+        rows = tbl_rows([str(pair.removed["orders"])], COLUMNS["orders"])
         execute(f"insert into removed select {number}, o_orderkey from {rows}")
 
 

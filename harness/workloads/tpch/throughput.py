@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -148,19 +149,16 @@ class _Streams:
         """Connect, start together, wait for all."""
         executions: list[list[Execution]] = [[] for _ in statements]
         applied: list[Applied] = []
-        connections: list[SqlConnection] = []
         work: list[Callable[[SqlConnection], None]] = [
             partial(self._query, stream, into)
             for stream, into in zip(statements, executions, strict=True)
         ]
         if functions is not None:
             work.append(partial(self._refresh, functions, refresh, applied))
-        try:
-            connections += [self._sql.connect() for _ in work]
+        with ExitStack() as stack:
+            connect = self._sql.connect
+            connections = [stack.enter_context(closing(connect())) for _ in work]
             self._together(work, connections)
-        finally:
-            for connection in connections:
-                connection.close()
         return Throughput(executions, applied)
 
     def _together(

@@ -13,7 +13,7 @@ from harness.engine import BulkLoads, Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.workload import Loading, Outcome, Session
+from harness.workload import Loading
 from harness.workloads.tpch import data
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh_generate import prepare
@@ -69,9 +69,7 @@ class Tpch:
         engine.bulk_load(self.name, made.files, made.row_counts, loading.progress)
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
-    def measure(self, params: TpchParams, session: Session) -> Outcome:
-        """Run, explain and check the queries; see harness.workloads.tpch.run."""
-        return measure(params, session)
+    measure = staticmethod(measure)
 
 
 def _loading(engine: Engine) -> BulkLoads:

@@ -1,19 +1,14 @@
 """Generated data at scale 0.01, and engines loaded with them."""
 
-import os
 import shutil
 import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from lab import open_lab
 
-from harness import paths, registry
-from harness.engine import DataDirectories, EngineContext
-from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
-from harness.supervise.credentials import unprivileged
-from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.tpch import data
 from harness.workloads.tpch.params import TpchParams
@@ -48,37 +43,20 @@ def sources(tpch_root, quiet):
 
 
 @contextmanager
-def running(name, root, source, progress):
+def running(name, source, progress):
     """A started engine of that name with TPC-H loaded from ``source``."""
-    factory = registry.engine(name)
-    with ExitStack() as stack:
-        supervisor = stack.enter_context(Supervisor(root / f"state-{name}"))
-        credentials = unprivileged()
-        directories = {
-            part: supervisor.journal.register_directory(root / f"{name}-{part}", credentials)
-            for part in DIRECTORY_PARTS
-        }
-        scratch = supervisor.journal.register_directory(root / f"{name}-s", credentials)
-        engine = factory.create(
-            EngineContext(
-                settings={},
-                options={},
-                scratch=scratch,
-                engines_prefix=paths.engines_prefix(),
-                processes=supervisor,
-                credentials=credentials,
-                threads=len(os.sched_getaffinity(0)),
-                memory_limit_bytes=1 << 30,
-            )
-        )
-        stack.callback(engine.kill)
-        engine.initialise(DataDirectories(directories))
-        engine.start()
-        clients = Clients(supervisor, credentials, scratch)
-        loading = Loading(engine, "native", source, clients, 2, progress)
-        WORKLOAD.load(TpchParams.from_mapping({"scale": SCALE}), loading)
-        yield engine
-        engine.stop()
+    with open_lab() as lab:
+        engine = lab.engine(name)
+        try:
+            engine.initialise(lab.places())
+            engine.start()
+            clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
+            loading = Loading(engine, "native", source, clients, 2, progress)
+            WORKLOAD.load(TpchParams.from_mapping({"scale": SCALE}), loading)
+            yield engine
+            engine.stop()
+        finally:
+            engine.kill()
 
 
 @pytest.fixture(scope="session")
@@ -92,8 +70,6 @@ def engines(tpch_root, sources, quiet):
     """Both engines of the main job, loaded."""
     with ExitStack() as stack:
         yield {
-            name: stack.enter_context(
-                running(name, tpch_root, tpch_root / load_format / "content", quiet)
-            )
+            name: stack.enter_context(running(name, tpch_root / load_format / "content", quiet))
             for name, load_format in (("duckdb", "parquet"), ("postgres", "csv"))
         }

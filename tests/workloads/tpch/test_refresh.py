@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from harness.workloads.tpch.refresh_data import RefreshPair
-from harness.workloads.tpch.refresh_generate import prepare
-from harness.workloads.tpch.refresh_sql import (
+from harness.workloads.tpch.refresh import (
     LARGEST_STATEMENT_BYTES,
     rf1_statements,
     rf2_statements,
 )
+from harness.workloads.tpch.refresh_data import RefreshPair, rows_of_file
+from harness.workloads.tpch.refresh_generate import prepare
 
 INSERT = re.compile(r"INSERT INTO (orders|lineitem) \([a-z_, ]+\) VALUES\n(.*)", re.DOTALL)
 
@@ -27,7 +27,7 @@ def inserted_keys(statement):
 
 def test_an_order_and_its_lines_are_inserted_in_the_same_transaction(pair):
     lines = {}
-    for row in pair.lineitem_rows:
+    for row in rows_of_file(pair.inserted["lineitem"], "lineitem"):
         lines.setdefault(row[0], []).append(row[0])
     keys = []
     for transaction in rf1_statements(pair, 100):
@@ -71,12 +71,12 @@ def test_statements_stay_below_the_limit_however_large_the_batch(pair):
 
 
 def test_a_row_is_written_with_quotes_around_text_and_dates(tmp_path):
-    orders, lines = tmp_path / "orders", tmp_path / "lines"
-    orders.write_text("9|12|O|1.20|1998-07-06|5-LOW|Clerk#000000248|0| it's final |\n")
-    lines.write_text(
+    files = {"orders": tmp_path / "orders", "lineitem": tmp_path / "lines"}
+    files["orders"].write_text("9|12|O|1.20|1998-07-06|5-LOW|Clerk#000000248|0| it's final |\n")
+    files["lineitem"].write_text(
         "9|7|5|1|45|84818.25|0.09|0.05|N|O|1998-10-20|1998-09-10|1998-11-15|NONE|SHIP|'|\n"
     )
-    ((order, line),) = rf1_statements(RefreshPair(1, orders, lines, orders, lines), 10)
+    ((order, line),) = rf1_statements(RefreshPair(1, files, files), 10)
     assert order.endswith(
         "VALUES\n(9,12,'O',1.20,'1998-07-06','5-LOW','Clerk#000000248',0,' it''s final ')"
     )

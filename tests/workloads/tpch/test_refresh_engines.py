@@ -8,9 +8,10 @@ import pytest
 from harness.engine import SqlResult
 from harness.workloads.tpch.ordering import query_order
 from harness.workloads.tpch.qgen import parameters
+from harness.workloads.tpch.refresh import rf1_statements, rf2_statements
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
+from harness.workloads.tpch.refresh_data import RefreshPair
 from harness.workloads.tpch.refresh_generate import prepare
-from harness.workloads.tpch.refresh_sql import rf1_statements, rf2_statements
 from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.tables import COLUMNS
 
@@ -22,10 +23,8 @@ KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey, l_linenumber"}
 @pytest.fixture(scope="module", params=ENGINES)
 def engine(request, tpch_root, sources, start_engine, quiet):
     """An engine of this module's own: its data change."""
-    root = tpch_root / "refreshed"
-    root.mkdir(exist_ok=True)
     source = tpch_root / ENGINES[request.param] / "content"
-    with start_engine(request.param, root, source, quiet) as started:
+    with start_engine(request.param, source, quiet) as started:
         yield started
 
 
@@ -94,7 +93,7 @@ def test_a_pair_is_seen_at_every_stage_and_its_inverse_restores_every_column(
     assert ask("SELECT count(*) FROM orders") == orders
     assert digests(connection) != before
 
-    back = pair.inverse()
+    back = RefreshPair(1, inserted=pair.removed, removed=pair.inserted)
     apply(connection, rf1_statements(back, 100))
     apply(connection, rf2_statements(back, 100))
     assert digests(connection) == before

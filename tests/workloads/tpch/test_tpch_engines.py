@@ -1,10 +1,7 @@
 """DuckDB and PostgreSQL themselves, at scale 0.01: loaded, run, and agreeing."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import pytest
+from toy_session import ToySession
 
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
@@ -17,20 +14,7 @@ SCALE = 0.01
 SEEDS = range(1, 21)
 
 
-@dataclass
-class WarmSession:
-    engine: Any
-    progress: Any
-    source: Path | None
-    changes: Path | None = None
-    delays: None = None
-
-    def remember(self, step, document):
-        """Nothing is cut off here."""
-
-    def recalled(self, step):
-        return None
-
+class WarmSession(ToySession):
     def cold_start(self, label):
         raise AssertionError("a warm run has no cold start")
 

@@ -3,17 +3,16 @@
 The engine is a real DuckDB over the generated files, wrapped so that its calls are seen.
 """
 
-import json
 import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from toy_session import ToySession
 
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
-from harness.host.working_set import Footprint
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.result import run_status
 from harness.workloads.tpch.params import TpchParams
@@ -68,33 +67,6 @@ class Toy:
             for seed in (None, 5)
             if sql == query_sql(query, parameters(query, seed, SCALE))
         )
-
-
-@dataclass
-class ToySession:
-    engine: Toy
-    progress: object
-    source: Path | None
-    changes: Path | None = None
-    delays: object = None
-    reads: int = 0
-    steps: dict = field(default_factory=dict)
-
-    def cold_start(self, label):
-        self.engine.calls.append(f"cold {label}")
-
-    def counters(self, moment="after"):
-        self.reads += 1
-        return {"read_bytes": self.reads * 4096, "cpu_ns": self.reads, "faults": 0}
-
-    def remember(self, step, document):
-        self.steps[step] = json.loads(json.dumps(document))
-
-    def recalled(self, step):
-        return self.steps.get(step)
-
-    def footprint(self):
-        return Footprint(lambda: [], lambda: [])  # it has neither files nor processes
 
 
 @pytest.fixture
