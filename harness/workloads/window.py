@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from harness import hdr
 from harness.counters import bandwidths, counter_metrics
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks, cpu_per_operation
 from harness.drivers.validity import Nouns
 from harness.engine import Engine
 from harness.store.result import Check, Metric
-from harness.waits import Breakdown, unaccounted
+from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.outliers import describe_outlier
@@ -116,6 +117,27 @@ def _cpu(
     for side, each_ns in spent.items():
         whose = "process" if inside else side
         yield Metric(f"{whose}_cpu_per_{nouns.operation}_ns", "ns", "lower", value=each_ns)
+
+
+def explain_window(
+    driven: DriverResult, counters: Mapping[str, float], users: int, closed: bool
+) -> tuple[Breakdown | None, dict[str, float]]:
+    """The parts of the mean latency (harness.waits), and the counters without those of waits.
+
+    ``users``: of them each waits for its operation, and requests the next one at once, where
+    ``closed``. None where waits or latencies are not known.
+    """
+    totals, rest = take(counters)
+    if totals is None:
+        return None, rest
+    histograms = [
+        hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr
+    ]
+    count = sum(one.total for one in histograms)
+    latency_ns = sum(one.mean * one.total for one in histograms if one.total)
+    if not count and closed:
+        count, latency_ns = driven.done_count or 0, float(users * driven.window_ns)
+    return explain(totals, latency_ns, count, closed), rest
 
 
 def window_outcome(

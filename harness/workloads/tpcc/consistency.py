@@ -1,8 +1,12 @@
-"""The twelve consistency conditions of clause 3.3.2, and the share of remote accesses.
+"""Checks of the data: the twelve consistency conditions of clause 3.3.2, and what else is known.
 
 Each condition is a statement in ``conditions/``, or in a folder of that name next to the
 engine's own SQL where the engine cannot plan ours; it gives the rows that violate it, four at
 most. They run concurrently over a few connections, since some read all order lines.
+
+The conditions compare tables with each other: of empty tables, and of a database that has lost a
+transaction in all of them, they all hold. The other checks compare with the share of remote
+accesses, with the rows that were loaded, and with what the client counted.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +24,7 @@ from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
 from harness.workloads.outliers import describe_outlier
+from harness.workloads.tpcc.data import row_counts
 from harness.workloads.window import checked
 
 _FOLDER = Path(__file__).parent / "conditions"
@@ -27,6 +33,12 @@ _SHOWN = 3
 _REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.15
 #: Orders of a district and rows of HISTORY of a warehouse as loaded (clause 4.3.3.1).
 _LOADED_ORDERS, _LOADED_HISTORY = 3000, 30_000
+#: Tables that only grow, or shrink, in a run; the others keep their rows.
+_GROW, _SHRINK = frozenset({"orders", "history"}), frozenset({"new_order"})
+_SUMS = {
+    "new_order": "SELECT sum(d_next_o_id) FROM district",
+    "payment": "SELECT sum(c_payment_cnt) FROM customer",
+}
 
 #: One statement's rows.
 Query = Callable[[str], Sequence[tuple[Any, ...]]]
@@ -124,3 +136,63 @@ SELECT count(*), sum(CASE WHEN h_c_w_id <> h_w_id THEN 1 ELSE 0 END) FROM histor
 def _counts(found: SqlResult) -> tuple[int, int]:
     ((count, remote),) = found.rows
     return int(str(count)), int(str(remote or 0))
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What all transactions so far have left: New-Orders and Payments, as the data count them."""
+
+    new_order: int
+    payment: int
+
+
+def loaded_traces(warehouses: int) -> Traces:
+    """Of data as they were loaded: 3,000 orders of each district, one payment a customer."""
+    return Traces(new_order=3_001 * 10 * warehouses, payment=30_000 * warehouses)
+
+
+def read_traces(engine: RunsSql) -> Traces:
+    """Of the data as they are now; RunFailed where they cannot be read."""
+    with closing(engine.connect()) as connection:
+        found = {name: connection.execute(sql).rows[0][0] for name, sql in _SUMS.items()}
+    return Traces(**{name: int(str(value or 0)) for name, value in found.items()})
+
+
+def check_population(warehouses: int, engine: RunsSql) -> Check:
+    """Whether no row is missing of those that were loaded and that no transaction removes."""
+    wrong = []
+    try:
+        with closing(engine.connect()) as connection:
+            for table, expected in row_counts(warehouses).items():
+                if table in _SHRINK:
+                    continue
+                found = int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
+                if found < expected or (found > expected and table not in _GROW):
+                    wrong.append(f"{table} has {found:,} rows, expected {expected:,}")
+    except HarnessError as error:
+        return Check("population", "unknown", f"the query failed: {error}")
+    return checked("population", wrong)
+
+
+def check_counted(
+    committed: Mapping[str, int], before: Traces, engine: RunsSql, under_way: int
+) -> Check:
+    """Check that the data have each acknowledged transaction once.
+
+    ``committed``: since the client began, its ramp-up included. ``under_way``: how many may
+    have been committed at its end without an acknowledgement.
+    """
+    try:
+        now = read_traces(engine)
+    except HarnessError as error:
+        return Check("counted", "unknown", f"the query failed: {error}")
+    grown = {
+        "new_order": now.new_order - before.new_order,
+        "payment": now.payment - before.payment,
+    }
+    wrong = [
+        f"{name}: the data have {grown[name]:,} more, {committed[name]:,} were acknowledged"
+        for name in grown
+        if not committed[name] <= grown[name] <= committed[name] + under_way
+    ]
+    return checked("counted", wrong, ", ".join(f"{committed[name]:,} {name}" for name in grown))

@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from harness import hdr
 from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import host_warnings, load_warnings, lost_without_power
-from harness.drivers.waits import explain_window
 from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.store.result import Check, Metric
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.tpcc.consistency import check_conditions, check_remote
-from harness.workloads.tpcc.counted import (
+from harness.workloads.tpcc.consistency import (
     Traces,
+    check_conditions,
     check_counted,
     check_population,
+    check_remote,
     loaded_traces,
     read_traces,
 )
@@ -42,7 +42,7 @@ from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.metrics import NOUNS, metrics
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
-from harness.workloads.window import check_mix, window_outcome
+from harness.workloads.window import check_mix, explain_window, window_outcome
 
 #: More deliveries than this share that find a district without orders are reported (clause
 #: 2.7.4.2): they have less to do, and are sooner done.

@@ -12,14 +12,13 @@ from typing import Any
 
 from harness.drivers.result import WindowCounters
 from harness.drivers.validity import host_warnings, load_warnings
-from harness.drivers.waits import explain_window
 from harness.engine import LogsTasks, RunsInClient, TaskTimes
 from harness.errors import RunFailed
 from harness.store.result import Check
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.window import check_mix, window_outcome
+from harness.workloads.window import check_mix, explain_window, window_outcome
 from harness.workloads.ycsb.drivers import Driver, DriverResult
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
 from harness.workloads.ycsb.loadgen import Loadgen

@@ -5,10 +5,12 @@ from contextlib import closing
 import pytest
 
 from harness.progress import SilentProgress
-from harness.workloads.tpcc.consistency import check_conditions, check_remote, conditions
-from harness.workloads.tpcc.counted import (
+from harness.workloads.tpcc.consistency import (
+    check_conditions,
     check_counted,
     check_population,
+    check_remote,
+    conditions,
     loaded_traces,
     read_traces,
 )
