@@ -81,7 +81,7 @@ def _filler(engine: Any, server: Server, warehouses: int, threads: int) -> Fill:
             "workload": {"name": "tpcc", "params": {"warehouses": warehouses, "data_seed": 1}},
             "threads": threads,
         }
-        rows: Mapping[str, int] = processes.load(spec, server.clients)["rows"]
+        rows: Mapping[str, int] = processes.drive([spec], server.clients)["rows"]
         return rows
 
     return fill

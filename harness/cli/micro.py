@@ -16,7 +16,7 @@ from harness.cli.options import CommonOptions
 from harness.cli.run_list import estimated_ns, list_rows
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Step, run_plan
+from harness.execution.run_list import Step, plan_steps, run_plan
 from harness.micro.host_capacity import variables_here
 from harness.micro.like_suite import suite_like
 from harness.micro.metrics import SuiteResult
@@ -24,7 +24,7 @@ from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.protocol import Planned
-from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_steps
+from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_plan
 from harness.micro.suite import (
     find_suite,
     known_suites,
@@ -125,8 +125,9 @@ def run_micro(options: MicroOptions) -> None:
     requests = _requests(options)
     with command_environment(options.host, options.emulate or [], options.quiet) as env:
         into = store(options.results)
-        plan, steps = suite_steps(requests, env, into, again=True, resume=not options.again)
-        suites = [one.prepared for one in steps if isinstance(one.prepared, ResolvedSuite)]
+        plan, suites = suite_plan(requests, env)
+        resume = not options.again
+        steps = plan_steps(plan, env, into, again=True, resume=resume, prepared=suites)
         if options.format_ == "perma":
             _check_perma(suites)
         if options.dry_run:

@@ -95,28 +95,18 @@ def plan_steps(
     again: bool = False,
     enough: Collection[str] = ("complete",),
     resume: bool = False,
+    prepared: Sequence[Prepared | None] | None = None,
 ) -> list[Step]:
-    """What would be run on engines and what is there already; every spec is checked first."""
-    mode = env.host["mode"]
-    resolved = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
-    here = [EngineRun(next(resolved)) if spec.runs_in(mode) else None for spec in plan.runs]
-    return steps_of(plan, here, env, store, again, enough, resume)
-
-
-def steps_of(
-    plan: Plan,
-    prepared: Sequence[Prepared | None],
-    env: Environment,
-    store: Store,
-    again: bool = False,
-    enough: Collection[str] = ("complete",),
-    resume: bool = False,
-) -> list[Step]:
-    """The steps of a plan whose runs are checked; None: it needs another host mode.
+    """What would be run and what is there already; every spec is checked first.
 
     ``enough``: the statuses of a run that is not run again. ``resume``: with ``again``, runs that
-    the command completed before it was interrupted are not repeated.
+    the command completed before it was interrupted are not repeated. ``prepared``: the plan's
+    runs, checked, None for one that needs another host mode; by default they are on engines.
     """
+    if prepared is None:
+        mode = env.host["mode"]
+        resolved = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
+        prepared = [EngineRun(next(resolved)) if s.runs_in(mode) else None for s in plan.runs]
     complete = {} if again else complete_runs(store, env, enough)
     kept = {}
     if again and resume:
@@ -199,7 +189,10 @@ def run_plan(
             if step.done:
                 runs.append(step.done)
             elif step.prepared:
-                runs.append(_one(step.prepared, env, store, plan.experiment, restart))
+                policy = _resume_policy(step.prepared, env, plan.experiment, restart)
+                stored = step.prepared.run(env, store, policy)
+                env.progress.say(f"{stored.run_id}: {_result(stored)}")
+                runs.append(stored)
             else:
                 continue
             task.advance()
@@ -257,15 +250,17 @@ def _modes(spec: RunSpec) -> str:
     return " or ".join((spec.required_host_mode or "any").split("|"))
 
 
-def _one(
-    prepared: Prepared, env: Environment, store: Store, experiment: Mapping[str, Any], restart: bool
-) -> StoredRun:
+def _resume_policy(
+    prepared: Prepared, env: Environment, experiment: Mapping[str, Any], restart: bool
+) -> ResumePolicy:
     same = {**_unchanged(prepared, env, experiment), **prepared.resume_conditions()}
-    stored = prepared.run(env, store, ResumePolicy(experiment, same, restart))
-    error = stored.run["error"]
-    detail = f": {error['problem']}: {error['context']}" if error else ""
-    env.progress.say(f"{stored.run_id}: {stored.run['status']}{detail}")
-    return stored
+    return ResumePolicy(experiment, same, restart)
+
+
+def _result(stored: StoredRun) -> str:
+    """Its status, and why it failed."""
+    status, error = stored.run["status"], stored.run["error"]
+    return f"{status}: {error['problem']}: {error['context']}" if error else status
 
 
 def complete_runs(

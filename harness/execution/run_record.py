@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -137,23 +137,20 @@ class RunRecord:
     complete: bool = False
     error: HarnessError | None = None
     writer: RunWriter = field(init=False)
+    stored: StoredRun = field(init=False)
     _clock: dict[str, int] = field(default_factory=_stamps)
 
-    def measure(self, store: Store, measure: Callable[[], None]) -> StoredRun:
-        """Call ``measure`` while no other harness measures, and store the run.
+    @contextmanager
+    def storing(self, store: Store) -> Iterator[None]:
+        """Store the run at the end, as ``stored``.
 
-        A failure is stored as such and returned. KeyboardInterrupt leaves no run directory before
-        the first step is finished; afterwards the run can be resumed.
+        A failure inside is stored as such and not raised again. KeyboardInterrupt leaves no run
+        directory before the first step is finished; afterwards the run can be resumed.
         """
-        begun = False
+        self.writer = self._begin(store)
         try:
-            # Here, so that Ctrl-C finds no directory outside the try.
-            self.writer = self._begin(store)
-            begun = True
             try:
-                with one_at_a_time(self.env.progress):
-                    self._clock = _stamps()  # waiting for another harness is not the run's time
-                    measure()
+                yield
                 self.complete = True
             except (HarnessError, OSError) as error:
                 if interruption(error) is not None:
@@ -161,10 +158,8 @@ class RunRecord:
                 if not isinstance(error, HarnessError):
                     error = RunFailed(f"run {self.run_id}", str(error))
                 self.error = error
-            return self._store()
+            self.stored = self._store()
         except BaseException as error:
-            if not begun:
-                raise
             if (cause := interruption(error)) is None and isinstance(error, HarnessError):
                 raise  # its result could not be stored: it stays, unfinished
             self._abandon(store)
@@ -172,8 +167,14 @@ class RunRecord:
                 raise cause from None
             raise
         finally:
-            if begun:
-                self.writer.close()
+            self.writer.close()
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """No other harness measures meanwhile."""
+        with one_at_a_time(self.env.progress):
+            self._clock = _stamps()  # waiting for another harness is not the run's time
+            yield
 
     def _begin(self, store: Store) -> RunWriter:
         """The run's directory: that of an interrupted run, or a new one."""

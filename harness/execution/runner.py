@@ -63,6 +63,7 @@ from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
+from harness.workload import Outcome
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
@@ -125,17 +126,16 @@ class EngineRun:
             processors=format_cpus(prepared.cpus) or None,
             warnings=[_EXTERNAL] if prepared.external else [],
         )
-
-        def measure() -> None:
-            limit = prepared.spec.memory_limit_bytes
-            with memory_cap(limit, env.supervisor) as cap, _naming_oom_kills(cap):
-                _record_cap(record, cap)
-                with ExitStack() as stack:
-                    _Run(prepared, env, record, stack).measure()
-                for name in prepared.spec.observe:
-                    _observe(prepared, env, record, name)
-
-        return record.measure(store, measure)
+        with record.storing(store), record.measuring(), _memory_cap(record):
+            with ExitStack() as stack, naming_full_tiers(record.tiers):
+                run = _Run(prepared, env, record, stack)
+                run.start()
+                with record.monitored(run.monitor_context()) as run.session.monitors:
+                    outcome = prepared.workload.measure(prepared.params, run.session)
+                run.conclude(outcome)
+            for name in prepared.spec.observe:
+                _observe(prepared, env, record, name)
+        return record.stored
 
 
 def prepared_again(original: StoredRun, env: Environment) -> EngineRun:
@@ -156,7 +156,12 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
     env.progress.say(f"{record.run_id}: second execution under {name}")
     try:
         with ExitStack() as stack:
-            _Run(prepared, env, record.scratch(), stack).observe(observing)
+            run = _Run(prepared, env, record.scratch(), stack)
+            run.session.checkpoint, run.session.observed = None, observing
+            run.start()
+            with observing.running():
+                prepared.workload.measure(prepared.params, run.session)
+            run.engine.stop()
         record.metrics += observing.result()
         record.warnings += observing.warnings
     except HarnessError as error:
@@ -167,22 +172,31 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
         )
 
 
-def _record_cap(record: RunRecord, cap: MemoryCap | None) -> None:
-    record.cap = cap
-    if cap is None:
-        return
+@contextmanager
+def _memory_cap(record: RunRecord) -> Iterator[None]:
+    """Cap the run's memory; name the OOM killer in an error where it killed inside the cap."""
     limit = record.spec.memory_limit_bytes
-    if cap.method != "none":
-        record.memory_bytes = limit
-        return
-    record.warnings.append(
-        RunWarning(
-            "memory-limit-not-enforced",
-            "the memory limit is not enforced",
-            f"{limit} bytes requested: {cap.reason}",
-            "run as root, or where cgroups are delegated to you",
-        )
-    )
+    with memory_cap(limit, record.env.supervisor) as cap:
+        record.cap = cap
+        if cap is not None and cap.method != "none":
+            record.memory_bytes = limit
+        elif cap is not None:
+            record.warnings.append(
+                RunWarning(
+                    "memory-limit-not-enforced",
+                    "the memory limit is not enforced",
+                    f"{limit} bytes requested: {cap.reason}",
+                    "run as root, or where cgroups are delegated to you",
+                )
+            )
+        try:
+            yield
+        except HarnessError as error:
+            if not (cap and cap.events().oom_kills):
+                raise
+            context = f"{error.context}; the kernel killed for memory inside the limit"
+            hint = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
+            raise RunFailed(error.problem, context, hint) from error
 
 
 class _Run:
@@ -215,42 +229,25 @@ class _Run:
             ],
         )
         record.residency = self.session.residency
+        stack.callback(lambda: record.checks.extend(self.session.own_checks()))
         self.room: TmpfsRoom | None = None
         self.places: DataDirectories | None = None
 
-    def measure(self) -> None:
-        """place → restore → start → (workload) → counters → stop."""
-        try:
-            with naming_full_tiers(self.record.tiers):
-                self._measure()
-        finally:
-            self.record.checks += self.session.own_checks()
-
-    def observe(self, observing: Observing) -> None:
-        """The same without monitors, and without a result."""
-        session = self.session
-        session.checkpoint = None
+    def start(self) -> None:
+        """Restore the dataset, or load into a user's server; start the engine."""
+        engine = self.engine
         if (changes := changes_data(self.prepared, self.env)) is not None:
             self.stack.enter_context(changes.in_use())
-            session.changes = changes.content
-        self._restore()
-        session.observed = observing
-        with observing.running():
-            self.prepared.workload.measure(self.prepared.params, session)
-        self.engine.stop()
-
-    def _measure(self) -> None:
-        prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
-        if (changes := changes_data(prepared, self.env)) is not None:
-            self.stack.enter_context(changes.in_use())
-            session.changes = changes.content
-        if isinstance(engine, KeepsOwnData) and prepared.external:
+            self.session.changes = changes.content
+        if isinstance(engine, KeepsOwnData) and self.prepared.external:
             self._load_external(engine)
         else:
             self._restore()
         self._record_config(engine.effective_config())
-        with record.monitored(self._monitor_context()) as session.monitors:
-            outcome = prepared.workload.measure(prepared.params, session)
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Record what the measured phase has left, and stop the engine."""
+        prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
         record.add(outcome)
         if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
@@ -275,7 +272,8 @@ class _Run:
         # make_engine), and an unclean stop must not cover up what went wrong.
         engine.stop()
 
-    def _monitor_context(self) -> MonitorContext:
+    def monitor_context(self) -> MonitorContext:
+        """What monitors may look at."""
         cap, engine = self.record.cap, self.engine
         return MonitorContext(
             processes=engine.processes,
@@ -377,19 +375,6 @@ def _page_cached(prepared: ResolvedRun) -> bool:
     """Whether the engine reads tables and indexes through the page cache."""
     holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
-
-
-@contextmanager
-def _naming_oom_kills(cap: MemoryCap | None) -> Iterator[None]:
-    """Name the OOM killer in an error where it killed inside the cap."""
-    try:
-        yield
-    except HarnessError as error:
-        if not (cap and cap.events().oom_kills):
-            raise
-        context = f"{error.context}; the kernel killed for memory inside the limit"
-        hint = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
-        raise RunFailed(error.problem, context, hint) from error
 
 
 @contextmanager

@@ -6,7 +6,7 @@ interrupted run keeps the configurations and repeats that were measured, and is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,6 @@ from harness import registry
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
 from harness.execution.monitoring import check_monitors
-from harness.execution.run_list import Step, steps_of
 from harness.execution.run_record import (
     Program,
     ResumePolicy,
@@ -168,20 +167,18 @@ class ResolvedSuite:
             warnings=list(self.scaled.warnings),
             artifacts={"suite": self._artifact()},
         )
-
-        def measure() -> None:
-            context = MonitorContext(
-                lambda: [process.id for process in descendants(env.supervisor.pid)],
-                lambda: None,
-                [self.tier],
-                io_trace=lambda: None,
-            )
+        context = MonitorContext(
+            lambda: [process.id for process in descendants(env.supervisor.pid)],
+            lambda: None,
+            [self.tier],
+            io_trace=lambda: None,
+        )
+        with record.storing(store), record.measuring():
             with self._workplace(env, record.writer) as work, record.monitored(context):
                 found = program.measure(work)
             record.program = Program(program.name, *found.program)
             record.add(found)
-
-        return record.measure(store, measure)
+        return record.stored
 
     def _artifact(self) -> dict[str, Any]:
         """The suite as requested, so that the run can be repeated from what is stored."""
@@ -207,21 +204,16 @@ class ResolvedSuite:
 # Preparation -------------------------------------------------------------------
 
 
-def suite_steps(
-    requests: Sequence[SuiteRequest],
-    env: Environment,
-    store: Store,
-    again: bool = False,
-    enough: Collection[str] = ("complete",),
-    resume: bool = False,
-) -> tuple[Plan, list[Step]]:
+def suite_plan(
+    requests: Sequence[SuiteRequest], env: Environment
+) -> tuple[Plan, list[ResolvedSuite]]:
     """A suite on each tier as an experiment of its own; every request is checked first."""
     suites = [prepare(one, env) for one in requests]
     for one in suites:
         check_monitors(one.spec)
     suite = suites[0].suite
     plan = Plan(f"micro-{suite.name}", suite.description, tuple(one.spec for one in suites))
-    return plan, steps_of(plan, suites, env, store, again, enough, resume)
+    return plan, suites
 
 
 def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:

@@ -20,7 +20,7 @@ from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Budget, Estimator
 from harness.micro.perma import is_perma
-from harness.micro.runner import SuiteRequest, parameter_names, suite_steps
+from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
 from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
 from harness.store.runs import Store, StoredRun
@@ -234,7 +234,8 @@ class _Figures:
                 names = parameter_names(of_tier, self.env)
                 params = {name: text for name, text in of_suites.items() if name in names}
                 request = replace(of_tier, params=params)
-                plan, (step,) = suite_steps([request], self.env, self.store, enough=_ENOUGH)
+                plan, suites = suite_plan([request], self.env)
+                (step,) = plan_steps(plan, self.env, self.store, enough=_ENOUGH, prepared=suites)
                 part = Part(tier, step=step)
                 given |= params
             except UsageError as error:

@@ -32,7 +32,8 @@ class Native:
         self.counted: dict[str, int] = {}
 
     def load(self, connection: Mapping[str, Any]) -> Mapping[str, int]:
-        result = processes.load({**self._spec(connection), "threads": 2}, self.clients)
+        spec = {**self._spec(connection), "task": "load", "threads": 2}
+        result = processes.drive([spec], self.clients)
         self.told = result["rows"]
         self.counted = {t: self.rows(f"select count(*) from {t}")[0][0] for t in self.told}
         return self.told

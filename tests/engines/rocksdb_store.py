@@ -50,8 +50,8 @@ class Store:
         self.engine.start()
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-            stored = processes.load({**self.spec(), "connection": dict(connection)}, self.clients)
-            rows: Mapping[str, int] = stored["rows"]
+            spec = self.spec(task="load", connection=dict(connection))
+            rows: Mapping[str, int] = processes.drive([spec], self.clients)["rows"]
             return rows
 
         self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
@@ -88,7 +88,7 @@ class Store:
             task="verify", connections=2,
             statements={name: calls[name] for name in ("read", "scan")},
         )  # fmt: skip
-        found: dict[str, Any] = processes.verify(spec, self.clients)["verified"]
+        found: dict[str, Any] = processes.drive([spec], self.clients)["verified"]
         return found
 
 

@@ -163,4 +163,4 @@ def test_a_library_without_it_is_refused_if_it_is_requested(
         lab.engine("rocksdb", {"row_cache": "16M"}, options)
     connection = {**store.spec()["connection"], "row_cache_bytes": SIZE}
     with pytest.raises(RunFailed, match="C interface has no row cache"):
-        processes.load({**store.spec(), "connection": connection}, store.clients)
+        processes.drive([store.spec(task="load", connection=connection)], store.clients)

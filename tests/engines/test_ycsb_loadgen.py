@@ -55,7 +55,7 @@ class Ycsb:
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
             spec = {**self._spec("load", {}), "connection": dict(connection)}
-            rows: Mapping[str, int] = processes.load(spec, self.clients)["rows"]
+            rows: Mapping[str, int] = processes.drive([spec], self.clients)["rows"]
             assert rows == {"usertable": RECORDS}
             return rows
 
@@ -83,7 +83,7 @@ class Ycsb:
 
     def verified(self, **params: Any) -> dict[str, Any]:
         spec = {**self._spec("verify", params), "statements": self.calls({})}
-        found: dict[str, Any] = processes.verify(spec, self.clients)["verified"]
+        found: dict[str, Any] = processes.drive([spec], self.clients)["verified"]
         return {name: found[name] for name in _sound(0)} | self._updates(found)
 
     def _updates(self, found: Mapping[str, Any]) -> dict[str, Any]:

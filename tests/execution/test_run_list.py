@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from example_run import SPEC
 
-from harness.execution.run_list import completed_before_interruption, newest_alike, steps_of
+from harness.execution.run_list import completed_before_interruption, newest_alike, plan_steps
 from harness.execution.run_record import ResumePolicy
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
@@ -117,7 +117,7 @@ def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(
     complete = run(1, CXL)
     complete.manifest = {"conditions": {"build": 7}}
     store: Any = SimpleNamespace(runs=lambda: [complete])
-    (step,) = steps_of(PLAN, [_Made(build)], HERE, store)
+    (step,) = plan_steps(PLAN, HERE, store, prepared=[_Made(build)])
     assert (step.done is complete) == done and bool(step.why) != done
 
 
@@ -133,5 +133,6 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
     store: Any = SimpleNamespace(runs=lambda: [before], interrupted=lambda spec: spec == CXL)
     later = replace(plan, looks=2)  # the same command once more within a budget
-    steps = steps_of(later, [_Made(7, first), _Made(7)], HERE, store, again=True, resume=True)
+    runs = [_Made(7, first), _Made(7)]
+    steps = plan_steps(later, HERE, store, again=True, resume=True, prepared=runs)
     assert [step.done is before for step in steps] == [placed, False]

@@ -17,7 +17,7 @@ import pytest
 from patience import PATIENCE_S, eventually
 
 from harness import hdr, native_programs
-from harness.drivers.loadgen.processes import Watch, drive, load, verify
+from harness.drivers.loadgen.processes import Watch, drive
 from harness.drivers.loadgen.several import journals, merged, split
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
@@ -106,16 +106,16 @@ def test_phases_are_reported_once_and_counts_only_grow(clients):
 
 
 @pytest.mark.parametrize(
-    ("task", "spec"),
+    "spec",
     [
-        (drive, [{**SPEC, "ramp_up_ns": 0, "duration_ns": 1 * MS}]),
-        (drive, [COUNTED]),
-        (load, SPEC),
-        (verify, SPEC),
+        {**SPEC, "ramp_up_ns": 0, "duration_ns": 1 * MS},
+        COUNTED,
+        {**SPEC, "task": "load"},
+        {**SPEC, "task": "verify"},
     ],
     ids=["time", "operations", "load", "verify"],
 )
-def test_a_client_that_hangs_is_killed(clients, monkeypatch, task, spec):
+def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
     """It was stopped, say: the host's measuring lock is not held for ever."""
     for limit in ("_MARGIN_S", "_PACKAGE_S"):
         monkeypatch.setattr(f"harness.drivers.loadgen.processes.{limit}", 1.0)
@@ -127,7 +127,7 @@ def test_a_client_that_hangs_is_killed(clients, monkeypatch, task, spec):
             return process
 
     with pytest.raises(RunFailed, match="hangs"):
-        task(spec, replace(clients, processes=Stopping()))
+        drive([spec], replace(clients, processes=Stopping()))
     assert loadgens() == []
 
 
@@ -278,10 +278,10 @@ def test_a_load_tells_its_rows(clients):
         "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1}},
         "threads": 2,
     }
-    result = load(spec, clients)
+    result = drive([spec], clients)
     assert result["rows"]["stock"] == 100_000
     with pytest.raises(RunFailed, match="workload ping has no task"):
-        load({**spec, "workload": {"name": "ping", "params": {}}}, clients)
+        drive([{**spec, "workload": {"name": "ping", "params": {}}}], clients)
 
 
 HARNESS = """

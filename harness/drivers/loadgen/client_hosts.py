@@ -15,13 +15,17 @@ spec (with the password) and its result go through ssh.
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import IO
+from typing import IO, Any, Self
 
+from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
+from harness.engine import Engine, Listens
 from harness.errors import UsageError
 from harness.native_programs import LOADGEN_INTERFACE
 from harness.remote_hosts import agent_argv, remedy
@@ -60,6 +64,35 @@ class ClientHosts:
         if not remote:
             return agent_argv(host, "run", backend)
         return agent_argv(host, "run", backend, remote, options=("-R", f"{remote}:{local}"))
+
+
+@dataclass(frozen=True)
+class Afar:
+    """Processes on other hosts, which reach the engine's server through tunnels.
+
+    Or directly, by TLS, where it listens for them.
+    """
+
+    hosts: ClientHosts
+    engine: TunnelsNatively
+
+    @classmethod
+    def of(cls, hosts: Sequence[str], engine: Engine) -> Self:
+        """UsageError where the hosts have no way to the engine's server."""
+        if not isinstance(engine, TunnelsNatively):
+            raise UsageError(
+                f"client_hosts {','.join(hosts)} on {engine.name}",
+                "it has no server of ours with a socket to tunnel to",
+                "choose a managed engine (`harness engines list`)",
+            )
+        return cls(ClientHosts(tuple(hosts)), engine)
+
+    def way(self) -> tuple[Tunnel | None, dict[str, Any]]:
+        """A tunnel of its own for one process, where it needs one, and its ``connection``."""
+        if isinstance(self.engine, Listens) and (there := self.engine.from_elsewhere()):
+            return None, dict(there)
+        tunnel = self.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
+        return tunnel, dict(tunnel.connection)
 
 
 @lru_cache

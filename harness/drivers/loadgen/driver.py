@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from harness import hdr
-from harness.drivers.loadgen import processes, several
-from harness.drivers.loadgen.client_hosts import ClientHosts
-from harness.drivers.loadgen.protocols import (
-    CallsNatively,
-    LoadsNatively,
-    RunsNatively,
-    TunnelsNatively,
-)
-from harness.drivers.result import (
-    SERIES_NS,
-    Operation,
-    WindowCallbacks,
-    intervals_per_histogram,
-    latency_percentiles,
-)
+from harness.drivers.loadgen.client_hosts import Afar
+from harness.drivers.loadgen.processes import Watch, drive
+from harness.drivers.loadgen.protocols import CallsNatively, LoadsNatively, RunsNatively
+from harness.drivers.result import Operation, latency_percentiles
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
 from harness.native_programs import loadgen_program
 from harness.progress import Task
 from harness.store.spec import JsonObject
-from harness.units import NS_PER_S
-from harness.workload import Loading, Session
-from harness.workloads.parameters import Outline
+from harness.workload import Loading
 
-#: How long the client waits after the window for operations that began in it.
-DRAIN_NS = 10_000_000_000
 #: What the harness itself keeps open: counters, checks, and what servers set apart.
 _OWN_CONNECTIONS = 10
 #: Tasks of a server and files of a client in addition to those of connections.
@@ -59,18 +43,7 @@ def check(engine: Engine, workload: str, hosts: Sequence[str]) -> None:
     backend = loadable(engine, workload).native_backend()
     loadgen_program(backend)
     if hosts:
-        afar(hosts, engine).hosts.check(backend)
-
-
-def afar(hosts: Sequence[str], engine: Engine) -> processes.Afar:
-    """The client on other hosts; UsageError where these have no way to the engine's server."""
-    if not isinstance(engine, TunnelsNatively):
-        raise UsageError(
-            f"client_hosts {','.join(hosts)} on {engine.name}",
-            "it has no server of ours with a socket to tunnel to",
-            "choose a managed engine (`harness engines list`)",
-        )
-    return processes.Afar(ClientHosts(tuple(hosts)), engine)
+        Afar.of(hosts, engine).hosts.check(backend)
 
 
 def calls(
@@ -159,8 +132,8 @@ def load(
             "threads": loading.threads,
         }
         with loading.progress.task(f"load {workload}", about, "rows") as task:
-            watch = processes.Watch(on_counts=rows_moving(task))
-            result.update(processes.load(spec, loading.clients, watch))
+            watch = Watch(on_counts=rows_moving(task))
+            result.update(drive([spec], loading.clients, watch))
         stored: Mapping[str, int] = result["rows"]
         return stored
 
@@ -179,44 +152,6 @@ def client_spec(engine: Engine, workload: str, task: str) -> dict[str, Any]:
     }
 
 
-def offer(
-    spec: Mapping[str, Any], session: Session, drives: WindowCallbacks, outline: Outline, title: str
-) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """Run a spec on client processes; the merged result, and the counts from its beginning on.
-
-    ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
-    """
-    delays = session.delays
-    series_ns = SERIES_NS if delays is None else delays.series_ns
-    whole = {
-        **spec,
-        "connections": outline.connections,
-        "ramp_up_ns": outline.ramp_up_ns,
-        "drain_ns": DRAIN_NS,
-        "series_interval_ns": series_ns,
-        "seed": session.seed,
-    }
-    seconds = None
-    if outline.window_ns:
-        whole["duration_ns"] = outline.window_ns
-        intervals = -(-outline.window_ns // SERIES_NS)
-        of_series = SERIES_NS // series_ns
-        whole["intervals_per_histogram"] = of_series * intervals_per_histogram(intervals)
-        seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
-    if outline.stall_timeout_ns:
-        whole["stall_timeout_ns"] = outline.stall_timeout_ns
-    hosts = outline.client_hosts
-    with session.progress.task(title, seconds, "s") as task:
-        clock = Clock(task)
-        elsewhere = afar(hosts, session.engine) if hosts else None
-        specs = several.split(whole, outline.clients)
-        result = processes.drive(specs, session.clients(), clock.watch(drives), elsewhere)
-    if delays is not None:
-        delays.offered(result["series"])
-        result["series"] = several.coarser(result["series"], SERIES_NS // series_ns)
-    return result, clock.counts
-
-
 def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
     """A callback that moves a task on by the rows sent; it gets all rows so far, by table."""
     sent = 0
@@ -227,41 +162,6 @@ def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
         sent = sum(counts.values())
 
     return count
-
-
-class Clock:
-    """Moves a task on by the seconds that have passed; notes what was done by then."""
-
-    def __init__(self, task: Task) -> None:
-        self._task, self._told = task, time.monotonic()
-        self._phase = "ramp-up"
-        #: The latest counts; at the end, all of them.
-        self.counts: Mapping[str, int] = {}
-
-    def watch(self, drives: WindowCallbacks) -> processes.Watch:
-        """What the client is to call under way."""
-        return processes.Watch(
-            self._entering("measuring", drives.on_measuring),
-            self._entering("ending", drives.on_measured),
-            self._tick,
-        )
-
-    def _entering(self, phase: str, then: Callable[[], None]) -> Callable[[], None]:
-        """Call ``then``, and show ``phase`` from now on."""
-
-        def entered() -> None:
-            then()
-            self._phase = phase
-
-        return entered
-
-    def _tick(self, counts: Mapping[str, int]) -> None:
-        """Called about each second; ``counts`` so far by operation."""
-        self.counts = counts
-        now = time.monotonic()
-        done = sum(counts.values())
-        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} done")
-        self._told = now
 
 
 def mode(rate_per_s: float | None, **closed: bool) -> dict[str, Any]:

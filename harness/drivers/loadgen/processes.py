@@ -17,28 +17,30 @@ import json
 import math
 import os
 import queue
-import secrets
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness import remote_hosts
 from harness.drivers.client_program import private_folder
-from harness.drivers.loadgen.client_hosts import ClientHosts
-from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
-from harness.drivers.loadgen.several import merged, summed
-from harness.engine import Credentials, Listens, Process
+from harness.drivers.loadgen.client_hosts import Afar
+from harness.drivers.loadgen.protocols import Tunnel
+from harness.drivers.loadgen.several import coarser, merged, split, summed
+from harness.drivers.result import SERIES_NS, WindowCallbacks, intervals_per_histogram
+from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
+from harness.progress import Task
 from harness.store import schemas
 from harness.supervise.failures import ending, log_tail
-from harness.supervise.user_files import acting_as, hold_socket
-from harness.workload import Clients
+from harness.supervise.user_files import hold_socket
+from harness.units import NS_PER_S
+from harness.workload import Clients, Session
+from harness.workloads.parameters import Outline
 
 #: Time for all processes to connect: they start together at a time set beforehand, and a busy
 #: host may stall for seconds until then.
@@ -53,7 +55,9 @@ _CONNECTING_S = 0.1
 #: A load or a check reports after each package of some megabytes, and a load then waits for the
 #: engine's background work.
 _PACKAGE_S = 4 * 3600.0
-#: The drain phase where the spec does not set it (loadgen/spec.c).
+#: How long clients wait after the window for operations that began in it.
+_OFFER_DRAIN_NS = 10_000_000_000
+#: The same where the spec does not set it (loadgen/spec.c).
 _DRAIN_NS = 5_000_000_000
 _PROBLEM = "drive the load with loadgen"
 #: Keys of ``connection`` that are set in every session, however it connects.
@@ -82,22 +86,70 @@ class Watch:
     on_counts: Callable[[Mapping[str, int]], None] = _nothing
 
 
-@dataclass(frozen=True)
-class Afar:
-    """Processes on other hosts, which reach the engine's server through tunnels.
+def offer(
+    spec: Mapping[str, Any], session: Session, drives: WindowCallbacks, outline: Outline, title: str
+) -> tuple[dict[str, Any], Mapping[str, int]]:
+    """Run a spec on client processes; the merged result, and the counts from its beginning on.
 
-    Or directly, by TLS, where it listens for them.
+    ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
     """
+    delays = session.delays
+    series_ns = SERIES_NS if delays is None else delays.series_ns
+    whole = {
+        **spec,
+        "connections": outline.connections,
+        "ramp_up_ns": outline.ramp_up_ns,
+        "drain_ns": _OFFER_DRAIN_NS,
+        "series_interval_ns": series_ns,
+        "seed": session.seed,
+    }
+    seconds = None
+    if outline.window_ns:
+        whole["duration_ns"] = outline.window_ns
+        intervals = -(-outline.window_ns // SERIES_NS)
+        of_series = SERIES_NS // series_ns
+        whole["intervals_per_histogram"] = of_series * intervals_per_histogram(intervals)
+        seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
+    if outline.stall_timeout_ns:
+        whole["stall_timeout_ns"] = outline.stall_timeout_ns
+    hosts = outline.client_hosts
+    with session.progress.task(title, seconds, "s") as task:
+        clock = _Clock(task, drives)
+        watch = Watch(clock.measuring, clock.measured, clock.tick)
+        afar = Afar.of(hosts, session.engine) if hosts else None
+        result = drive(split(whole, outline.clients), session.clients(), watch, afar)
+    if delays is not None:
+        delays.offered(result["series"])
+        result["series"] = coarser(result["series"], SERIES_NS // series_ns)
+    return result, clock.counts
 
-    hosts: ClientHosts
-    engine: TunnelsNatively
 
-    def way(self) -> tuple[Tunnel | None, dict[str, Any]]:
-        """A tunnel of its own for one process, where it needs one, and its ``connection``."""
-        if isinstance(self.engine, Listens) and (there := self.engine.from_elsewhere()):
-            return None, dict(there)
-        tunnel = self.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
-        return tunnel, dict(tunnel.connection)
+class _Clock:
+    """Moves a task on by the seconds that have passed; notes what was done by then."""
+
+    def __init__(self, task: Task, drives: WindowCallbacks) -> None:
+        self._task, self._drives, self._told = task, drives, time.monotonic()
+        self._phase = "ramp-up"
+        #: The latest counts; at the end, all of them.
+        self.counts: Mapping[str, int] = {}
+
+    def measuring(self) -> None:
+        """The window begins."""
+        self._drives.on_measuring()
+        self._phase = "measuring"
+
+    def measured(self) -> None:
+        """It ends."""
+        self._drives.on_measured()
+        self._phase = "ending"
+
+    def tick(self, counts: Mapping[str, int]) -> None:
+        """Called about each second; ``counts`` so far by operation."""
+        self.counts = counts
+        now = time.monotonic()
+        done = sum(counts.values())
+        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} done")
+        self._told = now
 
 
 def drive(
@@ -109,47 +161,31 @@ def drive(
     """Run all specs at once; one result (schema loadgen-result) of all of them.
 
     ``afar``: on those hosts in turn, not on this one. RunFailed with loadgen's message where
-    one fails; the others are killed.
+    one fails; the others are killed. The caller checks the counts of the task ``verify``.
     """
-    with _together(specs, clients, afar) as whole:
-        return merged(_run(whole, clients, watch or Watch(), afar))
+    with (
+        # In the scratch directory, which goes however the harness ends.
+        private_folder(clients, "loadgen-") as folder,
+        closing(_Processes(clients, folder, afar)) as processes,
+    ):
+        specs = _together(specs, folder, afar)
+        for spec in specs:
+            processes.start(spec)
+        return merged(processes.results(specs, watch or Watch()))
 
 
-@contextmanager
 def _together(
-    specs: Sequence[Mapping[str, Any]], clients: Clients, afar: Afar | None
-) -> Iterator[list[dict[str, Any]]]:
+    specs: Sequence[Mapping[str, Any]], folder: Path, afar: Afar | None
+) -> Sequence[Mapping[str, Any]]:
     """The specs with one start by the wall clock; processes of one host share a file, too."""
     if afar is None and len(specs) == 1:
-        yield [dict(specs[0])]
-        return
+        return specs
     most = max(spec["connections"] for spec in specs)
     ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most + (_AFAR_S if afar else 0)
-    start = {"start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9)}
-    if afar is not None:
-        yield [{**spec, **start} for spec in specs]
-        return
-    shared = clients.scratch / f"shared-{uuid.uuid4().hex}"
-    try:
-        yield [{**spec, **start, "shared": str(shared)} for spec in specs]
-    finally:
-        with acting_as(clients.credentials):
-            shared.unlink(missing_ok=True)
-
-
-def load(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:
-    """Run one spec of task ``load``: its result, with the rows stored by table."""
-    (result,) = _run([{**spec, "task": "load"}], clients, watch or Watch())
-    return result
-
-
-def verify(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:
-    """Run one spec of task ``verify``: its result, with counts as ``verified``.
-
-    Missing or changed records are no failure of the client: the caller checks the counts.
-    """
-    (result,) = _run([{**spec, "task": "verify"}], clients, watch or Watch())
-    return result
+    same: dict[str, Any] = {"start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9)}
+    if afar is None:
+        same["shared"] = str(folder / "shared")
+    return [{**spec, **same} for spec in specs]
 
 
 # Processes ----------------------------------------------------------------------
@@ -200,96 +236,124 @@ class _Client:
 _Events = queue.SimpleQueue[tuple[_Client, dict[str, Any] | None]]
 
 
-def _run(
-    specs: Sequence[Mapping[str, Any]], clients: Clients, watch: Watch, afar: Afar | None = None
-) -> list[dict[str, Any]]:
-    events: _Events = queue.SimpleQueue()
-    with (
-        # In the scratch directory, which goes however the harness ends.
-        private_folder(clients, "logs-") as logs,
-        _started(specs, clients, logs, events, afar) as running,
-    ):
+@dataclass
+class _Processes:
+    """The clients of one driver; ``close`` ends them. ``folder``: of their logs."""
+
+    clients: Clients
+    folder: Path
+    afar: Afar | None
+    _running: list[_Client] = field(default_factory=list)
+    _events: _Events = field(default_factory=queue.SimpleQueue)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    #: Descriptors that tunnels need as long as clients run.
+    _sockets: list[int] = field(default_factory=list)
+
+    def start(self, spec: Mapping[str, Any]) -> None:
+        """Start one, and send it its spec."""
+        index = len(self._running)
+        log = self.folder / f"{index}.log"
+        readers: Sequence[Callable[[_Client, _Events], None]]
+        if self.afar is None:
+            process = self._spawn(spec["backend"], log)
+            readers = (_read_progress, _read_result)
+        else:
+            tunnel, connection = self.afar.way()
+            kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
+            spec = {**spec, "connection": {**connection, **kept}}
+            argv = self.afar.hosts.argv(index, spec["backend"], *self._ends(tunnel))
+            process = self._spawn_ssh(argv, log)
+            readers = (_read_lines,)
+        client = _Client(index, process, log, self.clients.credentials, open_streams=len(readers))
+        self._running.append(client)
+        with suppress(BrokenPipeError):  # it has ended already: its exit status says why
+            process.stdin.write(json.dumps(spec).encode())
+            process.stdin.flush()
+        if spec.get("task", "run") != "run":
+            client.release()
+        for read in readers:
+            thread = threading.Thread(target=read, args=(client, self._events), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _spawn(self, backend: str, log: Path) -> Process:
+        clients = self.clients
+        program = loadgen_for(backend, clients.credentials, clients.scratch)
+        return clients.start_driver(
+            [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
+        )
+
+    def _spawn_ssh(self, argv: Sequence[str], log: Path) -> Process:
+        """As the harness's own user, whose keys and agent it needs."""
+        return self.clients.processes.spawn(
+            argv,
+            env=remote_hosts.environment(),
+            log=log,
+            log_owner=self.clients.credentials,
+            pipes=True,
+            capped=False,
+        )
+
+    def _ends(self, tunnel: Tunnel | None) -> tuple[str, ...]:
+        """The tunnel's sockets there and here, the latter held open.
+
+        ssh has our rights, and the server's user may replace the socket by a link.
+        """
+        if tunnel is None:
+            return ()
+        try:
+            self._sockets.append(hold_socket(tunnel.local, self.clients.credentials))
+        except OSError as error:
+            raise RunFailed(_PROBLEM, f"no tunnel to the server's socket: {error}") from error
+        return tunnel.remote, f"/proc/{os.getpid()}/fd/{self._sockets[-1]}"
+
+    def results(self, specs: Sequence[Mapping[str, Any]], watch: Watch) -> list[dict[str, Any]]:
+        """Process events until all clients have ended, or one has failed.
+
+        All keep their connections until enough of them have ended their window for it to count
+        as ended, so that server processes can be read.
+        """
         # Where operations bound the window, the slowest client ends it.
         enders = len(specs) if specs[0].get("operations") else 1
-        return _process_events(running, events, watch, enders, _Timeouts.of(specs))
+        timeouts = _Timeouts.of(specs)
+        once = {"measuring": watch.on_measuring}
+        ended: list[_Client] = []
+        counts: dict[int, Mapping[str, int]] = {}
+        results: dict[int, dict[str, Any]] = {}
+        while len(results) < len(specs):
+            client, event = timeouts.next(self._events)
+            if event is None:
+                client.open_streams -= 1
+                if client.open_streams == 0:  # its last counts have been read, too
+                    results[client.index] = client.result()
+                continue
+            once.pop(event["event"], _nothing)()
+            if event["event"] == "draining":
+                ended.append(client)
+                if len(ended) == enders:
+                    watch.on_measured()
+                if len(ended) >= enders:
+                    for one in ended:
+                        one.release()
+            if "counts" in event:
+                counts[client.index] = event["counts"]
+                watch.on_counts(summed(counts.values()))
+        return [results[index] for index in range(len(specs))]
 
-
-@contextmanager
-def _started(
-    specs: Sequence[Mapping[str, Any]],
-    clients: Clients,
-    logs: Path,
-    events: _Events,
-    afar: Afar | None,
-) -> Iterator[list[_Client]]:
-    running: list[_Client] = []
-    threads: list[threading.Thread] = []
-    sockets: list[int] = []
-    try:
-        for index, spec in enumerate(specs):
-            client = _start(index, spec, clients, logs / f"{index}.log", afar, sockets)
-            running.append(client)
-            readers = (_read_progress, _read_result) if afar is None else (_read_lines,)
-            client.open_streams = len(readers)
-            for read in readers:
-                thread = threading.Thread(target=read, args=(client, events), daemon=True)
-                thread.start()
-                threads.append(thread)
-        yield running
-    finally:
-        for client in running:
+    def close(self) -> None:
+        """Kill those that still run."""
+        for client in self._running:
             client.process.kill()
-        for thread in threads:  # their pipes end with the processes
+        for thread in self._threads:  # their pipes end with the processes
             thread.join()
-        for client in running:
+        for client in self._running:
             client.release()
             client.process.stdout.close()
             if client.process.progress is not None:
                 client.process.progress.close()
             client.process.wait()
-        for socket in sockets:
+        for socket in self._sockets:
             os.close(socket)
-
-
-def _start(
-    index: int,
-    spec: Mapping[str, Any],
-    clients: Clients,
-    log: Path,
-    afar: Afar | None,
-    sockets: list[int],
-) -> _Client:
-    """``sockets``: descriptors that tunnels need as long as the client runs are added."""
-    if afar is not None:
-        tunnel, connection = afar.way()
-        kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
-        spec = {**spec, "connection": {**connection, **kept}}
-    if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
-        ends: tuple[str, ...] = ()
-        if tunnel is not None:
-            # ssh has our rights, and the server's user may replace the socket by a link.
-            try:
-                sockets.append(hold_socket(tunnel.local, clients.credentials))
-            except OSError as error:
-                raise RunFailed(_PROBLEM, f"no tunnel to the server's socket: {error}") from error
-            ends = (tunnel.remote, f"/proc/{os.getpid()}/fd/{sockets[-1]}")
-        argv = afar.hosts.argv(index, spec["backend"], *ends)
-        environment = remote_hosts.environment()
-        process = clients.processes.spawn(
-            argv, env=environment, log=log, log_owner=clients.credentials, pipes=True, capped=False
-        )
-    else:
-        program = loadgen_for(spec["backend"], clients.credentials, clients.scratch)
-        process = clients.start_driver(
-            [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
-        )
-    client = _Client(index, process, log, clients.credentials)
-    with suppress(BrokenPipeError):  # it has ended already: its exit status says why
-        process.stdin.write(json.dumps(spec).encode())
-        process.stdin.flush()
-    if spec.get("task", "run") != "run":
-        client.release()
-    return client
 
 
 def _read_progress(client: _Client, events: _Events) -> None:
@@ -358,36 +422,3 @@ class _Timeouts:
                 f"a client hangs: it runs {after_s:.0f} s or more after {since}, and was killed",
                 "run again; if it happens again, look for what stops the client's process",
             ) from None
-
-
-def _process_events(
-    running: Sequence[_Client], events: _Events, watch: Watch, enders: int, timeouts: _Timeouts
-) -> list[dict[str, Any]]:
-    """Process events until all clients have ended, or one has failed.
-
-    ``enders``: the number of clients that must have ended their window before it counts as
-    ended. Until then all keep their connections, so that server processes can be read.
-    """
-    once = {"measuring": watch.on_measuring}
-    ended: list[_Client] = []
-    counts: dict[int, Mapping[str, int]] = {}
-    results: dict[int, dict[str, Any]] = {}
-    while len(results) < len(running):
-        client, event = timeouts.next(events)
-        if event is None:
-            client.open_streams -= 1
-            if client.open_streams == 0:  # its last counts have been read, too
-                results[client.index] = client.result()
-            continue
-        once.pop(event["event"], _nothing)()
-        if event["event"] == "draining":
-            ended.append(client)
-            if len(ended) == enders:
-                watch.on_measured()
-            if len(ended) >= enders:
-                for one in ended:
-                    one.release()
-        if "counts" in event:
-            counts[client.index] = event["counts"]
-            watch.on_counts(summed(counts.values()))
-    return [results[client.index] for client in running]

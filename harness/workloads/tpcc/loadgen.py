@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.drivers.loadgen import driver as client
-from harness.drivers.loadgen import several
+from harness.drivers.loadgen import processes, several
 from harness.drivers.result import Operation, WindowCallbacks
 from harness.engine import Engine, RunsSql
 from harness.errors import RunFailed, UsageError
@@ -92,7 +92,7 @@ class Loadgen:
         if params.isolation is not None:
             spec["connection"]["isolation"] = params.isolation.replace("-", " ")
         title = f"TPC-C, {params.users} users"
-        return _driven(*client.offer(spec, session, drives, params.outline(), title))
+        return _driven(*processes.offer(spec, session, drives, params.outline(), title))
 
     def journals(self, folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""

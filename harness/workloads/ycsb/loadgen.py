@@ -81,7 +81,7 @@ class Loadgen:
         if params.duration is None:
             spec["operations"] = params.operationcount
         title = f"YCSB, {params.threadcount} client threads"
-        result, _ = client.offer(spec, session, drives, params.outline(), title)
+        result, _ = processes.offer(spec, session, drives, params.outline(), title)
         return _driven(result, params.shares)
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
@@ -106,7 +106,7 @@ class Loadgen:
         total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
             watch = processes.Watch(on_counts=client.rows_moving(task))
-            result = processes.verify(spec, session.clients(), watch)
+            result = processes.drive([spec], session.clients(), watch)
         return [check_records(result["verified"], driven.updated)]
 
 
