@@ -137,8 +137,9 @@ def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Data
 def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
     """Files by which the run changes its data, made first where missing; None: there are none."""
     workload = prepared.workload
-    name = workload.changes_key(prepared.params) if isinstance(workload, ChangesData) else None
-    if name is None or not isinstance(workload, ChangesData):
+    if not isinstance(workload, ChangesData):
+        return None
+    if (name := workload.changes_key(prepared.params)) is None:
         return None
     return _generated(
         name,
@@ -163,7 +164,7 @@ def existing_source(prepared: ResolvedRun, env: Environment) -> Path | None:
     return found.content if found else None
 
 
-def external_data(prepared: ResolvedRun, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
+def external_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> dict[str, Any]:
     """Load into the user's server, in a schema of ours, unless it is there already.
 
     Data that runs change are loaded for each of them, and are never marked as complete.
@@ -175,8 +176,8 @@ def external_data(prepared: ResolvedRun, env: Environment, engine: KeepsOwnData)
     if not spent and (facts := engine.prepared(key)) is not None:
         return dict(facts)
     engine.prepare(key)
-    source = source_data(prepared, env, engine)  # type: ignore[arg-type]
-    loaded = _loaded(prepared, env, engine, source)  # type: ignore[arg-type]
+    source = source_data(prepared, env, engine)
+    loaded = _loaded(prepared, env, engine, source)
     if not spent:
         engine.mark_prepared(key, loaded)
     return loaded

@@ -205,7 +205,10 @@ class RunRecord:
         monitors = RunMonitors(self.spec, context)
         try:
             with monitors.running() as started:
-                self._begin_attempt()
+                found = uncontrolled(self.tiers, pinned=self.pinned)
+                conditions = self.policy.conditions or {}
+                attempt = Attempt(self.run_id, time.time_ns(), conditions, found)
+                self.writer.checkpoint.begin(attempt)
                 yield started
         finally:
             self.metrics += monitors.metrics()
@@ -218,12 +221,6 @@ class RunRecord:
         self.checks += outcome.checks
         self.warnings += outcome.uncontrolled
         self.artifacts |= outcome.artifacts
-
-    def _begin_attempt(self) -> None:
-        """Note when, and what is not controlled now."""
-        warnings = uncontrolled(self.tiers, pinned=self.pinned)
-        attempt = Attempt(self.run_id, time.time_ns(), self.policy.conditions or {}, warnings)
-        self.writer.checkpoint.begin(attempt)
 
     def _abandon(self, store: Store) -> None:
         self.writer.close()

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness import registry
@@ -280,13 +279,13 @@ class _Run:
             waits=engine.wait_observer if isinstance(engine, AccountsForWaits) else lambda: None,
             tiers=self.record.tiers,
             cgroup=cap.v2_path if cap is not None else None,
-            io_trace=self._traced,
+            io_trace=lambda: self.trace if self.trace and self.trace.on else None,
         )
 
     def _load_external(self, engine: KeepsOwnData) -> None:
         prepared, record = self.prepared, self.record
         self.engine.start()
-        facts = external_data(prepared, self.env, engine)
+        facts = external_data(prepared, self.env, self.engine)
         record.dataset = {"key": "external", "fingerprint": facts}
         self.session.source = existing_source(prepared, self.env)
         record.data_bytes = engine.data_bytes()
@@ -298,8 +297,13 @@ class _Run:
         record.dataset = dataset.identity
         record.restore_method = "copy"
         session.source = existing_source(prepared, env)
-        places = self.stack.enter_context(_places(prepared, env, record.run_id))
-        self.places = places
+        directories = {
+            part: self.stack.enter_context(
+                env.directory(work_directory(prepared.tiers[part], record.run_id, part))
+            )
+            for part in DIRECTORY_PARTS
+        }
+        places = self.places = DataDirectories(directories, prepared.memory_policy)
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
         env.progress.say(f"{record.run_id}: restoring the dataset")
@@ -330,24 +334,17 @@ class _Run:
                 self.session.delays = DelayBlocks(trace.page, plant, seed)
                 self.stack.callback(self.session.delays.end)  # before the page is closed
 
-    def _traced(self) -> IoTrace | None:
-        return self.trace if self.trace is not None and self.trace.on else None
-
     def _record_config(self, config: Mapping[str, str]) -> None:
-        version, settings = self.prepared.version, dict(self.prepared.settings)
-        name, kind = self.prepared.spec.engine, self.engine.kind
-        deciding = (
-            self.engine.durability_settings if isinstance(self.engine, TellsDurability) else ()
-        )
+        version, engine = self.prepared.version, self.engine
         self.record.program = Program(
-            name,
+            self.prepared.spec.engine,
             version.version,
             version.build,
             version.source,
-            kind,
-            settings,
+            engine.kind,
+            dict(self.prepared.settings),
             dict(config),
-            list(deciding),
+            list(engine.durability_settings) if isinstance(engine, TellsDurability) else [],
         )
 
 
@@ -440,16 +437,3 @@ def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:
         for (name, unit), value in found.items()
         if value is not None
     ]
-
-
-@contextmanager
-def _places(prepared: ResolvedRun, env: Environment, run_id: str) -> Iterator[DataDirectories]:
-    """The run's directories on their tiers, removed at the end."""
-    with ExitStack() as stack:
-        directories: dict[Part, Path] = {
-            part: stack.enter_context(
-                env.directory(work_directory(prepared.tiers[part], run_id, part))
-            )
-            for part in DIRECTORY_PARTS
-        }
-        yield DataDirectories(directories, prepared.memory_policy)
