@@ -109,8 +109,8 @@ def run(
     )
     chosen = {"engine": names(engine), "placement": names(placement), "driver": names(driver)}
     plan = only(plan, chosen)
-    options = CommonOptions(dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet)
     from_scratch = again and not resume
-    run_or_list(
-        plan, options, from_scratch, from_scratch, goal, skip_missing, with_canary=not no_canary
+    options = CommonOptions(
+        again=from_scratch, dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet
     )
+    run_or_list(plan, options, from_scratch, goal, skip_missing, with_canary=not no_canary)

@@ -114,7 +114,7 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     else:
         plan = plan_of(parameters, options)
     if plan is not None:
-        run_or_list(plan, options, again=True, restart=options.again)
+        run_or_list(plan, options, again=True)
         if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
             typer.echo(hint, err=True)
 

@@ -41,18 +41,18 @@ def run_or_list(
     plan: Plan,
     options: CommonOptions,
     again: bool,
-    restart: bool,
     goal: Goal | None = None,
     skip_missing: bool = False,
     with_canary: bool = False,
 ) -> None:
     """Run a plan and print its results; with --dry-run print its runs instead.
 
-    ``again``: complete runs are repeated, too. ``restart``: interrupted ones are not resumed.
-    ``goal``: when there are enough repeats, in place of the plan's number. ``skip_missing``:
-    leave out engines that are not installed.
+    ``again``: complete runs are repeated, too; with the option of that name, interrupted ones are
+    not resumed. ``goal``: when there are enough repeats, in place of the plan's number.
+    ``skip_missing``: leave out engines that are not installed.
     ``with_canary``: the tiers are measured before and after all runs, too.
     """
+    restart = options.again
     into = store(options.results)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         with plan.blaming():
