@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,18 @@ from harness.engine import Engine, EngineContext, EngineKind, EngineVersion
 from harness.experiment.placement import Part
 
 
+def workloads_in(sql_folder: Path) -> tuple[str, ...]:
+    """Those that an engine brings SQL for."""
+    return tuple(folder.name for folder in sql_folder.iterdir())
+
+
 @dataclass
 class Factory:
     """``ENGINE`` of an engine's folder (see EngineFactory).
 
-    ``placeable``: parts of an engine that the harness starts; ``not_placeable``: why others
-    cannot be placed. ``installed_version``: UsageError if there is no installation.
+    ``workloads``: those that it brings SQL or calls for. ``placeable``: parts of an engine that
+    the harness starts; ``not_placeable``: why others cannot be placed. ``installed_version``:
+    UsageError if there is no installation.
     ``external`` and ``external_version``: of an engine with the option ``dsn``, which names an
     external server; UsageError if the server does not answer.
     """
@@ -25,6 +31,7 @@ class Factory:
     title: str
     kinds: tuple[EngineKind, ...]
     options: Mapping[str, str]
+    workloads: Collection[str]
     placeable: frozenset[Part]
     make: Callable[[EngineContext], Engine]
     installed_version: Callable[[Mapping[str, Any], Path], EngineVersion]

@@ -49,12 +49,19 @@ def engines(folder: str | None = None) -> dict[str, EngineFactory]:
     return {one.name: one for one in _load(engine_folders, folders, ".engine", "ENGINE")}
 
 
-def engine(name: str) -> EngineFactory:
-    """The engine of that name; UsageError names the known ones and the nearest.
+def engine(name: str, workload: str = "") -> EngineFactory:
+    """The engine of that name; UsageError names the nearest, and those of the workload.
 
     Others are imported only where there is none: their clients take long to import.
     """
-    return engines(name).get(name) or named("engine", name, engines())
+    return engines(name).get(name) or named("engine", name, engines_of(workload))
+
+
+def engines_of(workload: str) -> dict[str, EngineFactory]:
+    """The engines that bring what the workload needs; all engines where none says so."""
+    known = engines()
+    own = {name: one for name, one in known.items() if workload in getattr(one, "workloads", ())}
+    return own or known
 
 
 def engine_files(name: str) -> dict[str, Path]:

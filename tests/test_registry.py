@@ -37,6 +37,14 @@ def test_an_unknown_name_is_refused_with_the_nearest(
     assert near in refused.value.hint.split(": ")[1].split(", ")
 
 
+@pytest.mark.parametrize("workload", ["tpcc", "tpch"])
+def test_an_unknown_engine_of_a_workload_names_those_that_it_runs_on(workload: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        registry.engine("oracle", workload)
+    assert "postgres" in refused.value.hint
+    assert ("duckdb" in refused.value.hint) == (workload == "tpch")
+
+
 def test_the_store_knows_the_default_monitors() -> None:
     assert {name for name, one in registry.monitors().items() if one.default} == DEFAULT_MONITORS
 

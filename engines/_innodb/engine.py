@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engines._factory import Factory
+from engines._factory import Factory, workloads_in
 from engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
@@ -290,6 +290,7 @@ def factory(flavour: Flavour) -> EngineFactory:
             "doublewrite": "part that holds the doublewrite files, data or wal [data]",
             **TIMEOUTS,
         },
+        workloads=workloads_in(ManagedInnoDB.sql_folder),
         placeable=ManagedInnoDB.supported_parts,
         not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
         make=lambda context: ManagedInnoDB(context, flavour),

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engines._factory import Factory
+from engines._factory import Factory, workloads_in
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
 from engines.duckdb import explain
@@ -348,6 +348,7 @@ ENGINE: EngineFactory = Factory(
     title="DuckDB",
     kinds=("embedded",),
     options={},
+    workloads=workloads_in(DuckDB.sql_folder),
     placeable=DuckDB.supported_parts,
     make=DuckDB,
     installed_version=_available,

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from engines._factory import Factory
+from engines._factory import Factory, workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines.postgres import external
@@ -248,6 +248,7 @@ ENGINE: EngineFactory = Factory(
         "wal_segment_size_mb": "size of a WAL segment file in MiB [16]",
         **TIMEOUTS,
     },
+    workloads=workloads_in(ManagedPostgres.sql_folder),
     placeable=ManagedPostgres.supported_parts,
     make=ManagedPostgres,
     external=external.ExternalPostgres,

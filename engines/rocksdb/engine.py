@@ -403,6 +403,7 @@ ENGINE: EngineFactory = RocksDbFactory(
         "version": "release to use, such as 11 or 7.8.3 (default: the pinned one)",
         "statistics": "off: no tickers, which cost a little per operation [on]",
     },
+    workloads=_WORKLOADS,
     placeable=RocksDb.supported_parts,
     not_placeable={
         "index": "its indexes are inside its tables",

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engines._factory import Factory
+from engines._factory import Factory, workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines.voltdb.cluster import Cluster
@@ -232,6 +232,7 @@ ENGINE: EngineFactory = Factory(
         "java": "folder of the Java to run it with: it has bin/java [the one on the PATH]",
         **TIMEOUTS,
     },
+    workloads=workloads_in(ManagedVoltDb.sql_folder),
     placeable=ManagedVoltDb.supported_parts,
     not_placeable={
         "wal": "the community edition has no command log; what is durable are its snapshots, "

@@ -173,7 +173,7 @@ def plan_of(
         raise UsageError(
             f"run {workload}",
             "no engine is named",
-            f"add --engine; known: {', '.join(registry.engine_names())}",
+            f"add --engine; known: {', '.join(sorted(registry.engines_of(workload)))}",
         )
     for name in options.pairs.keys() - parameters.declared().keys():
         if others := [w for w, one in registry.all_parameters().items() if name in one.declared()]:

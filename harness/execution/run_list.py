@@ -124,7 +124,7 @@ def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
 
     Its tiers and settings cannot be compared with now: in this mode they are not there.
     """
-    registry.engine(spec.engine)
+    registry.engine(spec.engine, spec.workload)
     for stored in reversed(candidates):
         if stored.manifest["harness"]["version"] == harness.__version__:
             return Step(spec, None, stored)

@@ -93,7 +93,7 @@ class ResolvedRun:
 
 def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     """Check one spec; UsageError for the first thing that cannot work."""
-    factory = registry.engine(spec.engine)
+    factory = registry.engine(spec.engine, spec.workload)
     workload = registry.workload(spec.workload)
     params = registry.parameters(spec.workload).from_mapping(spec.params)
     outline = params.outline()

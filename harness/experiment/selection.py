@@ -64,7 +64,7 @@ def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
     for spec in plan.runs:
         if (key := _installation(spec)) in missing:
             continue
-        factory = registry.engine(spec.engine)
+        factory = registry.engine(spec.engine, spec.workload)
         try:
             factory.available(spec.engine_options, env.engines_prefix)
         except UsageError as error:
