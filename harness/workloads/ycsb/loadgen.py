@@ -42,12 +42,8 @@ class Loadgen:
             _check_inside(params, engine)
         else:
             client.check_connections(params.threadcount, engine, settings, "--threads")
-        if isinstance(engine, RunsSql) and params.update != "read-modify-write":
-            raise UsageError(
-                f"update {params.update} on {engine.name}",
-                "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
-                "leave --update out",
-            )
+        if isinstance(engine, RunsSql):
+            params.refuse_update_on_sql(engine.name)
 
     def key(self) -> Mapping[str, Any]:
         """The seed, and which values are made of it."""

@@ -253,12 +253,8 @@ def _check_update(params: YcsbParams, engine: Engine) -> None:
             "those changes a field of a record",
             "choose --update read-modify-write or blind, or --driver loadgen",
         )
-    if not isinstance(engine, RunsInClient) and params.update != "read-modify-write":
-        raise UsageError(
-            f"update {params.update} on {engine.name}",
-            "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
-            "leave --update out",
-        )
+    if not isinstance(engine, RunsInClient):
+        params.refuse_update_on_sql(engine.name)
     _check_integrity(params)
 
 
@@ -298,10 +294,9 @@ def _workload(params: YcsbParams) -> dict[str, object]:
 
 
 def _request(params: YcsbParams, engine: DrivenByYcsb) -> Request:
-    workload = _workload(params)
     return Request(
         {
-            **workload,
+            **_workload(params),
             **engine.ycsb_properties(engine.native_connection(), params.to_json()),
             "target": None if params.target is None else int(params.target),
         },

@@ -356,6 +356,15 @@ class YcsbParams(Parameters):
                 "choose fewer clients or client_threads, or more --threads",
             )
 
+    def refuse_update_on_sql(self, engine: str) -> None:
+        """UsageError for another update than that of SQL."""
+        if self.update != "read-modify-write":
+            raise UsageError(
+                f"update {self.update} on {engine}",
+                "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
+                "leave --update out",
+            )
+
     def outline(self) -> Outline:
         return Outline(
             connections=self.threadcount,
