@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from native_build import build
 from unpacked_postgres import options_with_tls
 
 from harness import paths
+from harness.native_programs import loadgen_program
 
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
@@ -164,6 +166,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def listening_options() -> dict[str, dict[str, str]]:
     """Options by engine for a server that can listen; PostgreSQL's pinned build has no TLS."""
     return {"postgres": options_with_tls(), "mysql": {}, "mariadb": {}}
+
+
+@pytest.fixture(scope="session")
+def installed_loadgen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The native client as it is installed, with the stub and the store of its tests next to it."""
+    folder = tmp_path_factory.mktemp("installed-loadgen")
+    modules = ("loadgen_stub", "loadgen_store")
+    build("loadgen", folder, "-DCMAKE_BUILD_TYPE=Release", targets=modules)
+    return Path(shutil.copy(loadgen_program("postgres"), folder))
 
 
 _left_out: set[str] = set()

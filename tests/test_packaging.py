@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "engines", "reports")
 DATA = ("profiles", "playbooks", "inventory")
 LEFT_OUT = (".c", ".cmake", ".pyc")
-BACKENDS = ("stub", "postgres", "innodb", "rocksdb", "voltdb")
+BACKENDS = ("postgres", "innodb", "rocksdb", "voltdb")
 NATIVE = (
     *("loadgen", "loadgen.json", "microbench", "microbench.json", "libiotrace.so"),
     *(f"loadgen_{name}.so" for name in BACKENDS),

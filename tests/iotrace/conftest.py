@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from native_build import build
 
 from harness.iotrace.trace import LIBRARY, IoTrace
 
-SOURCE = Path(__file__).resolve().parents[2] / "iotrace"
 #: Starts a Python program under the trace; the process.
 Start = Callable[[str], "subprocess.Popen[str]"]
 #: The same, to its end; what it printed.
@@ -22,14 +22,7 @@ Run = Callable[[str], str]
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    build = tmp_path_factory.mktemp("iotrace")
-    for command in (
-        ["cmake", "-S", str(SOURCE), "-B", str(build), "-DNATIVE_TESTS=ON"],
-        ["cmake", "--build", str(build)],
-    ):
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stdout + made.stderr
-    return build / LIBRARY
+    return build("iotrace", tmp_path_factory.mktemp("iotrace")) / LIBRARY
 
 
 @pytest.fixture

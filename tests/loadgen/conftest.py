@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from native_build import build
 from ycsb_store import RECORDS, Store, execute
-
-SOURCE = Path(__file__).resolve().parents[2] / "loadgen"
 
 
 @pytest.fixture(scope="session")
 def loadgen_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build directory with `loadgen`, its modules and the C tests, under the sanitizers."""
-    build = tmp_path_factory.mktemp("loadgen")
-    options = ["-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_TESTS=ON", "-DNATIVE_SANITIZE=ON"]
-    for command in (
-        ["cmake", "-S", str(SOURCE), "-B", str(build), *options],
-        ["cmake", "--build", str(build), "--parallel", "2"],
-    ):
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stdout + made.stderr
-    return build
+    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_SANITIZE=ON")
+    return build("loadgen", tmp_path_factory.mktemp("loadgen"), *options)
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +30,7 @@ def loadgen(loadgen_build: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Run a spec that ends well; its result."""
 
     def run(spec: dict[str, Any]) -> dict[str, Any]:
-        whole = {"schema": 1, "modules": [str(loadgen_build)], **spec}
-        status, result = execute(loadgen_build / "loadgen", whole)
+        status, result = execute(loadgen_build / "loadgen", {"schema": 1, **spec})
         assert status == 0, result
         return result
 

@@ -13,13 +13,12 @@ from ycsb_store import execute
 
 
 def spec(
-    build: Path, backend: str, connection: dict[str, Any], warehouses: int, threads: int = 4
+    backend: str, connection: dict[str, Any], warehouses: int, threads: int = 4
 ) -> dict[str, Any]:
     return {
         "schema": 1,
         "task": "load",
         "backend": backend,
-        "modules": [str(build)],
         "connection": connection,
         "workload": {"name": "tpcc", "params": {"warehouses": warehouses, "data_seed": 7}},
         "threads": threads,
@@ -31,7 +30,7 @@ def test_rows_that_the_server_has_not_stored_fail_the_load(
     loadgen_build: Path, tmp_path: Path, table: str
 ) -> None:
     connection = {"directory": str(tmp_path), "loses": table}
-    _, result = execute(loadgen_build / "loadgen", spec(loadgen_build, "record", connection, 1))
+    _, result = execute(loadgen_build / "loadgen", spec("record", connection, 1))
     assert result["status"] == "failed"
     assert "rows" not in result
     assert f"load table {table}, warehouses 1 to 1: " in result["error"]
@@ -40,7 +39,7 @@ def test_rows_that_the_server_has_not_stored_fail_the_load(
 def test_a_failure_stops_the_other_threads_early(loadgen_build: Path, tmp_path: Path) -> None:
     """The item table fails early in a load of thousands of warehouses."""
     connection = {"directory": str(tmp_path), "loses": "item"}
-    many = spec(loadgen_build, "record", connection, warehouses=5_000, threads=9)
+    many = spec("record", connection, warehouses=5_000, threads=9)
     status, result = execute(loadgen_build / "loadgen", many)
     assert status == 1
     assert "load table item" in result["error"]
@@ -52,9 +51,7 @@ def test_a_server_that_cannot_be_reached_fails_the_load(
     loadgen_build: Path, tmp_path: Path
 ) -> None:
     connection = {"directory": str(tmp_path / "nowhere")}
-    status, result = execute(
-        loadgen_build / "loadgen", spec(loadgen_build, "record", connection, 1)
-    )
+    status, result = execute(loadgen_build / "loadgen", spec("record", connection, 1))
     assert status == 1
     assert "nowhere" in result["error"]
 
@@ -66,7 +63,7 @@ def test_memory_does_not_grow_with_the_warehouses(loadgen_build: Path) -> None:
             [loadgen_build / "loadgen", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert process.stdin is not None and process.stdout is not None
-        given = spec(loadgen_build, "stub", {}, warehouses, threads=2)
+        given = spec("stub", {}, warehouses, threads=2)
         process.stdin.write(json.dumps(given).encode())
         process.stdin.close()
         result = json.loads(process.stdout.read())

@@ -15,6 +15,7 @@ from ycsb_store import (
     MS,
     READ_ONLY,
     VERBS,
+    Run,
     S,
     Store,
     counts_of,
@@ -24,7 +25,6 @@ from ycsb_store import (
 
 from harness import hdr
 from harness.drivers.loadgen.several import merged
-from harness.native_programs import loadgen_program
 from harness.store import schemas
 
 # How much of what ----------------------------------------------------------------
@@ -259,41 +259,45 @@ def test_an_operation_that_is_never_asked_needs_no_statement(store: Store) -> No
 # What it costs -------------------------------------------------------------------
 
 
-def installed(backend: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """By the program as it is installed: the sanitizers would count with it."""
-    status, result = execute(loadgen_program(backend), spec)
-    assert status == 0
-    return result
+@pytest.fixture
+def installed(installed_loadgen: Path) -> Run:
+    """Run a spec by the program as it is installed: the sanitizers would count with it."""
+
+    def run(spec: dict[str, Any]) -> dict[str, Any]:
+        status, result = execute(installed_loadgen, spec)
+        assert status == 0
+        return result
+
+    return run
 
 
 @pytest.mark.parametrize("distribution", ["zipfian", "latest", "uniform"])
-def test_memory_does_not_grow_with_the_records(distribution: str) -> None:
+def test_memory_does_not_grow_with_the_records(installed: Run, distribution: str) -> None:
     """A billion records against a thousand: the same to a megabyte."""
     peaks = []
     for records in (1000, 1_000_000_000):
         mix = {**READ_ONLY, "requestdistribution": distribution, "recordcount": records}
         spec = spec_of({"embedded": True}, {**mix, "count_keys": 1000}, backend="stub")
-        peaks.append(installed("stub", {**spec, "operations": 400_000})["memory_peak_bytes"])
+        peaks.append(installed({**spec, "operations": 400_000})["memory_peak_bytes"])
     # Tables of counted keys are full in one case and not in the other: 2 MB a thread at most.
     assert peaks[1] < peaks[0] + 6 * 10**6
 
 
-def test_the_client_is_little_beside_an_engine_s_call() -> None:
+def test_the_client_is_little_beside_an_engine_s_call(installed: Run) -> None:
     """Keys and counting included: a microsecond of processor time, on whatever machine."""
     mix = {**READ_ONLY, "requestdistribution": "zipfian", "recordcount": 1_000_000}
     spec = spec_of({"embedded": True}, mix, backend="stub", threads=1, connections=1)
     costs = []
     for _ in range(3):
-        result = installed("stub", {**spec, "operations": 1_000_000})
+        result = installed({**spec, "operations": 1_000_000})
         costs.append(result["client_cpu_ns"] / 1_000_000)
     bare = installed(
-        "stub",
         {
             **spec,
             "workload": {"name": "ping", "params": {}},
             "statements": {"ping": "x"},
             "operations": 1_000_000,
-        },
+        }
     )
     # Measured: 0.1 µs for the loop, 0.1 µs for a key; as shares, so that no machine decides.
     assert min(costs) < 6 * bare["client_cpu_ns"] / 1_000_000

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from microbench_build import Run, build, runner, with_toy_kernel
+from microbench_build import Run, runner, with_toy_kernel
+from native_build import build
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def tested_build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     if not os.environ.get("NATIVE_SANITIZE"):
         return Path(request.getfixturevalue("release_build"))
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_SANITIZE=ON")
-    return build(tmp_path_factory.mktemp("microbench-sanitized"), *options)
+    return build("microbench", tmp_path_factory.mktemp("microbench-sanitized"), *options)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +28,7 @@ def release_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("microbench-release")
     source = with_toy_kernel(folder / "sources")
-    return build(folder, "-DCMAKE_BUILD_TYPE=Release", source=source)
+    return build(source, folder, "-DCMAKE_BUILD_TYPE=Release")
 
 
 @pytest.fixture(scope="session")

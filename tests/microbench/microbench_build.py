@@ -1,4 +1,4 @@
-"""Building microbench from its sources, and running it on specs."""
+"""The sources of microbench, and running it on specs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,6 @@ def with_toy_kernel(folder: Path) -> Path:
     text = text.replace(" mb_throughput,", " mb_increment, mb_throughput,")
     registry.write_text(text.replace("&mb_throughput,", "&mb_increment, &mb_throughput,"))
     return folder / "microbench"
-
-
-def build(folder: Path, *options: str, source: Path = SOURCE) -> Path:
-    """A build directory with `microbench` and the C tests."""
-    for command in (
-        ["cmake", "-S", str(source), "-B", str(folder), "-DNATIVE_TESTS=ON", *options],
-        ["cmake", "--build", str(folder), "--parallel", "2"],
-    ):
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stdout + made.stderr
-    return folder
 
 
 def execute(

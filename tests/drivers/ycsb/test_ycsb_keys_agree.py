@@ -12,7 +12,6 @@ from small_ycsb import params
 
 from harness import hdr
 from harness.drivers.ycsb.histograms import STORED
-from harness.native_programs import loadgen_program
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys, fnv_hash
 from harness.workloads.ycsb.params import PROPORTIONS
@@ -58,7 +57,7 @@ def numbers(given):
 
 
 @pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
-def test_both_clients_choose_what_is_expected(one, java, tmp_path):
+def test_both_clients_choose_what_is_expected(one, java, installed_loadgen, tmp_path):
     given = asked(one)
     counts, total = official(java, given)
     known = numbers(given)
@@ -68,13 +67,14 @@ def test_both_clients_choose_what_is_expected(one, java, tmp_path):
     )  # fmt: skip
     (check,) = check_keys(given, driven)
     assert check.status == "passed", check.detail
-    the_native_client_chooses_the_same_keys_as_often(given, counts, total, tmp_path)
+    result = by_the_native_client(installed_loadgen, given, tmp_path / "empty")
+    the_native_client_chooses_the_same_keys_as_often(given, counts, total, result)
 
 
-def the_native_client_chooses_the_same_keys_as_often(given, theirs, total, tmp_path):
+def by_the_native_client(program, given, file):
     spec = {
         "schema": 1, "task": "run", "backend": "store",
-        "connection": {"file": str(tmp_path / "empty")},
+        "connection": {"file": str(file)},
         "workload": {"name": "ycsb", "params": {
             **given.native_json(), "count_keys": COUNTED,
         }},
@@ -83,11 +83,13 @@ def the_native_client_chooses_the_same_keys_as_often(given, theirs, total, tmp_p
         "ramp_up_ns": 0, "operations": CHOICES, "seed": 7,
     }  # fmt: skip
     done = subprocess.run(
-        [str(loadgen_program("store")), "-"], input=json.dumps(spec), capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [program, "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr + done.stdout
-    result = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def the_native_client_chooses_the_same_keys_as_often(given, theirs, total, result):
     keys = {number: key for key, number in numbers(given).items()}
     ours = {
         one.get("key") or keys[RECORDS - 1 - one["behind_newest"]]: one["count"]
