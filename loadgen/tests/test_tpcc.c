@@ -1,50 +1,10 @@
 /* The parts of TPC-C that need no server: numbers, names, text of rows, validated answers. */
 #include "check.h"
 #include "support.h"
-#include "../tpcc/answers.h"
 #include "../tpcc/rows.h"
+#include "../tpcc/tpcc.h"
 
 #include <stdlib.h>
-
-static void random_is_reproducible_and_streams_differ(void)
-{
-    struct tb_random a, b, c, d;
-
-    tb_random_seed(&a, 1, 2);
-    tb_random_seed(&b, 1, 2);
-    tb_random_seed(&c, 2, 1);
-    tb_random_seed(&d, 1, 3);
-    for (int i = 0; i < 100; i++) {
-        uint64_t drawn = tb_random_next(&a);
-
-        CHECK(drawn == tb_random_next(&b));
-        CHECK(drawn != tb_random_next(&c));
-        CHECK(drawn != tb_random_next(&d));
-    }
-}
-
-static void random_between_reaches_both_ends_evenly(void)
-{
-    struct tb_random random;
-    int counts[7] = {0};
-
-    tb_random_seed(&random, 42, 0);
-    for (int i = 0; i < 70000; i++) {
-        int64_t drawn = tb_random_between(&random, -3, 3);
-
-        CHECK(drawn >= -3 && drawn <= 3);
-        counts[drawn + 3]++;
-    }
-    for (int i = 0; i < 7; i++) /* 10000 ± 93 is one standard deviation */
-        CHECK(counts[i] > 9500 && counts[i] < 10500);
-    CHECK(tb_random_between(&random, 5, 5) == 5);
-    tb_random_between(&random, INT64_MIN, INT64_MAX);
-    for (int i = 0; i < 1000; i++) {
-        double fraction = tb_random_fraction(&random);
-
-        CHECK(fraction > 0 && fraction <= 1);
-    }
-}
 
 static void nurand_follows_its_formula(void)
 {
@@ -324,8 +284,6 @@ static void params_are_checked(void)
 
 int main(void)
 {
-    random_is_reproducible_and_streams_differ();
-    random_between_reaches_both_ends_evenly();
     nurand_follows_its_formula();
     c_run_keeps_its_distance_from_c_load();
     last_names_are_the_specifications();

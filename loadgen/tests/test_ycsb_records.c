@@ -277,5 +277,4 @@ int main(void)
     a_sample_favours_no_key();
     invalid_params_are_refused_by_key();
     return checks_failed();
-    return checks_failed();
 }

@@ -1,8 +1,8 @@
 /*
  * Answers, validated: an answer that the data cannot give fails the run at once, because a
- * fast wrong answer is worse than none. See answers.h.
+ * fast wrong answer is worse than none.
  */
-#include "answers.h"
+#include "tpcc.h"
 
 #include <stdarg.h>
 #include <stdio.h>

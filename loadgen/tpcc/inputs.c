@@ -1,5 +1,5 @@
-/* Input of the five transactions: see inputs.h. */
-#include "inputs.h"
+/* Input of the five transactions: the values that their statements may use by name. */
+#include "tpcc.h"
 
 #define INTEGER(place, text) [place] = {text, LG_INT}
 

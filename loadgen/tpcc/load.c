@@ -10,9 +10,10 @@
  *
  * The first failure stops all threads: none begins another buffer.
  */
-#include "load.h"
-#include "params.h"
+#include "population.h"
+#include "tpcc.h"
 
+#include "json.h"
 #include "support.h"
 #include "../thread_pool.h"
 
@@ -96,7 +97,7 @@ static bool take_package(struct lg_thread_pool *pool, struct loader *loader,
 
 struct stream {
     struct lg_pool_thread *thread;
-    struct tb_error error; /* empty while all is well */
+    struct tb_error *error;
 };
 
 static bool send_rows(void *context, const char *rows, size_t length)
@@ -106,7 +107,7 @@ static bool send_rows(void *context, const char *rows, size_t length)
 
     return !atomic_load(&pool->failed) &&
            pool->job->backend->bulk_write(stream->thread->connection, rows, length,
-                                          &stream->error);
+                                          stream->error);
 }
 
 static bool write_package(struct lg_pool_thread *thread, const struct package *package,
@@ -115,7 +116,7 @@ static bool write_package(struct lg_pool_thread *thread, const struct package *p
     const struct load *load = thread->pool->context;
     const struct lg_tpcc_table *table = &lg_tpcc_tables[package->table];
     struct loader *loader = thread->own;
-    struct stream stream = {.thread = thread};
+    struct stream stream = {thread, error};
     struct lg_rows rows = {.buffer = loader->buffer, .capacity = BUFFER_BYTES,
                            .sink = send_rows, .context = &stream};
 
@@ -123,17 +124,13 @@ static bool write_package(struct lg_pool_thread *thread, const struct package *p
                                                 error))
         return false;
     table->write(&load->population, &rows, package->first, package->last);
-    if (!lg_rows_flush(&rows)) {
-        *error = stream.error;
-        return false; /* `disconnect` ends what was begun */
-    }
-    return lg_pool_end_bulk(thread, package->table, rows.count, error);
+    return lg_rows_flush(&rows) && /* else `disconnect` ends what was begun */
+           lg_pool_end_bulk(thread, package->table, rows.count, error);
 }
 
 /* The number is not used: a thread stays with its table. */
 static bool load_package(struct lg_pool_thread *thread, int64_t number, struct tb_error *error)
 {
-    struct tb_error found = {""};
     struct package package;
 
     (void)number;
@@ -144,11 +141,11 @@ static bool load_package(struct lg_pool_thread *thread, int64_t number, struct t
     }
     if (!take_package(thread->pool, thread->own, &package))
         return false;
-    if (write_package(thread, &package, &found))
+    if (write_package(thread, &package, error))
         return true;
-    if (found.text[0]) /* else another one has failed */
-        tb_fail(error, "load table %s, warehouses %d to %d: %.900s",
-                lg_tpcc_tables[package.table].name, package.first, package.last, found.text);
+    if (error->text[0]) /* else another one has failed */
+        tb_fail_within(error, "load table %s, warehouses %d to %d: ",
+                       lg_tpcc_tables[package.table].name, package.first, package.last);
     return false;
 }
 

@@ -94,6 +94,14 @@ static char *put_address(char *at, struct tb_random *random,
     return lg_put_literal(at, "11111");
 }
 
+/* The number of a row within its district, and where that is. */
+static char *put_place(char *at, int32_t number, int32_t d, int32_t w)
+{
+    at = lg_put_integer(at, number);
+    at = lg_put_integer(at, d);
+    return lg_put_integer(at, w);
+}
+
 static void write_item(const struct lg_population *population, struct lg_rows *rows,
                        int32_t first, int32_t last)
 {
@@ -191,9 +199,7 @@ static void write_customer_row(const struct lg_population *population, struct lg
 {
     char *at = lg_row_begin(rows);
 
-    at = lg_put_integer(at, id);
-    at = lg_put_integer(at, d);
-    at = lg_put_integer(at, w);
+    at = put_place(at, id, d, w);
     at = put_customer_name(at, random, population, id);
     at = put_address(at, random, population);
     at = lg_write_digits(at, (uint64_t)tb_random_between(random, 0, 9999999999999999), 16);
@@ -235,9 +241,7 @@ static void write_history(const struct lg_population *population, struct lg_rows
             int32_t d = customer / TPCC_CUSTOMERS + 1;
             char *at = lg_row_begin(rows);
 
-            at = lg_put_integer(at, customer % TPCC_CUSTOMERS + 1);
-            at = lg_put_integer(at, d);
-            at = lg_put_integer(at, w);
+            at = put_place(at, customer % TPCC_CUSTOMERS + 1, d, w);
             at = lg_put_integer(at, d);
             at = lg_put_integer(at, w);
             at = lg_put_literal(at, TPCC_ENTRY_DATE "\t10.00"); /* h_date, h_amount */
@@ -276,9 +280,7 @@ static void write_orders(const struct lg_population *population, struct lg_rows 
                 const struct order *order = &orders[id - 1];
                 char *at = lg_row_begin(rows);
 
-                at = lg_put_integer(at, id);
-                at = lg_put_integer(at, d);
-                at = lg_put_integer(at, w);
+                at = put_place(at, id, d, w);
                 at = lg_put_integer(at, order->customer);
                 at = lg_put_literal(at, TPCC_ENTRY_DATE);
                 at = id < TPCC_FIRST_UNDELIVERED ? lg_put_integer(at, order->carrier)
@@ -299,9 +301,7 @@ static void write_lines(const struct lg_population *population, struct lg_rows *
     for (int number = 1; number <= lines; number++) {
         char *at = lg_row_begin(rows);
 
-        at = lg_put_integer(at, order);
-        at = lg_put_integer(at, d);
-        at = lg_put_integer(at, w);
+        at = put_place(at, order, d, w);
         at = lg_put_integer(at, number);
         at = lg_put_integer(at, tb_random_between(random, 1, TPCC_ITEMS));
         at = lg_put_integer(at, w);
@@ -342,9 +342,7 @@ static void write_new_order(const struct lg_population *population, struct lg_ro
             for (int32_t id = TPCC_FIRST_UNDELIVERED; id <= TPCC_ORDERS && !rows->failed; id++) {
                 char *at = lg_row_begin(rows);
 
-                at = lg_put_integer(at, id);
-                at = lg_put_integer(at, d);
-                at = lg_put_integer(at, w);
+                at = put_place(at, id, d, w);
                 lg_row_end(rows, at);
             }
         }

@@ -4,14 +4,14 @@
  * The five transactions are one statement each; inputs.c draws what they are called with,
  * answers.c validates the answers, load.c fills the tables.
  */
-#include "answers.h"
-#include "load.h"
+#include "tpcc.h"
 
 #include "clock.h"
 #include "support.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* HammerDB builds its customers' names, and looks for them, with this constant. */
 enum { HAMMERDB_C_LOAD = 123 };
@@ -42,11 +42,6 @@ static void *tpcc_open(const struct lg_opening *opening, struct tb_error *error)
                                   (int)tpcc->constants.c_id, "ol_i_id",
                                   (int)tpcc->constants.ol_i_id));
     return tpcc;
-}
-
-static void tpcc_close(void *self)
-{
-    free(self);
 }
 
 static void tpcc_terminal(void *self, struct lg_terminal *terminal)
@@ -147,7 +142,7 @@ const struct lg_workload lg_tpcc = {
     .operation_count = TPCC_TRANSACTIONS,
     .terminal_bytes = sizeof(struct lg_tpcc_terminal),
     .open = tpcc_open,
-    .close = tpcc_close,
+    .close = free,
     .terminal = tpcc_terminal,
     .begin = tpcc_begin,
     .step = tpcc_step,

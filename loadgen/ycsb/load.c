@@ -3,10 +3,9 @@
  * numbers, as the official client inserts them, in packages of some megabytes that threads
  * take one by one. Memory does not grow with the number of records.
  */
-#include "keys.h"
-#include "load.h"
-#include "values.h"
+#include "ycsb.h"
 
+#include "json.h"
 #include "support.h"
 #include "../thread_pool.h"
 
@@ -87,18 +86,16 @@ static bool load_package(struct lg_pool_thread *thread, int64_t package, struct 
     const struct lg_backend *backend = thread->pool->job->backend;
     int64_t first = load->params.insertstart + package * load->package_records;
     int64_t end = load->params.insertstart + load->params.insertcount;
-    struct tb_error found = {""};
 
     if (!thread->own)
         thread->own = tb_allocate(BUFFER_BYTES + row_bytes(&load->params), 1);
     end = end < first + load->package_records ? end : first + load->package_records;
-    if (backend->bulk_begin(thread->connection, YCSB_TABLE, load->columns.bytes, &found) &&
-        (backend->key_value ? put_records : write_rows)(thread, first, end, &found) &&
-        lg_pool_end_bulk(thread, 0, end - first, &found))
+    if (backend->bulk_begin(thread->connection, YCSB_TABLE, load->columns.bytes, error) &&
+        (backend->key_value ? put_records : write_rows)(thread, first, end, error) &&
+        lg_pool_end_bulk(thread, 0, end - first, error))
         return true;
-    if (found.text[0]) /* else another one has failed */
-        tb_fail(error, "load records %lld to %lld: %.900s", (long long)first, (long long)end - 1,
-                found.text);
+    if (error->text[0]) /* else another one has failed */
+        tb_fail_within(error, "load records %lld to %lld: ", (long long)first, (long long)end - 1);
     return false;
 }
 

@@ -14,17 +14,6 @@ static void say(struct lg_ycsb_terminal *own, const char *key, size_t length, co
     own->wrong = own->words;
 }
 
-static const char *check_fields(const struct lg_ycsb_terminal *own, uint64_t hash, const struct lg_cell *cells,
-                                size_t count, int one)
-{
-    const struct lg_ycsb_values *values = &own->ycsb->values;
-
-    if (!own->ycsb->key_value)
-        return lg_ycsb_check_cells(values, hash, cells, count, one, NULL);
-    return count == 1 ? lg_ycsb_check_record(values, hash, cells[0].text, cells[0].length, NULL)
-                      : "it is not one record";
-}
-
 /* The field that a statement's rows have alone; -1 where they have all. */
 static int one_field(const struct lg_ycsb_terminal *own, int operation)
 {
@@ -36,7 +25,7 @@ static void read_row(struct lg_ycsb_terminal *own, const struct lg_cell *cells, 
 {
     int one = one_field(own, YCSB_READ);
     size_t fields = one < 0 ? (size_t)own->ycsb->params.fieldcount : 1;
-    bool keyed = own->ycsb->key_value || columns == fields + 1;
+    bool keyed = own->ycsb->values.key_value || columns == fields + 1;
     const char *wrong;
 
     if (keyed && (columns == 0 || cells[0].length != own->key_length ||
@@ -44,7 +33,8 @@ static void read_row(struct lg_ycsb_terminal *own, const struct lg_cell *cells, 
         say(own, own->key, own->key_length, "the server returned another record in its place");
         return;
     }
-    wrong = check_fields(own, own->key_hash, cells + keyed, columns - keyed, one);
+    wrong = lg_ycsb_check(&own->ycsb->values, own->key_hash, cells + keyed, columns - keyed, one,
+                          NULL);
     if (wrong)
         say(own, own->key, own->key_length, wrong);
 }
@@ -53,7 +43,7 @@ static void read_row(struct lg_ycsb_terminal *own, const struct lg_cell *cells, 
 static void scan_row(struct lg_ycsb_terminal *own, const struct lg_cell *cells, size_t columns)
 {
     size_t length = columns && cells[0].text ? cells[0].length : 0;
-    size_t common = length < own->last_length ? length : own->last_length;
+    const struct lg_ycsb_values *values = &own->ycsb->values;
     const char *wrong;
     int order;
 
@@ -61,16 +51,15 @@ static void scan_row(struct lg_ycsb_terminal *own, const struct lg_cell *cells, 
         say(own, own->key, own->key_length, "a row of the scan from it does not begin with a key");
         return;
     }
-    order = memcmp(cells[0].text, own->last, common);
-    order = order ? order : (length > own->last_length) - (length < own->last_length);
+    order = lg_ycsb_compare(cells[0].text, length, own->last, own->last_length);
     if (own->rows == 1 ? order < 0 : order <= 0) {
         say(own, cells[0].text, length, "the scan came to it out of its order");
         return;
     }
     memcpy(own->last, cells[0].text, length);
     own->last_length = length;
-    wrong = check_fields(own, lg_ycsb_key_hash(&own->ycsb->values, cells[0].text, length),
-                         cells + 1, columns - 1, one_field(own, YCSB_SCAN));
+    wrong = lg_ycsb_check(values, lg_ycsb_key_hash(values, cells[0].text, length), cells + 1,
+                          columns - 1, one_field(own, YCSB_SCAN), NULL);
     if (wrong)
         say(own, cells[0].text, length, wrong);
 }

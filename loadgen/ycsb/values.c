@@ -198,9 +198,9 @@ static void note(struct lg_ycsb_seen *seen, uint64_t key_hash, int field, uint64
     lg_ycsb_updated_add(seen->updated, key_hash, field);
 }
 
-const char *lg_ycsb_check_cells(const struct lg_ycsb_values *values, uint64_t key_hash,
-                                const struct lg_cell *cells, size_t count, int one,
-                                struct lg_ycsb_seen *seen)
+static const char *check_cells(const struct lg_ycsb_values *values, uint64_t key_hash,
+                               const struct lg_cell *cells, size_t count, int one,
+                               struct lg_ycsb_seen *seen)
 {
     uint64_t version;
 
@@ -257,4 +257,22 @@ const char *lg_ycsb_check_record(const struct lg_ycsb_values *values, uint64_t k
     if (count != values->params->fieldcount)
         return "it has another number of fields than it was written with";
     return NULL;
+}
+
+const char *lg_ycsb_check(const struct lg_ycsb_values *values, uint64_t key_hash,
+                          const struct lg_cell *cells, size_t count, int one,
+                          struct lg_ycsb_seen *seen)
+{
+    if (!values->key_value)
+        return check_cells(values, key_hash, cells, count, one, seen);
+    return count == 1
+               ? lg_ycsb_check_record(values, key_hash, cells[0].text, cells[0].length, seen)
+               : "it is not one record";
+}
+
+int lg_ycsb_compare(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    int order = memcmp(a, b, a_length < b_length ? a_length : b_length);
+
+    return order ? order : (a_length > b_length) - (a_length < b_length);
 }

@@ -27,6 +27,7 @@ enum {
 
 struct lg_ycsb_values {
     const struct lg_ycsb_params *params;
+    bool key_value; /* the engine's rows are a key and a record */
     uint64_t seed;
     struct tb_zipfian lengths;
     struct {
@@ -64,7 +65,8 @@ size_t lg_ycsb_record(const struct lg_ycsb_values *values, const struct lg_ycsb_
 
 /*
  * Checks a whole record, or one field of it. NULL where it is as it was written, else what
- * is wrong, in words. Cells of the fields in their order (`one`: of that one alone, -1: all).
+ * is wrong, in words. Cells of the fields in their order (`one`: of that one alone, -1: all); of a
+ * key-value engine one cell with the record.
  * `seen`, where it is given, takes the fields whose last writing was an update.
  */
 struct lg_ycsb_seen {
@@ -72,12 +74,15 @@ struct lg_ycsb_seen {
     struct lg_ycsb_updated *updated;
 };
 
-const char *lg_ycsb_check_cells(const struct lg_ycsb_values *values, uint64_t key_hash,
-                                const struct lg_cell *cells, size_t count, int one,
-                                struct lg_ycsb_seen *seen);
+const char *lg_ycsb_check(const struct lg_ycsb_values *values, uint64_t key_hash,
+                          const struct lg_cell *cells, size_t count, int one,
+                          struct lg_ycsb_seen *seen);
 /* A record of a key-value engine; its fields may come in any order. */
 const char *lg_ycsb_check_record(const struct lg_ycsb_values *values, uint64_t key_hash,
                                  const char *record, size_t length,
                                  struct lg_ycsb_seen *seen);
+
+/* Order of keys: by their bytes; one that another one begins with comes first. */
+int lg_ycsb_compare(const char *a, size_t a_length, const char *b, size_t b_length);
 
 #endif

@@ -7,9 +7,7 @@
  * done in any case. Of each field that an update wrote last it is noted that it was (updated.h),
  * to be held against the updates that were acknowledged.
  */
-#include "keys.h"
-#include "load.h"
-#include "values.h"
+#include "ycsb.h"
 
 #include "support.h"
 #include "../thread_pool.h"
@@ -34,7 +32,6 @@ struct verify {
     struct lg_ycsb_params params;
     struct lg_ycsb_values values;
     struct lg_statements statements;
-    bool key_value;
     int64_t expected, extra; /* records that must, and that may be there after them */
     struct key *bounds;      /* between ranges, in their order */
     int64_t ranges, extra_chunks, sum_chunks, chunks;
@@ -63,9 +60,7 @@ struct page {
 
 static int compare(const char *a, size_t a_length, const struct key *b)
 {
-    int order = memcmp(a, b->text, a_length < b->length ? a_length : b->length);
-
-    return order ? order : (a_length > b->length) - (a_length < b->length);
+    return lg_ycsb_compare(a, a_length, b->text, b->length);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -75,26 +70,12 @@ static int compare_keys(const void *a, const void *b)
     return compare(one->text, one->length, b);
 }
 
-static const char *check_row(struct page *page, uint64_t hash, const struct lg_cell *fields,
-                             size_t count)
-{
-    const struct verify *verify = page->verify;
-
-    if (!verify->key_value)
-        return lg_ycsb_check_cells(&verify->values, hash, fields, count, -1, &page->seen);
-    return count == 1 ? lg_ycsb_check_record(&verify->values, hash, fields[0].text,
-                                             fields[0].length, &page->seen)
-                      : "it is not one record";
-}
-
 static void check_fields(struct page *page, const struct key *key, uint64_t hash,
                          const struct lg_cell *fields, size_t count)
 {
-    const char *wrong = check_row(page, hash, fields, count);
+    const char *wrong = lg_ycsb_check(&page->verify->values, hash, fields, count, -1, &page->seen);
 
-    if (!wrong)
-        return;
-    if (page->malformed++ == 0)
+    if (wrong && page->malformed++ == 0)
         snprintf(page->first, sizeof page->first, "record %.*s: %s", (int)key->length, key->text,
                  wrong);
 }
@@ -257,7 +238,7 @@ static void read_row(void *context, const struct lg_cell *cells, size_t columns)
 {
     struct page *page = context;
     const struct verify *verify = page->verify;
-    bool keyed = verify->key_value || columns == (size_t)verify->params.fieldcount + 1;
+    bool keyed = verify->values.key_value || columns == (size_t)verify->params.fieldcount + 1;
     uint64_t hash = lg_ycsb_key_hash(&verify->values, page->from.text, page->from.length);
 
     page->rows++;
@@ -355,7 +336,7 @@ static bool open_verify(struct verify *verify, const struct lg_job *job, struct 
         !lg_statements_read(&verify->statements, spec->statements, &lg_ycsb, wanted, error))
         return false;
     lg_ycsb_values_open(&verify->values, &verify->params);
-    verify->key_value = job->backend->key_value;
+    verify->values.key_value = job->backend->key_value;
     verify->expected = verify->params.insertcount + verify->params.inserted;
     verify->extra = verify->params.inserts_begun - verify->params.inserted;
     verify->extra_chunks = chunks_of(verify->extra, CHUNK_KEYS);

@@ -8,6 +8,7 @@
 #include "ycsb.h"
 
 #include "../spec.h"
+#include "json.h"
 #include "support.h"
 
 #include <stdlib.h>
@@ -107,7 +108,7 @@ static void *ycsb_open(const struct lg_opening *opening, struct tb_error *error)
     lg_ycsb_values_open(&ycsb->values, &ycsb->params);
     lg_ycsb_keys_open(&ycsb->keys, &ycsb->params, ycsb->inserts);
     ycsb->terminals = opening->terminals;
-    ycsb->key_value = opening->key_value;
+    ycsb->values.key_value = opening->key_value;
     pthread_mutex_init(&ycsb->lock, NULL);
     set_mix(ycsb, opening->notes);
     set_notes(ycsb, opening->notes);
@@ -228,10 +229,8 @@ static void ycsb_finish(void *self, json_t *result)
 {
     const struct lg_ycsb *ycsb = self;
 
-    json_object_set_new(result, "inserted",
-                        json_integer((json_int_t)lg_ycsb_inserts_done(ycsb->inserts)));
-    json_object_set_new(result, "inserts_begun",
-                        json_integer((json_int_t)atomic_load(&ycsb->inserts->begun)));
+    json_object_set_new(result, "inserted", json_integer(lg_ycsb_inserts_done(ycsb->inserts)));
+    json_object_set_new(result, "inserts_begun", tb_integer(atomic_load(&ycsb->inserts->begun)));
     if (lg_ycsb_updates(&ycsb->params))
         add_updated(ycsb, result);
     if (ycsb->params.count_keys)

@@ -1,13 +1,29 @@
-/* The parts of YCSB's workload: ycsb.c opens it, draw.c asks, validate.c answers for what came. */
+/*
+ * The parts of YCSB's workload: ycsb.c opens it, draw.c asks, validate.c answers for what came;
+ * load.c and verify.c are its other tasks.
+ */
 #ifndef LOADGEN_YCSB_YCSB_H
 #define LOADGEN_YCSB_YCSB_H
 
 #include "counts.h"
 #include "keys.h"
-#include "load.h"
 #include "values.h"
 
 #include <pthread.h>
+
+#define YCSB_TABLE "usertable"
+#define YCSB_KEY_COLUMN "ycsb_key"
+
+/* Places of what statements may use; the same in all operations. */
+enum lg_ycsb_offer {
+    YCSB_KEY,
+    YCSB_LENGTH,
+    YCSB_FIELD,
+    YCSB_VALUE,
+    YCSB_RECORD,
+    YCSB_CHANGE,
+    YCSB_FIELD0,
+};
 
 /* What a statement uses of the values that cost something to make. */
 struct lg_ycsb_uses {
@@ -26,7 +42,6 @@ struct lg_ycsb {
     double mix[YCSB_OPERATIONS]; /* cumulative, the last is 1 */
     struct lg_ycsb_uses uses[YCSB_OPERATIONS];
     uint32_t terminals;
-    bool key_value;
     pthread_mutex_t lock; /* of what follows */
     struct lg_ycsb_terminal **owns;
     size_t own_count, own_room;
@@ -67,5 +82,10 @@ void lg_ycsb_begin(void *self, struct lg_terminal *terminal);
 enum lg_status lg_ycsb_step(void *self, struct lg_terminal *terminal,
                              const struct lg_result *result);
 void lg_ycsb_read_row(void *context, const struct lg_cell *cells, size_t columns);
+
+/* load.c, lg_workload.load: sets "rows" of the result. The table is there and empty. */
+bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *error);
+/* verify.c, lg_workload.verify: sets "verified" of the result. */
+bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct tb_error *error);
 
 #endif

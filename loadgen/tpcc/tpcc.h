@@ -1,9 +1,6 @@
-/*
- * What a terminal enters (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1): the values that
- * each transaction's statement may use by name, and how they are drawn.
- */
-#ifndef LOADGEN_TPCC_INPUTS_H
-#define LOADGEN_TPCC_INPUTS_H
+/* The parts of TPC-C's workload: tpcc.c opens it, inputs.c draws, answers.c validates. */
+#ifndef LOADGEN_TPCC_TPCC_H
+#define LOADGEN_TPCC_TPCC_H
 
 #include "params.h"
 
@@ -40,7 +37,27 @@ struct lg_tpcc_terminal {
     char wrong[160];
 };
 
-/* Draws the values of the terminal's operation. */
+/*
+ * inputs.c: draws the values of the terminal's operation, which are what it enters (clauses 2.4.1,
+ * 2.5.1, 2.6.1, 2.7.1, 2.8.1).
+ */
 void lg_tpcc_draw_inputs(const struct lg_tpcc *tpcc, struct lg_terminal *terminal);
+
+/* answers.c: LG_DONE, LG_ROLLED_BACK, or LG_WRONG with terminal->wrong. */
+enum lg_status lg_tpcc_check(struct lg_terminal *terminal, const struct lg_result *result);
+/*
+ * The journal's line of a transaction that was validated as LG_DONE; none for those that only
+ * read. By line: "N w d o_id c_id ol_cnt", "P w d c_w c_d c_id amount_cents",
+ * "D w carrier o1,…,o10" (0: the district had no order to deliver).
+ */
+void lg_tpcc_journal(const struct lg_terminal *terminal, const struct lg_result *result,
+                     struct tb_text *line);
+
+/*
+ * load.c: lg_workload.load. `threads` of the spec write packages at the same time through the back
+ * end's bulk functions. The tables are there and empty. Sets "rows" ({table: rows stored}) and
+ * "notes" of the result.
+ */
+bool lg_tpcc_load(const struct lg_job *job, json_t *result, struct tb_error *error);
 
 #endif
