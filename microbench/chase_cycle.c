@@ -80,17 +80,3 @@ void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct tb_random *
     }
     free(order);
 }
-
-uint64_t mb_cycle_length(const char *base, const struct mb_cycle *cycle)
-{
-    const char *at = base;
-    for (uint64_t steps = 1; steps <= cycle->nodes; steps++) {
-        at = *(char *const *)(const void *)at;
-        uint64_t offset = (uint64_t)(at - base);
-        if (at < base || offset >= cycle->nodes * cycle->node_bytes || offset % cycle->node_bytes)
-            return 0;
-        if (at == base)
-            return steps;
-    }
-    return 0;
-}

@@ -19,7 +19,5 @@ struct mb_cycle {
 
 /* Time and space: 4 bytes a node next to the range, drawn and shuffled. */
 void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct tb_random *random);
-/* Steps from base until it is reached again; 0: a pointer leaves the nodes, or there are more. */
-uint64_t mb_cycle_length(const char *base, const struct mb_cycle *cycle);
 
 #endif

@@ -1,5 +1,7 @@
 #include "durable_job.h"
 
+#include "support.h"
+
 static const char *const names[] = {
     [MB_MEDIUM_NONE] = "none",       [MB_MEDIUM_CLWB] = "clwb",
     [MB_MEDIUM_CLFLUSHOPT] = "clflushopt", [MB_MEDIUM_CLFLUSH] = "clflush",
@@ -43,4 +45,14 @@ void mb_durable_report(const struct mb_job *job, json_t *facts)
     const struct mb_durable *durable = job->params;
     json_object_set_new(facts, "flush", json_string(names[durable->flush]));
     mb_sampler_report(&durable->sampler, facts);
+}
+
+char *mb_random_bytes(struct mb_thread *thread, size_t bytes)
+{
+    char *drawn = tb_allocate(1, bytes);
+    for (size_t at = 0; at < bytes; at += MB_WORD) {
+        uint64_t word = tb_random_next(&thread->random);
+        memcpy(drawn + at, &word, sizeof word);
+    }
+    return drawn;
 }

@@ -27,6 +27,8 @@ bool mb_durable_read(struct mb_job *job, int usual_flush, struct tb_error *error
 bool mb_durable_prepare(struct mb_job *job, struct tb_error *error);
 bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist);
 void mb_durable_report(const struct mb_job *job, json_t *facts);
+/* Whole words, drawn by the thread. */
+char *mb_random_bytes(struct mb_thread *thread, size_t bytes);
 
 /* Calls an inlined function with the medium as a constant: work(thread, medium, count). */
 #define MB_WITH_MEDIUM(flush, work, thread, count)           \

@@ -97,6 +97,20 @@ static inline uint64_t mb_part_bytes(const struct mb_job *job, uint64_t range_by
     return range_bytes / job->partitions / MB_LINE * MB_LINE;
 }
 
+/* The part of its partition that a thread has to itself, in whole lines; and its first byte. */
+static inline uint64_t mb_thread_bytes(const struct mb_job *job)
+{
+    uint32_t sharers = job->threads / job->partitions;
+    return mb_part_bytes(job, job->range_bytes) / sharers / MB_LINE * MB_LINE;
+}
+
+static inline char *mb_thread_base(const struct mb_job *job, uint32_t index)
+{
+    uint32_t sharers = job->threads / job->partitions;
+    return job->base + index / sharers * mb_part_bytes(job, job->range_bytes) +
+           index % sharers * mb_thread_bytes(job);
+}
+
 /* A number of bytes, a multiple of 64 and more than 0; otherwise as tb_read_integer (json.h). */
 bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,
                    struct tb_error *error);
@@ -122,6 +136,14 @@ extern const char *const mb_access_names[MB_ACCESSES + 1];
 extern const char *const mb_flush_names[MB_FLUSHES + 1];
 extern const char *const mb_fence_names[MB_FENCES + 1];
 
+/* What loops/ has by this name for an instruction set. */
+#if defined(__x86_64__)
+#define MB_BY_ISA(isa, name) \
+    ((isa) == MB_AVX512 ? name##_avx512 : (isa) == MB_AVX2 ? name##_avx2 : name##_sse2)
+#else
+#define MB_BY_ISA(isa, name) ((void)(isa), name##_neon)
+#endif
+
 struct mb_cpu {
     char model[128];
     bool isa[MB_ISAS], flush[MB_FLUSHES];
@@ -145,9 +167,6 @@ void mb_cpu_measure_core(void);
 
 /* "isa": auto takes the widest that this CPU has; another one must be there. */
 bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *error);
-/* "flush" by any key's name ("flush", "persist" …): an instruction this CPU has. */
-bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
-                   struct tb_error *error);
 
 /* What one operation executes. */
 struct mb_operation {

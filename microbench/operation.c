@@ -26,17 +26,14 @@ bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *er
     return tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\"");
 }
 
-bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
-                   struct tb_error *error)
+static bool read_flush(const struct mb_job *job, enum mb_flush *flush, struct tb_error *error)
 {
     int word;
-    if (!tb_read_word(job->given, key, mb_flush_names, MB_NO_FLUSH, &word, error))
+    if (!tb_read_word(job->given, "flush", mb_flush_names, MB_NO_FLUSH, &word, error))
         return false;
     *flush = (enum mb_flush)word;
-    if (mb_cpu.flush[word])
-        return true;
-    return tb_fail(error, "%s: this processor has no %s (%s)", key, mb_flush_names[word],
-                   mb_cpu.model);
+    return mb_cpu.flush[word] || tb_fail(error, "flush: this processor has no %s (%s)",
+                                         mb_flush_names[word], mb_cpu.model);
 }
 
 /* Of mixed operations "operation" itself is read by their kind. */
@@ -49,7 +46,7 @@ static bool read_access(const struct mb_job *job, struct mb_operation *operation
     bool mixed = word && strcmp(word, "mixed") == 0;
     if (!(mixed ? tb_read_word(job->given, "store", mb_access_names, MB_STORE, &access, error)
                 : tb_read_word(job->given, "operation", mb_access_names, -1, &access, error)) ||
-        !mb_flush_read(job, "flush", &operation->flush, error) ||
+        !read_flush(job, &operation->flush, error) ||
         !tb_read_word(job->given, "fence", mb_fence_names, MB_NO_FENCE, &fence, error) ||
         !tb_read_word(job->given, "flush_when", whens, 0, &when, error))
         return false;

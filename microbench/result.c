@@ -7,6 +7,13 @@
 
 #define TURBO 1.5 /* a core may be so much faster under way than when its clock was measured */
 
+/* What all threads of a job did together. */
+struct totals {
+    struct mb_counts all, window;
+    uint64_t begin_ns, end_ns, window_ns; /* window_ns: the longest of its threads' */
+    double operations_per_second, bytes_per_second;
+};
+
 static void add(struct mb_counts *sum, const struct mb_counts *more)
 {
     sum->operations += more->operations;
@@ -15,9 +22,9 @@ static void add(struct mb_counts *sum, const struct mb_counts *more)
     sum->second_bytes += more->second_bytes;
 }
 
-struct mb_job_totals mb_job_totals(const struct mb_repeat *repeat, const struct mb_job *job)
+static struct totals totals_of(const struct mb_repeat *repeat, const struct mb_job *job)
 {
-    struct mb_job_totals totals = {.begin_ns = UINT64_MAX};
+    struct totals totals = {.begin_ns = UINT64_MAX};
     for (uint32_t i = 0; i < repeat->worker_count; i++) {
         const struct mb_worker *worker = &repeat->workers[i];
         if (worker->thread.job != job)
@@ -89,7 +96,7 @@ static json_t *threads_of(const struct mb_repeat *repeat, const struct mb_job *j
     return threads;
 }
 
-static json_t *window_of(const struct mb_job_totals *totals)
+static json_t *window_of(const struct totals *totals)
 {
     return json_pack("{s:o, s:o, s:o, s:o}", "duration_ns", tb_integer(totals->window_ns),
                      "operations", tb_integer(totals->window.operations), "read_bytes",
@@ -99,7 +106,7 @@ static json_t *window_of(const struct mb_job_totals *totals)
 
 static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *job)
 {
-    struct mb_job_totals totals = mb_job_totals(repeat, job);
+    struct totals totals = totals_of(repeat, job);
     struct mb_persist persist;
     const char *why = NULL, *durable = NULL;
     if (job->kernel->persists && job->kernel->persists(job, &persist))

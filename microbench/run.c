@@ -307,9 +307,9 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
     repeat->stolen_ns = stolen < 0 ? -1 : stolen_ns(repeat) - stolen;
     for (uint32_t i = 0; i < repeat->worker_count; i++) {
         struct mb_worker *worker = &repeat->workers[i];
-        if (*worker->thread.error.text)
-            return tb_fail(error, "job %.100s: %.800s", worker->thread.job->name,
-                           worker->thread.error.text);
+        *error = worker->thread.error;
+        if (*error->text)
+            return tb_fail_within(error, "job %.100s: ", worker->thread.job->name);
         repeat->begin_ns = i == 0 || worker->begin_ns < repeat->begin_ns ? worker->begin_ns
                                                                          : repeat->begin_ns;
     }

@@ -43,14 +43,6 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
                    uint32_t number, struct tb_error *error);
 void mb_repeat_free(struct mb_repeat *repeat);
 
-/* What all threads of a job did together. */
-struct mb_job_totals {
-    struct mb_counts all, window;
-    uint64_t begin_ns, end_ns, window_ns; /* window_ns: the longest of its threads' */
-    double operations_per_second, bytes_per_second;
-};
-struct mb_job_totals mb_job_totals(const struct mb_repeat *repeat, const struct mb_job *job);
-
 /*
  * Could that be? False with the error where a thread moved more than the core's ports to
  * the cache can carry: then the loop did not do what it should have done.

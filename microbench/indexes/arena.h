@@ -15,6 +15,8 @@ struct mb_arena_header {
     uint64_t unused[7];
 };
 
+enum { MB_ARENA_ROOT = sizeof(struct mb_arena_header) };
+
 struct mb_arena {
     char *base; /* on a line */
     uint64_t size_bytes, chunk_bytes;
@@ -29,12 +31,6 @@ static inline struct mb_arena_header *mb_arena_header(const struct mb_arena *are
 static inline void *mb_arena_at(const struct mb_arena *arena, uint64_t offset)
 {
     return arena->base + offset;
-}
-
-static inline void mb_arena_open(struct mb_arena *arena, const struct mb_policy *policy)
-{
-    arena->next = sizeof(struct mb_arena_header);
-    mb_put(policy, &mb_arena_header(arena)->border, arena->next); /* the first take moves it on */
 }
 
 static inline void mb_arena_recover(struct mb_arena *arena)
@@ -57,6 +53,15 @@ static inline uint64_t mb_arena_take(struct mb_arena *arena, const struct mb_pol
     }
     arena->next = end;
     return offset;
+}
+
+/* An empty one, that begins with the root of an index; false: no room. */
+static inline bool mb_arena_open(struct mb_arena *arena, const struct mb_policy *policy,
+                                 uint64_t root_bytes)
+{
+    arena->next = sizeof(struct mb_arena_header);
+    mb_put(policy, &mb_arena_header(arena)->border, arena->next); /* the first take moves it on */
+    return mb_arena_take(arena, policy, root_bytes, MB_LINE) == MB_ARENA_ROOT;
 }
 
 #endif

@@ -40,11 +40,10 @@ struct root {
     uint64_t unused[7];
     struct levels levels[2];
 };
-enum { ROOT = sizeof(struct mb_arena_header) };
 
 static struct root *root_of(const struct mb_index *index)
 {
-    return mb_arena_at(&index->arena, ROOT);
+    return mb_arena_at(&index->arena, MB_ARENA_ROOT);
 }
 
 static const struct levels *levels_of(const struct mb_index *index)
@@ -353,8 +352,7 @@ static bool grow(struct mb_index *index, uint64_t buckets)
 static bool make(struct mb_index *index)
 {
     struct levels levels = {.buckets = BUCKETS_FIRST};
-    mb_arena_open(&index->arena, index->policy);
-    if (mb_arena_take(&index->arena, index->policy, sizeof(struct root), MB_LINE) != ROOT)
+    if (!mb_arena_open(&index->arena, index->policy, sizeof(struct root)))
         return false;
     levels.top = new_level(index, levels.buckets);
     levels.bottom = new_level(index, levels.buckets / 2);

@@ -10,7 +10,7 @@
  */
 #include "index.h"
 
-enum { KEY_BYTES = 8, ROOT = sizeof(struct mb_arena_header) };
+enum { KEY_BYTES = 8 };
 
 struct leaf {
     uint64_t key, value;
@@ -56,7 +56,7 @@ static const uint64_t node_bytes[NODE_TYPES] = {sizeof(struct node4), sizeof(str
 
 static struct root *root_of(const struct mb_index *index)
 {
-    return mb_arena_at(&index->arena, ROOT);
+    return mb_arena_at(&index->arena, MB_ARENA_ROOT);
 }
 
 static struct leaf *leaf_at(const struct mb_index *index, uint64_t link)
@@ -388,8 +388,7 @@ static bool insert(struct mb_index *index, uint64_t key, uint64_t value)
 
 static bool make(struct mb_index *index)
 {
-    mb_arena_open(&index->arena, index->policy);
-    if (mb_arena_take(&index->arena, index->policy, sizeof(struct root), MB_LINE) != ROOT)
+    if (!mb_arena_open(&index->arena, index->policy, sizeof(struct root)))
         return false;
     mb_commit(index->policy, &root_of(index)->link, 0);
     return true;

@@ -64,8 +64,7 @@ static const char *const persists_words[] = {"none", "cache", "cacheinv", "nocac
 static const enum mb_flush persist_flush[] = {
     [MB_CACHE] = MB_CLWB, [MB_CACHEINV] = MB_CLFLUSHOPT, [MB_NOCACHE] = MB_NO_FLUSH};
 
-static bool read_step(const json_t *given, struct step *step,
-                      struct tb_error *error)
+static bool read_step(const json_t *given, struct step *step, struct tb_error *error)
 {
     static const char *const operations[] = {"read", "write", NULL};
     static const char *const places[] = {"first", "second", NULL};
@@ -99,9 +98,8 @@ static bool read_steps(const struct mb_job *job, struct chain *chain, struct tb_
         return tb_fail(error, "steps: must be a list of 1 to %d", MOST_STEPS);
     json_array_foreach(steps, i, given) {
         struct step *step = &chain->steps[chain->count++];
-        struct tb_error why = {""};
-        if (!read_step(given, step, &why))
-            return tb_fail(error, "steps[%zu]: %s", i, why.text);
+        if (!read_step(given, step, error))
+            return tb_fail_within(error, "steps[%zu]: ", i);
         if (!step->write) {
             reader = step;
             at = 0;
@@ -148,9 +146,8 @@ static bool fits(const struct mb_job *job, const struct chain *chain, struct tb_
             return tb_fail(error, "steps[%zu]: with the writes after it, it needs %" PRIu64 " "
                                   "bytes; a partition has %" PRIu64, i,
                            skip + step->bytes + step->above, step->second ? second : range);
-        struct tb_error why = {""};
-        if (!step->write && !mb_pattern_fits(job, &chain->pattern, step->bytes, room, &why))
-            return tb_fail(error, "steps[%zu]: %s", i, why.text);
+        if (!step->write && !mb_pattern_fits(job, &chain->pattern, step->bytes, room, error))
+            return tb_fail_within(error, "steps[%zu]: ", i);
     }
     return true;
 }

@@ -47,15 +47,7 @@ static const char *const befores[] = {"none", "loaded", "flushed", "written", NU
 
 mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words)
 {
-#if defined(__x86_64__)
-    if (operation->isa == MB_AVX512)
-        return mb_timed_avx512(operation, words);
-    if (operation->isa == MB_AVX2)
-        return mb_timed_avx2(operation, words);
-    return mb_timed_sse2(operation, words);
-#else
-    return mb_timed_neon(operation, words);
-#endif
+    return MB_BY_ISA(operation->isa, mb_timed)(operation, words);
 }
 
 static bool read_before(const struct mb_job *job, struct latency *latency, struct tb_error *error)

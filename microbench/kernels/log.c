@@ -45,8 +45,6 @@ static bool read(struct mb_job *job, struct tb_error *error)
 {
     static const char *const writers[] = {"classic", "header", "dancing", "zero", NULL};
     struct logged *logged = job->params = tb_allocate(1, sizeof *logged);
-    uint64_t sharers = job->threads / job->partitions;
-    uint64_t part = mb_part_bytes(job, job->range_bytes);
     int64_t entry;
     int writer;
     if (!tb_read_word(job->given, "writer", writers, -1, &writer, error) ||
@@ -57,7 +55,7 @@ static bool read(struct mb_job *job, struct tb_error *error)
     logged->writer = (enum mb_log_kind)writer;
     logged->entry_bytes = (uint64_t)entry;
     logged->stored_bytes = ((size_t)entry + MB_WORD - 1) / MB_WORD * MB_WORD;
-    logged->log_bytes = part / sharers / MB_LINE * MB_LINE;
+    logged->log_bytes = mb_thread_bytes(job);
     logged->appended = tb_allocate(job->threads, sizeof *logged->appended);
     size_t stride = mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
     size_t least = MB_LOG_AREA + stride;
@@ -77,7 +75,7 @@ static void start_log(struct mb_thread *thread)
 {
     const struct logged *logged = thread->job->params;
     struct writer *writer = thread->own;
-    char *base = thread->base + thread->place * logged->log_bytes;
+    char *base = mb_thread_base(thread->job, thread->index);
     memset(base, 0, logged->log_bytes);
     mb_log_open(&writer->log, base, logged->log_bytes, logged->writer, logged->padded);
 }
@@ -86,12 +84,7 @@ static void begin(struct mb_thread *thread)
 {
     struct logged *logged = thread->job->params;
     struct writer *writer = thread->own = tb_allocate(1, sizeof *writer);
-    size_t bytes = PAYLOADS * logged->stored_bytes;
-    writer->payloads = tb_allocate(1, bytes);
-    for (size_t at = 0; at < bytes; at += MB_WORD) {
-        uint64_t word = tb_random_next(&thread->random);
-        memcpy(writer->payloads + at, &word, sizeof word);
-    }
+    writer->payloads = mb_random_bytes(thread, PAYLOADS * logged->stored_bytes);
     writer->until_sample = (uint64_t)logged->durable.sampler.every;
     atomic_store(&logged->zeroing_ns, 0);
     atomic_store(&logged->laps, 0);
@@ -149,12 +142,9 @@ static void end(struct mb_thread *thread)
 static bool check(const struct mb_job *job, struct tb_error *error)
 {
     const struct logged *logged = job->params;
-    uint32_t sharers = job->threads / job->partitions;
-    uint64_t part = mb_part_bytes(job, job->range_bytes);
     for (uint32_t i = 0; i < job->threads; i++) {
-        const char *base = job->base + i / sharers * part + i % sharers * logged->log_bytes;
-        uint64_t found = mb_log_recover(base, logged->log_bytes, logged->writer, logged->padded,
-                                        NULL, NULL);
+        uint64_t found = mb_log_recover(mb_thread_base(job, i), logged->log_bytes, logged->writer,
+                                        logged->padded, NULL, NULL);
         if (found == logged->appended[i])
             continue;
         return tb_fail(error, "the log of thread %" PRIu32 ": recovery finds %" PRIu64 " entries, %"

@@ -68,14 +68,13 @@ static bool read(struct mb_job *job, struct tb_error *error)
     static const char *const methods[] = {"cow",   "cow_dirty", "cow_invalidate",
                                           "mulog", "hybrid",    NULL};
     struct paged *paged = job->params = tb_allocate(1, sizeof *paged);
-    uint64_t part = mb_part_bytes(job, job->range_bytes);
     if (!tb_read_word(job->given, "method", methods, -1, &paged->method, error) ||
         !mb_read_bytes(job->given, "page_bytes", TB_REQUIRED, &paged->page_bytes, error) ||
         !tb_read_integer(job->given, "dirty_lines", 1, MB_PAGE_LINES_MOST, TB_REQUIRED,
                          &paged->dirty_lines, error) ||
         !mb_durable_read(job, MB_MEDIUM_NTSTORE, error))
         return false;
-    paged->store_bytes = part / (job->threads / job->partitions) / MB_LINE * MB_LINE;
+    paged->store_bytes = mb_thread_bytes(job);
     paged->pages = mb_pages_fit(paged->store_bytes, paged->page_bytes);
     paged->stores = tb_allocate(job->threads, sizeof *paged->stores);
     paged->crossing = tb_allocate(job->threads, sizeof *paged->crossing);
@@ -111,17 +110,13 @@ static void begin(struct mb_thread *thread)
     const struct paged *paged = thread->job->params;
     struct flusher *flusher = thread->own = tb_allocate(1, sizeof *flusher);
     uint32_t lines = (uint32_t)(paged->page_bytes / MB_LINE);
-    char *base = thread->base + thread->place * paged->store_bytes;
     size_t most = DRAM_BYTES / paged->page_bytes;
     flusher->store = &paged->stores[thread->index];
     mb_pages_close(flusher->store);
-    mb_pages_open(flusher->store, base, paged->pages, paged->page_bytes);
+    mb_pages_open(flusher->store, mb_thread_base(thread->job, thread->index), paged->pages,
+                  paged->page_bytes);
     flusher->dram_pages = paged->pages < most ? paged->pages : (uint32_t)most;
-    flusher->dram = tb_allocate(flusher->dram_pages, paged->page_bytes);
-    for (size_t at = 0; at < flusher->dram_pages * paged->page_bytes; at += sizeof(uint64_t)) {
-        uint64_t word = tb_random_next(&thread->random);
-        memcpy(flusher->dram + at, &word, sizeof word);
-    }
+    flusher->dram = mb_random_bytes(thread, flusher->dram_pages * paged->page_bytes);
     flusher->dirty = tb_allocate(DRAWS + 2, sizeof *flusher->dirty);
     for (int i = 0; i < DRAWS; i++)
         draw_dirty(&flusher->dirty[i], lines, (uint32_t)paged->dirty_lines, &thread->random);

@@ -35,19 +35,10 @@ struct own {
     uint64_t left[SORTS];        /* of the round under way */
 };
 
-static const mb_loops *loops_of(enum mb_isa isa)
-{
-#if defined(__x86_64__)
-    return isa == MB_AVX512 ? &mb_loops_avx512 : isa == MB_AVX2 ? &mb_loops_avx2 : &mb_loops_sse2;
-#else
-    (void)isa;
-    return &mb_loops_neon;
-#endif
-}
-
 static mb_loop loop_of(const struct mb_operation *op)
 {
-    return (*loops_of(op->isa))[op->access][op->flush][op->flush_each_line][op->fence];
+    const mb_loops *loops = MB_BY_ISA(op->isa, &mb_loops);
+    return (*loops)[op->access][op->flush][op->flush_each_line][op->fence];
 }
 
 static struct mb_shape shape_of(const struct mb_operation *op)
@@ -103,11 +94,9 @@ static bool read(struct mb_job *job, struct tb_error *error)
         !choose_loops(params, error))
         return false;
     uint64_t part = mb_part_bytes(job, params->second.range_bytes);
-    struct tb_error why = {""};
-    if (params->second.target &&
-        !mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, &why))
-        return tb_fail(error, "second: %s", why.text);
-    return true;
+    return !params->second.target ||
+           mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, error) ||
+           tb_fail_within(error, "second: ");
 }
 
 static void begin(struct mb_thread *thread)

@@ -9,13 +9,28 @@ enum { BYTES = 1 << 20 };
 
 static char *range;
 
+/* Steps from base until it is reached again; 0: a pointer leaves the nodes, or there are more. */
+static uint64_t length_of(const char *base, const struct mb_cycle *cycle)
+{
+    const char *at = base;
+    for (uint64_t steps = 1; steps <= cycle->nodes; steps++) {
+        at = *(char *const *)(const void *)at;
+        uint64_t offset = (uint64_t)(at - base);
+        if (at < base || offset >= cycle->nodes * cycle->node_bytes || offset % cycle->node_bytes)
+            return 0;
+        if (at == base)
+            return steps;
+    }
+    return 0;
+}
+
 static void one_cycle(struct mb_cycle cycle, size_t number)
 {
     struct tb_random random;
     tb_random_seed(&random, 1, number);
     memset(range, 0xff, BYTES);
     mb_cycle_write(range, &cycle, &random);
-    CHECK_CASE(mb_cycle_length(range, &cycle) == cycle.nodes, number);
+    CHECK_CASE(length_of(range, &cycle) == cycle.nodes, number);
 }
 
 static void every_node_once(void)
@@ -71,10 +86,10 @@ static void a_broken_cycle_is_seen(void)
     tb_random_seed(&random, 1, 1);
     mb_cycle_write(range, &cycle, &random);
     *(char **)(void *)(range + step(range)) = range;
-    CHECK(mb_cycle_length(range, &cycle) == 2);
+    CHECK(length_of(range, &cycle) == 2);
     *(char **)(void *)(range + 640) = range + 1;
     *(char **)(void *)range = range + 640;
-    CHECK(mb_cycle_length(range, &cycle) == 0);
+    CHECK(length_of(range, &cycle) == 0);
 }
 
 static void one_seed_one_order(void)
