@@ -175,4 +175,7 @@ struct lg_backend {
     json_t *(*counters)(void *client, struct tb_error *error);
 };
 
+/* Opens loadgen_<name>.so next to this program, until the process ends; NULL with the error. */
+const struct lg_backend *lg_module_open(const char *name, struct tb_error *error);
+
 #endif

@@ -29,11 +29,6 @@ bool lg_works_in_calls(const struct lg_worker *worker)
            worker->connections[0].descriptor < 0 && !worker->run->spec->think_time;
 }
 
-static bool stopped(const struct lg_worker *worker)
-{
-    return atomic_load_explicit(&worker->run->stop, memory_order_relaxed);
-}
-
 /* Reads the clock, and what is to be noted where it has passed an end of the window. */
 static uint64_t look(struct lg_worker *worker)
 {
@@ -47,8 +42,7 @@ static uint64_t look(struct lg_worker *worker)
 
 static void sleep_until(uint64_t at_ns)
 {
-    struct timespec when = {.tv_sec = (time_t)(at_ns / TB_SECOND),
-                            .tv_nsec = (long)(at_ns % TB_SECOND)};
+    struct timespec when = tb_timespec(at_ns);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
         ;
 }
@@ -65,7 +59,7 @@ static void learn_lead(struct lg_worker *worker, uint64_t late_ns)
 /* False where the run has been stopped meanwhile. */
 static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
 {
-    while (!stopped(worker)) {
+    while (!lg_stopped(worker)) {
         uint64_t now = look(worker);
         if (now >= at_ns)
             return true;
@@ -105,7 +99,7 @@ static void execute(struct lg_worker *worker, struct lg_user *user)
     const struct lg_result *result = NULL;
     uint64_t pause_ns;
     enum lg_status status = attempt(worker, user, &result);
-    while (status == LG_EXECUTE && result->outcome == LG_RETRY && !stopped(worker)) {
+    while (status == LG_EXECUTE && result->outcome == LG_RETRY && !lg_stopped(worker)) {
         look(worker);
         if (!lg_count_retry(worker, user, result, &pause_ns) ||
             !wait_until(worker, worker->now_ns + pause_ns))
@@ -154,14 +148,14 @@ void lg_work_in_calls(struct lg_worker *worker)
     prctl(PR_SET_NAME, "loadgen-worker");
     if (!wait_until(worker, worker->run->begin_ns))
         return;
-    while (!stopped(worker) && next_start(worker, user)) {
+    while (!lg_stopped(worker) && next_start(worker, user)) {
         user->place = LG_WORKING;
         user->attempts = 0;
         atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
         atomic_store_explicit(&worker->in_flight, 1, memory_order_relaxed);
         execute(worker, user);
         atomic_store_explicit(&worker->in_flight, 0, memory_order_relaxed);
-        if (stopped(worker)) /* it has failed, or ended while it was tried again */
+        if (lg_stopped(worker)) /* it has failed, or ended while it was tried again */
             break;
         user->place = LG_AWAY;
         if (worker->journal.length)

@@ -8,7 +8,6 @@
  */
 #include "clock.h"
 #include "json.h"
-#include "module.h"
 #include "progress.h"
 #include "run.h"
 #include "support.h"
@@ -83,8 +82,7 @@ static json_t *do_job(const struct lg_spec *spec, const struct lg_workload *work
     json_object_set_new(result, "status", json_string(done ? "complete" : "failed"));
     json_object_set_new(result, "error", done ? json_null() : json_string(error.text));
     json_object_set_new(result, "client_cpu_ns", tb_integer(tb_process_cpu_ns()));
-    json_object_set_new(result, "duration_ns",
-                        tb_integer(tb_monotonic_ns() - begin_ns));
+    json_object_set_new(result, "duration_ns", tb_integer(tb_monotonic_ns() - begin_ns));
     return result;
 }
 
@@ -103,7 +101,7 @@ static int execute(const struct lg_spec *spec, struct tb_error *error)
     const struct lg_workload *workload = find_workload(spec->workload, error);
     if (!workload)
         return refuse(error);
-    const struct lg_backend *backend = lg_module_open(spec->backend, spec->modules, error);
+    const struct lg_backend *backend = lg_module_open(spec->backend, error);
     if (!backend)
         return refuse(error);
     return print(spec->task == LG_RUN ? lg_run(spec, workload, backend)
@@ -113,12 +111,8 @@ static int execute(const struct lg_spec *spec, struct tb_error *error)
 /* The spec, and nothing else, as far as it is there: stdin may stay open for the run's time. */
 static json_t *read_spec(struct tb_error *error)
 {
-    json_error_t parse_error;
     setvbuf(stdin, NULL, _IONBF, 0); /* what stands after the spec stays in the pipe */
-    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
-                                  &parse_error);
-    if (!document)
-        tb_fail(error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+    json_t *document = tb_read_document(error);
     struct pollfd polled = {.fd = STDIN_FILENO, .events = POLLIN};
     bool more = document != NULL;
     while (more && poll(&polled, 1, 0) > 0) {

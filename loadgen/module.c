@@ -1,5 +1,5 @@
 /* Back ends are shared objects, so that a client library is needed only where it is used. */
-#include "module.h"
+#include "backend.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,20 +10,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static bool find(char *path, size_t size, const char *directory, const char *name)
-{
-    int length = snprintf(path, size, "%s/loadgen_%s.so", directory, name);
-    return length > 0 && (size_t)length < size && access(path, R_OK) == 0;
-}
-
-static bool find_beside_program(char *path, size_t size, const char *name)
+/* Next to this program. */
+static bool find(char *path, size_t size, const char *name)
 {
     char program[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0)
+    ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (bytes < 0 || strchr(name, '/'))
         return false;
-    program[length] = '\0';
-    return find(path, size, dirname(program), name);
+    program[bytes] = '\0';
+    int length = snprintf(path, size, "%s/loadgen_%s.so", dirname(program), name);
+    return length > 0 && (size_t)length < size && access(path, R_OK) == 0;
 }
 
 static const struct lg_backend *open_module(const char *path, struct tb_error *error)
@@ -41,40 +37,20 @@ static const struct lg_backend *open_module(const char *path, struct tb_error *e
     return backend;
 }
 
-const struct lg_backend *lg_module_open(const char *name, const json_t *directories,
-                                        struct tb_error *error)
+const struct lg_backend *lg_module_open(const char *name, struct tb_error *error)
 {
     char path[PATH_MAX];
-    size_t i;
-    json_t *directory;
-    json_array_foreach(directories, i, directory) {
-        const char *text = json_string_value(directory);
-        if (text && find(path, sizeof path, text, name))
-            return open_module(path, error);
-    }
-    if (strchr(name, '/') == NULL && find_beside_program(path, sizeof path, name))
+    if (find(path, sizeof path, name))
         return open_module(path, error);
-    tb_fail(error, "backend: no module loadgen_%s.so next to loadgen or in the spec's "
-            "directories: its client library was missing when loadgen was built", name);
+    tb_fail(error, "backend: no module loadgen_%s.so next to loadgen: its client library was "
+            "missing when loadgen was built", name);
     return NULL;
-}
-
-static bool write_all(int descriptor, const char *bytes, size_t length)
-{
-    while (length > 0) {
-        ssize_t written = write(descriptor, bytes, length);
-        if (written < 0 && errno != EINTR)
-            return false;
-        bytes += written > 0 ? written : 0;
-        length -= written > 0 ? (size_t)written : 0;
-    }
-    return true;
 }
 
 int lg_text_file(const char *text, char *path, size_t size, struct tb_error *error)
 {
     int descriptor = memfd_create("loadgen", MFD_CLOEXEC);
-    if (descriptor < 0 || !write_all(descriptor, text, strlen(text))) {
+    if (descriptor < 0 || !tb_write_all(descriptor, text, strlen(text))) {
         tb_fail(error, "a file in memory: %s", strerror(errno));
         if (descriptor >= 0)
             close(descriptor);

@@ -1,9 +1,7 @@
 /* The result document: harness/store/schemas/loadgen-result.json. */
-#include "clock.h"
 #include "json.h"
 #include "run.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +11,6 @@
     "an open loop at a set rate includes them"
 #define OPEN_LOOP                                                                              \
     "open loop: starts evenly spaced, latency from the intended start"
-
-static json_t *clock_pair(void)
-{
-    struct tb_moment now = tb_moment();
-    return json_pack("{s:o, s:o}", "monotonic_ns", tb_integer(now.monotonic_ns), "realtime_ns",
-                     tb_integer(now.realtime_ns));
-}
 
 static json_t *operation_result(const char *name, const struct lg_tally *tally)
 {
@@ -160,14 +151,8 @@ void lg_result_add_engine(json_t *result, json_t *begin, json_t *end)
 static uint64_t memory_peak_bytes(void)
 {
     unsigned long long kib = 0;
-    char line[256];
-    FILE *status = fopen("/proc/self/status", "re");
 
-    while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
-            break;
-    if (status)
-        fclose(status);
+    tb_scan_file("/proc/self/status", "VmHWM: %llu kB", &kib);
     return (uint64_t)kib * 1024;
 }
 
@@ -182,8 +167,8 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
         json_array_append_new(threads, tb_integer(workers[w].cpu_ns));
     json_t *result = json_pack(
         "{s:i, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "status",
-        status, "task", "run", "clock", clock_pair(), "version",
-        LOADGEN_VERSION, "started_monotonic_ns", tb_integer(run->measure_ns), "measured_ns",
+        status, "task", "run", "clock", tb_clocks(), "version", LOADGEN_VERSION,
+        "started_monotonic_ns", tb_integer(run->measure_ns), "measured_ns",
         tb_integer(window->measured_ns), "client_cpu_ns",
         tb_integer(complete ? window->process_cpu_ns : 0), "threads_cpu_ns", threads,
         "memory_peak_bytes", tb_integer(memory_peak_bytes()), "notes", notes);

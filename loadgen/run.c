@@ -9,6 +9,7 @@
  * server that no longer answers, and signals.
  */
 #include "clock.h"
+#include "json.h"
 #include "progress.h"
 #include "run.h"
 #include "support.h"
@@ -77,8 +78,7 @@ static void announce(const struct watch *watch, const char *event)
         for (unsigned w = 0; w < run->spec->threads; w++)
             finished += atomic_load_explicit(&watch->workers[w].tallies[i].finished,
                                              memory_order_relaxed);
-        json_object_set_new(counts, run->workload->operations[i].name,
-                            json_integer((json_int_t)finished));
+        json_object_set_new(counts, run->workload->operations[i].name, tb_integer(finished));
     }
     tb_progress(event, counts);
     json_decref(counts);
@@ -149,9 +149,7 @@ static bool wait_until(struct watch *watch, uint64_t until_ns, const atomic_uint
         }
         until = until_ns < until ? until_ns : until;
         until = watch->next_second_ns < until ? watch->next_second_ns : until;
-        uint64_t left = until > now ? until - now : 0;
-        struct timespec timeout = {.tv_sec = (time_t)(left / TB_SECOND),
-                                   .tv_nsec = (long)(left % TB_SECOND)};
+        struct timespec timeout = tb_timespec(until > now ? until - now : 0);
         struct pollfd polled[] = {{.fd = run->wake, .events = POLLIN},
                                   {.fd = watch->signals, .events = POLLIN}};
         ppoll(polled, 2, &timeout, NULL);
@@ -338,20 +336,6 @@ static json_t *complete_result(struct watch *watch, json_t *notes)
     return result;
 }
 
-struct lg_opening lg_opening_of(const struct lg_spec *spec, const struct lg_backend *backend,
-                                json_t *notes)
-{
-    return (struct lg_opening){
-        .params = spec->params,
-        .seed = spec->seed,
-        .terminals = spec->all_terminals,
-        .alone = spec->terminals == spec->all_terminals,
-        .shared = spec->shared,
-        .key_value = backend->key_value,
-        .notes = notes,
-    };
-}
-
 static bool read_statements(struct lg_run *run)
 {
     const struct lg_workload *workload = run->workload;
@@ -367,7 +351,15 @@ static bool read_statements(struct lg_run *run)
 static bool open_all(struct lg_run *run, json_t *notes)
 {
     const struct lg_spec *spec = run->spec;
-    const struct lg_opening opening = lg_opening_of(spec, run->backend, notes);
+    const struct lg_opening opening = {
+        .params = spec->params,
+        .seed = spec->seed,
+        .terminals = spec->all_terminals,
+        .alone = spec->terminals == spec->all_terminals,
+        .shared = spec->shared,
+        .key_value = run->backend->key_value,
+        .notes = notes,
+    };
     run->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     run->work = run->workload->open(&opening, &run->error);
     if (!run->work || !read_statements(run))

@@ -91,10 +91,6 @@ static inline const struct lg_statement *lg_statement_of(const struct lg_run *ru
 /* Wakes the main thread. */
 void lg_run_wake(struct lg_run *run);
 
-/* What a workload is opened with; `notes` stays the caller's. */
-struct lg_opening lg_opening_of(const struct lg_spec *spec, const struct lg_backend *backend,
-                                json_t *notes);
-
 /* Body of an event loop's thread. */
 void *lg_worker_main(void *worker);
 void lg_worker_free(struct lg_worker *worker);

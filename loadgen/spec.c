@@ -18,14 +18,16 @@
 #define LONGEST_NS (INT64_C(366) * 24 * 3600 * (int64_t)TB_SECOND)
 
 #define KEY(member, least, most, fallback) \
-    LG_INTEGER_KEY(struct lg_spec, #member, member, least, most, fallback)
+    TB_INTEGER_KEY(struct lg_spec, #member, member, least, most, fallback)
+static const char *const tasks[] = {"run", "load", "verify", NULL};
 /* NULL and a missing key are the default. */
-static const struct lg_param keys[] = {
+static const struct tb_param keys[] = {
     /* Required for task "run". */
     KEY(connections, 1, MOST_TERMINALS, TB_REQUIRED),
     KEY(ramp_up_ns, 0, LONGEST_NS, TB_REQUIRED),
     KEY(seed, 0, INT64_MAX, TB_REQUIRED),
 #define OF_A_RUN 3
+    TB_WORD_KEY(struct lg_spec, "task", task, tasks, LG_RUN, 0),
     KEY(threads, 1, 4096, TB_REQUIRED),
     KEY(terminals, 1, MOST_TERMINALS, 0),
     KEY(first_terminal, 0, UINT32_MAX, 0),
@@ -37,16 +39,14 @@ static const struct lg_param keys[] = {
     KEY(series_interval_ns, TB_MILLISECOND, LONGEST_NS, TB_SECOND),
     KEY(intervals_per_histogram, 1, UINT32_MAX, 1),
     KEY(start_at_realtime_ns, 1, INT64_MAX, 0),
-    LG_OTHER_KEY("schema"),
-    LG_OTHER_KEY("task"),
-    LG_OTHER_KEY("backend"),
-    LG_OTHER_KEY("modules"),
-    LG_OTHER_KEY("connection"),
-    LG_OTHER_KEY("workload"),
-    LG_OTHER_KEY("statements"),
-    LG_OTHER_KEY("mode"),
-    LG_OTHER_KEY("journal"),
-    LG_OTHER_KEY("shared"),
+    TB_OTHER_KEY("schema"),
+    TB_OTHER_KEY("backend"),
+    TB_OTHER_KEY("connection"),
+    TB_OTHER_KEY("workload"),
+    TB_OTHER_KEY("statements"),
+    TB_OTHER_KEY("mode"),
+    TB_OTHER_KEY("journal"),
+    TB_OTHER_KEY("shared"),
 };
 #undef KEY
 
@@ -64,7 +64,6 @@ static bool read_objects(struct lg_spec *spec, struct tb_error *error)
     const json_t *workload = json_object_get(spec->document, "workload");
     spec->connection = json_object_get(spec->document, "connection");
     spec->statements = json_object_get(spec->document, "statements");
-    spec->modules = json_object_get(spec->document, "modules");
     spec->journal = json_string_value(json_object_get(spec->document, "journal"));
     spec->shared = json_string_value(json_object_get(spec->document, "shared"));
     spec->backend = read_text(spec->document, "backend", "backend", error);
@@ -147,13 +146,17 @@ static bool agrees(struct lg_spec *spec, struct tb_error *error)
     return false;
 }
 
-static bool read_task(struct lg_spec *spec, struct tb_error *error)
+static bool read_keys(struct lg_spec *spec, struct tb_error *error)
 {
-    static const char *const tasks[] = {"run", "load", "verify", NULL};
-    int task;
-    if (!tb_read_word(spec->document, "task", tasks, LG_RUN, &task, error))
+    if (!tb_params_read(keys + OF_A_RUN, TB_COUNT(keys) - OF_A_RUN, spec->document, spec, error))
         return false;
-    spec->task = (enum lg_task)task;
+    for (size_t i = 0; i < OF_A_RUN; i++) {
+        struct tb_param key = keys[i];
+        if (spec->task != LG_RUN)
+            key.fallback = 0;
+        if (!tb_params_read(&key, 1, spec->document, spec, error))
+            return false;
+    }
     return true;
 }
 
@@ -162,13 +165,11 @@ bool lg_spec_read(struct lg_spec *spec, json_t *document, struct tb_error *error
     *spec = (struct lg_spec){.document = document};
     if (!json_is_object(document))
         return tb_fail(error, "the spec: must be a JSON object");
-    if (!lg_params_known(keys, LG_COUNT(keys), document, error))
+    if (!tb_params_known(keys, TB_COUNT(keys), document, error))
         return false;
     if (json_integer_value(json_object_get(document, "schema")) != 1)
         return tb_fail(error, "schema: must be 1");
-    if (!read_task(spec, error) || !read_objects(spec, error) ||
-        !lg_params_read(keys, OF_A_RUN, spec->task != LG_RUN, document, spec, error) ||
-        !lg_params_read(keys + OF_A_RUN, LG_COUNT(keys) - OF_A_RUN, false, document, spec, error))
+    if (!read_keys(spec, error) || !read_objects(spec, error))
         return false;
     if (spec->task == LG_RUN && !(read_mode(spec, error) && agrees(spec, error)))
         return false;

@@ -8,7 +8,6 @@ struct lg_spec {
     json_t *document; /* owns every text below */
     enum lg_task { LG_RUN, LG_LOAD, LG_VERIFY } task;
     const char *backend;
-    const json_t *modules; /* directories to look for modules in; may be NULL */
     const json_t *connection;
     const char *workload;
     const json_t *params;

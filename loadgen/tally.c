@@ -43,11 +43,7 @@ static void reach(struct lg_tally *tally, size_t intervals)
     size_t room = tally->intervals ? tally->intervals : 64;
     while (room < intervals)
         room *= 2;
-    struct lg_interval *series = tb_allocate(room, sizeof *series);
-    if (tally->series)
-        memcpy(series, tally->series, tally->intervals * sizeof *series);
-    free(tally->series);
-    tally->series = series;
+    tally->series = tb_grow(tally->series, tally->intervals, room, sizeof *tally->series);
     tally->intervals = room;
 }
 
@@ -56,11 +52,8 @@ static void pack_until(struct lg_latencies *latencies, size_t stretch)
 {
     if (stretch > latencies->room) {
         size_t room = 2 * stretch + 64;
-        size_t *begins = tb_allocate(room, sizeof *begins);
-        if (latencies->begins)
-            memcpy(begins, latencies->begins, latencies->stretch * sizeof *begins);
-        free(latencies->begins);
-        latencies->begins = begins;
+        latencies->begins = tb_grow(latencies->begins, latencies->stretch, room,
+                                    sizeof *latencies->begins);
         latencies->room = room;
     }
     latencies->begins[latencies->stretch] = latencies->packed.length;

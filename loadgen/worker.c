@@ -55,17 +55,14 @@ static void arm(struct lg_worker *worker)
     uint64_t due = next_due(worker);
     if (due == worker->armed_ns || due == UINT64_MAX)
         return;
-    struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(due / TB_SECOND), .tv_nsec = (long)(due % TB_SECOND)},
-    };
+    struct itimerspec when = {.it_value = tb_timespec(due)};
     timerfd_settime(worker->timer, TFD_TIMER_ABSTIME, &when, NULL);
     worker->armed_ns = due;
 }
 
 static void fire_timers(struct lg_worker *worker)
 {
-    while (lg_timers_next(worker->timers) <= worker->now_ns &&
-           !atomic_load_explicit(&worker->run->stop, memory_order_relaxed)) {
+    while (lg_timers_next(worker->timers) <= worker->now_ns && !lg_stopped(worker)) {
         struct lg_timer timer = lg_timers_take(worker->timers);
         lg_user_wake(worker, timer.who, timer.due_ns);
     }
@@ -96,7 +93,7 @@ static void answer_ready(struct lg_worker *worker)
 {
     struct lg_connection *connection = worker->ready;
     worker->ready = NULL;
-    while (connection && !atomic_load_explicit(&worker->run->stop, memory_order_relaxed)) {
+    while (connection && !lg_stopped(worker)) {
         struct lg_connection *next = connection->next;
         connection->ready = false;
         lg_connection_answered(worker, connection);
@@ -106,17 +103,8 @@ static void answer_ready(struct lg_worker *worker)
 
 void lg_write_journal(struct lg_worker *worker)
 {
-    size_t done = 0;
-    while (done < worker->journal.length) {
-        ssize_t written = write(worker->run->journal, worker->journal.bytes + done,
-                                worker->journal.length - done);
-        if (written < 0 && errno != EINTR) {
-            lg_run_fail(worker->run, "journal %s: %s", worker->run->spec->journal,
-                        strerror(errno));
-            break;
-        }
-        done += written > 0 ? (size_t)written : 0;
-    }
+    if (!tb_write_all(worker->run->journal, worker->journal.bytes, worker->journal.length))
+        lg_run_fail(worker->run, "journal %s: %s", worker->run->spec->journal, strerror(errno));
     worker->journal.length = 0;
 }
 
@@ -146,7 +134,7 @@ static void turn(struct lg_worker *worker)
         } else if (events[i].data.ptr) {
             receive(worker, events[i].data.ptr, events[i].events);
         }
-        if (atomic_load_explicit(&worker->run->stop, memory_order_relaxed))
+        if (lg_stopped(worker))
             break;
     }
     answer_ready(worker);
@@ -159,8 +147,7 @@ static void turn(struct lg_worker *worker)
 static bool over(const struct lg_worker *worker)
 {
     const struct lg_run *run = worker->run;
-    if (atomic_load_explicit(&run->stop, memory_order_relaxed) ||
-        worker->now_ns >= run->deadline_ns)
+    if (lg_stopped(worker) || worker->now_ns >= run->deadline_ns)
         return true;
     bool more = worker->now_ns < run->end_ns && !worker->exhausted;
     return !more && worker->busy == 0 && lg_timers_next(worker->timers) > worker->now_ns;

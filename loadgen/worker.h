@@ -35,6 +35,12 @@ struct lg_user {
     struct lg_user *next;
 };
 
+/* The run has failed. */
+static inline bool lg_stopped(const struct lg_worker *worker)
+{
+    return atomic_load_explicit(&worker->run->stop, memory_order_relaxed);
+}
+
 /* terminals.c */
 void lg_users_start(struct lg_worker *worker);
 /* A terminal's timer has come. */

@@ -22,14 +22,7 @@ struct mb_cpu mb_cpu;
 
 static void find_model(void)
 {
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char line[256];
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "model name : %127[^\n]", mb_cpu.model) == 1)
-            break;
-    if (file)
-        fclose(file);
-    if (!*mb_cpu.model)
+    if (!tb_scan_file("/proc/cpuinfo", "model name : %127[^\n]", mb_cpu.model))
         strcpy(mb_cpu.model, "unknown model");
 }
 
@@ -39,12 +32,8 @@ static void find_caches(void)
         char path[80];
         unsigned long long kib;
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
-        FILE *file = fopen(path, "r");
-        if (!file)
-            return;
-        if (fscanf(file, "%lluK", &kib) == 1 && kib * MB_KIB > mb_cpu.llc_bytes)
+        if (tb_scan_file(path, "%lluK", &kib) && kib * MB_KIB > mb_cpu.llc_bytes)
             mb_cpu.llc_bytes = kib * MB_KIB;
-        fclose(file);
     }
 }
 

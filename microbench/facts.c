@@ -94,18 +94,15 @@ static json_t *filesystem_of(const struct mb_target *target)
 
 json_t *mb_target_facts(const struct mb_target *target)
 {
-    static const char *const kinds[] = {"dram", "file", "devdax"};
-    static const char *const pages[] = {"base", "huge", "1g"};
-    static const char *const domains[] = {"none", "adr", "eadr"};
     bool dram = target->kind == MB_DRAM;
     bool dax = target->map_sync || target->kind == MB_DEVDAX;
     int64_t huge = dax ? huge_by_faults(target) : huge_by_smaps(target);
     return json_pack(
-        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind", kinds[target->kind],
-        "size_bytes", (json_int_t)target->size_bytes, "pages",
-        dram ? json_string(pages[target->pages]) : json_null(), "huge_bytes",
+        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind",
+        mb_target_kinds[target->kind], "size_bytes", (json_int_t)target->size_bytes, "pages",
+        dram ? json_string(mb_target_pages[target->pages]) : json_null(), "huge_bytes",
         huge < 0 ? json_null() : json_integer(huge), "nodes", nodes_of(target), "map_sync",
         dram ? json_null() : json_boolean(target->map_sync), "filesystem",
-        filesystem_of(target), "persistence_domain", domains[target->domain], "map_ns",
+        filesystem_of(target), "persistence_domain", mb_target_domains[target->domain], "map_ns",
         (json_int_t)target->map_ns, "touch_ns", (json_int_t)target->touch_ns);
 }

@@ -90,6 +90,6 @@ struct mb_spec {
 /* Every error names the key. The spec owns `document` in either case. */
 bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error);
 void mb_spec_free(struct mb_spec *spec);
-struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name);
+struct mb_target *mb_spec_target(const struct mb_spec *spec, const char *name);
 
 #endif

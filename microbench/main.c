@@ -28,10 +28,9 @@ static int refuse(const struct tb_error *error)
 
 static json_t *new_result(void)
 {
-    return json_pack("{s:i, s:s, s:n, s:s, s:{s:I, s:I}, s:{}, s:[], s:[]}", "schema", 2,
-                     "status", "complete", "error", "version", MICROBENCH_VERSION, "clock",
-                     "monotonic_ns", (json_int_t)tb_monotonic_ns(), "realtime_ns",
-                     (json_int_t)tb_realtime_ns(), "targets", "measurements", "notes");
+    return json_pack("{s:i, s:s, s:n, s:s, s:o, s:{}, s:[], s:[]}", "schema", 2, "status",
+                     "complete", "error", "version", MICROBENCH_VERSION, "clock", tb_clocks(),
+                     "targets", "measurements", "notes");
 }
 
 static void note(json_t *result, const char *format, const char *name)
@@ -143,12 +142,9 @@ static bool run_all(struct mb_spec *spec, json_t *result, struct tb_error *error
         note(result, "the processor (%s) does not report an invariant time stamp counter, as under "
                      "some hypervisors: it was compared with the clock after each measurement",
              mb_cpu.model);
-    for (size_t m = 0; m < spec->measurement_count; m++) {
-        struct tb_error inner = {""};
-        if (run_measurement(&spec->measurements[m], result, &inner))
-            continue;
-        return tb_fail(error, "measurement %.100s: %.800s", spec->measurements[m].name, inner.text);
-    }
+    for (size_t m = 0; m < spec->measurement_count; m++)
+        if (!run_measurement(&spec->measurements[m], result, error))
+            return tb_fail_within(error, "measurement %.100s: ", spec->measurements[m].name);
     return true;
 }
 
@@ -181,8 +177,7 @@ static int print_version(void)
 int main(int argc, char **argv)
 {
     struct tb_error error = {""};
-    struct mb_spec spec = {.document = NULL};
-    json_error_t parse_error;
+    struct mb_spec spec;
     tb_progress_open();
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         return print_version();
@@ -191,13 +186,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: microbench -|--check < spec.json > result.json, microbench --version\n");
         return USAGE;
     }
-    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
-                                  &parse_error);
-    if (!document) {
-        tb_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+    json_t *document = tb_read_document(&error);
+    if (!document)
         return refuse(&error);
-    }
-    spec.document = document;
     mb_cpu_find();
     int status = !mb_spec_read(&spec, document, &error) ? refuse(&error)
                  : check                                ? EXIT_SUCCESS

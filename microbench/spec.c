@@ -4,6 +4,7 @@
  */
 #include "clock.h"
 #include "kernel.h"
+#include "param_table.h"
 #include "support.h"
 #include "target.h"
 
@@ -15,7 +16,7 @@
 #define LONGEST_NS (INT64_C(7) * 24 * 3600 * (int64_t)TB_SECOND)
 #define MOST_THREADS 4096
 
-struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name)
+struct mb_target *mb_spec_target(const struct mb_spec *spec, const char *name)
 {
     for (size_t i = 0; name && i < spec->target_count; i++)
         if (strcmp(spec->targets[i].name, name) == 0)
@@ -71,10 +72,9 @@ bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct t
     if (!tb_only_keys(given, keys, NULL, error))
         return false;
     const char *name = json_string_value(json_object_get(given, "target"));
-    struct mb_spec *spec = (struct mb_spec *)job->spec;
-    second->target = mb_spec_target(spec, name);
+    second->target = mb_spec_target(job->spec, name);
     if (!second->target)
-        return no_such_target(spec, "second.target", name, error);
+        return no_such_target(job->spec, "second.target", name, error);
     second->share = json_number_value(json_object_get(given, "share"));
     if (!(second->share >= 0 && second->share <= 1))
         return tb_fail(error, "second.share: must be a number from 0 to 1");
@@ -142,11 +142,11 @@ static bool read_threads(struct mb_job *job, struct tb_error *error)
     int64_t threads, partitions, operations;
     if (!tb_read_integer(job->given, "threads", 1, MOST_THREADS, 1, &threads, error) ||
         !tb_read_integer(job->given, "partitions", 0, MOST_THREADS, 1, &partitions, error) ||
-        !tb_read_integer(job->given, "operations", 1, INT64_MAX, INT64_MAX, &operations, error))
+        !tb_read_integer(job->given, "operations", 1, INT64_MAX, 0, &operations, error))
         return false;
     job->threads = (uint32_t)threads;
     job->partitions = (uint32_t)(partitions ? partitions : threads);
-    job->operations = operations == INT64_MAX ? 0 : (uint64_t)operations;
+    job->operations = (uint64_t)operations;
     if (job->threads % job->partitions != 0)
         return tb_fail(error, "partitions: must divide threads evenly (%u threads, %u partitions)",
                        job->threads, job->partitions);
@@ -163,15 +163,14 @@ static bool read_job(struct mb_job *job, struct tb_error *error)
         "range_bytes", "partitions", "operations", "pace",    NULL};
     const char *kind = json_string_value(json_object_get(job->given, "kind"));
     const char *target = json_string_value(json_object_get(job->given, "target"));
-    struct mb_spec *spec = (struct mb_spec *)job->spec;
     job->kernel = kind ? mb_kernel_named(kind) : NULL;
     if (!job->kernel)
         return tb_fail(error, "kind: no such kernel: %s", kind ? kind : "not a string");
     if (!tb_only_keys(job->given, common, job->kernel->keys, error))
         return false;
-    job->target = mb_spec_target(spec, target);
+    job->target = mb_spec_target(job->spec, target);
     if (!job->target)
-        return no_such_target(spec, "target", target, error);
+        return no_such_target(job->spec, "target", target, error);
     return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&
            read_threads(job, error) && read_pace(job, error) && job->kernel->read(job, error);
 }
@@ -206,20 +205,6 @@ static bool read_jobs(struct mb_spec *spec, struct mb_measurement *measurement,
     return true;
 }
 
-static bool read_bounds(struct mb_measurement *measurement, const json_t *given,
-                        struct tb_error *error)
-{
-    int64_t repeats, warm_up, duration;
-    if (!tb_read_integer(given, "repeats", 1, 100000, 1, &repeats, error) ||
-        !tb_read_integer(given, "warm_up_ns", 0, LONGEST_NS, 0, &warm_up, error) ||
-        !tb_read_integer(given, "duration_ns", 0, LONGEST_NS, 0, &duration, error))
-        return false;
-    measurement->repeats = (uint32_t)repeats;
-    measurement->warm_up_ns = (uint64_t)warm_up;
-    measurement->duration_ns = (uint64_t)duration;
-    return true;
-}
-
 static bool ends(const struct mb_measurement *measurement, struct tb_error *error)
 {
     bool bounded = measurement->duration_ns > 0;
@@ -233,18 +218,22 @@ static bool ends(const struct mb_measurement *measurement, struct tb_error *erro
 static bool read_measurement(struct mb_spec *spec, size_t index, const json_t *given,
                              struct tb_error *error)
 {
-    static const char *const keys[] = {"name",        "repeats", "warm_up_ns",
-                                       "duration_ns", "jobs",    NULL};
+    static const struct tb_param keys[] = {
+        TB_INTEGER_KEY(struct mb_measurement, "repeats", repeats, 1, 100000, 1),
+        TB_INTEGER_KEY(struct mb_measurement, "warm_up_ns", warm_up_ns, 0, LONGEST_NS, 0),
+        TB_INTEGER_KEY(struct mb_measurement, "duration_ns", duration_ns, 0, LONGEST_NS, 0),
+        TB_OTHER_KEY("name"),
+        TB_OTHER_KEY("jobs"),
+    };
     struct mb_measurement *measurement = &spec->measurements[index];
     const json_t *jobs = json_object_get(given, "jobs");
     if (!read_name(given, &measurement->name, error))
         return tb_fail_within(error, "measurement: ");
-    if (json_array_size(jobs) == 0) {
+    if (json_array_size(jobs) == 0)
         tb_fail(error, "jobs: must be a list of one or more");
-        return tb_fail_within(error, "measurement %.100s: ", measurement->name);
-    }
-    if (tb_only_keys(given, keys, NULL, error) && read_bounds(measurement, given, error) &&
-        read_jobs(spec, measurement, jobs, index, error) && ends(measurement, error))
+    else if (tb_params_known(keys, TB_COUNT(keys), given, error) &&
+             tb_params_read(keys, TB_COUNT(keys), given, measurement, error) &&
+             read_jobs(spec, measurement, jobs, index, error) && ends(measurement, error))
         return true;
     return tb_fail_within(error, "measurement %.100s: ", measurement->name);
 }

@@ -7,6 +7,7 @@
  */
 #include "clock.h"
 #include "kernel.h"
+#include "param_table.h"
 #include "support.h"
 #include "target.h"
 
@@ -42,35 +43,24 @@ static bool fail(const struct mb_target *target, const char *what, struct tb_err
 
 /* ---- reading ---- */
 
-static bool read_words(struct mb_target *target, const json_t *given, struct tb_error *error)
-{
-    static const char *const kinds[] = {"dram", "file", "devdax", NULL};
-    static const char *const pages[] = {"base", "huge", "1g", NULL};
-    static const char *const syncs[] = {"required", "preferred", "off", NULL};
-    static const char *const domains[] = {"none", "adr", "eadr", NULL};
-    int kind, page, sync, domain;
-    if (!tb_read_word(given, "kind", kinds, -1, &kind, error) ||
-        !tb_read_word(given, "pages", pages, MB_HUGE, &page, error) ||
-        !tb_read_word(given, "sync", syncs, MB_SYNC_PREFERRED, &sync, error) ||
-        !tb_read_word(given, "persistence_domain", domains, MB_VOLATILE, &domain, error)) {
-        return tb_fail_within(error, "target %.100s: ", target->name);
-    }
-    target->kind = (enum mb_target_kind)kind;
-    target->pages = (enum mb_pages)page;
-    target->sync = (enum mb_sync)sync;
-    target->domain = (enum mb_domain)domain;
-    return true;
-}
+const char *const mb_target_kinds[] = {"dram", "file", "devdax", NULL};
+const char *const mb_target_pages[] = {"base", "huge", "1g", NULL};
+const char *const mb_target_domains[] = {"none", "adr", "eadr", NULL};
+static const char *const syncs[] = {"required", "preferred", "off", NULL};
 
-static bool known_keys(const struct mb_target *target, const json_t *given,
-                       struct tb_error *error)
-{
-    static const char *const known[] = {"kind", "node", "pages",     "size_bytes",
-                                        "path", "sync", "overwrite", "persistence_domain",
-                                        NULL};
-    return tb_only_keys(given, known, NULL, error) ||
-           tb_fail_within(error, "target %s: ", target->name);
-}
+#define WORD(key, member, words, fallback) \
+    TB_WORD_KEY(struct mb_target, key, member, words, 0, fallback)
+static const struct tb_param keys[] = {
+    WORD("kind", kind, mb_target_kinds, -1),
+    WORD("pages", pages, mb_target_pages, MB_HUGE),
+    WORD("sync", sync, syncs, MB_SYNC_PREFERRED),
+    WORD("persistence_domain", domain, mb_target_domains, MB_VOLATILE),
+    TB_OTHER_KEY("node"),
+    TB_OTHER_KEY("size_bytes"),
+    TB_OTHER_KEY("path"),
+    TB_OTHER_KEY("overwrite"),
+};
+#undef WORD
 
 /* The device's own size, as Linux reports it. */
 static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct tb_error *error)
@@ -81,13 +71,8 @@ static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct 
         return fail(target, target->path, error);
     snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(found.st_rdev),
              minor(found.st_rdev));
-    FILE *file = S_ISCHR(found.st_mode) ? fopen(path, "r") : NULL;
-    bool read = file && fscanf(file, "%" SCNu64, bytes) == 1;
-    if (file)
-        fclose(file);
-    if (!read)
-        tb_fail(error, "target %s: %s is not a DAX device", target->name, target->path);
-    return read;
+    return (S_ISCHR(found.st_mode) && tb_scan_file(path, "%" SCNu64, bytes)) ||
+           tb_fail(error, "target %s: %s is not a DAX device", target->name, target->path);
 }
 
 static bool may_overwrite(const struct mb_target *target, struct tb_error *error)
@@ -113,8 +98,9 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
     const json_t *node = json_object_get(given, "node");
     const json_t *size = json_object_get(given, "size_bytes");
     uint64_t device_bytes = 0;
-    if (!known_keys(target, given, error) || !read_words(target, given, error))
-        return false;
+    if (!tb_params_known(keys, TB_COUNT(keys), given, error) ||
+        !tb_params_read(keys, TB_COUNT(keys), given, target, error))
+        return tb_fail_within(error, "target %.100s: ", name);
     if (json_is_integer(node))
         target->node = (int)json_integer_value(node);
     target->path = json_string_value(json_object_get(given, "path"));
@@ -195,13 +181,7 @@ static bool gigantic_pages_free(const struct mb_target *target, uint64_t wanted,
     if (target->node >= 0)
         snprintf(of_node, sizeof of_node, "devices/system/node/node%d", target->node);
     snprintf(path, sizeof path, "/sys/%s/hugepages/hugepages-1048576kB/free_hugepages", of_node);
-    FILE *file = fopen(path, "r");
-    if (file) {
-        if (fscanf(file, "%llu", &free_pages) != 1)
-            free_pages = 0;
-        fclose(file);
-    }
-    if (free_pages >= wanted)
+    if (tb_scan_file(path, "%llu", &free_pages) && free_pages >= wanted)
         return true;
     return tb_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are required, there "
                           "are %llu (%s; nr_hugepages next to it reserves them)", target->name,

@@ -4,6 +4,9 @@
 
 #include "job.h"
 
+/* The words of its keys and facts, ended by NULL. */
+extern const char *const mb_target_kinds[], *const mb_target_pages[], *const mb_target_domains[];
+
 /* Reads the keys and finds out the size; nothing is allocated yet. */
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
                     struct tb_error *error);

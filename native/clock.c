@@ -1,7 +1,5 @@
 #include "clock.h"
 
-#include <time.h>
-
 static uint64_t read_clock(clockid_t clock)
 {
     struct timespec now;
@@ -14,17 +12,12 @@ uint64_t tb_monotonic_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
-uint64_t tb_realtime_ns(void)
-{
-    return read_clock(CLOCK_REALTIME);
-}
-
 struct tb_moment tb_moment(void)
 {
     struct tb_moment moment = {.monotonic_ns = 0};
     uint64_t closest = UINT64_MAX;
     for (int i = 0; i < 8; i++) { /* the thread may be preempted between two readings */
-        uint64_t before = tb_monotonic_ns(), now = tb_realtime_ns();
+        uint64_t before = tb_monotonic_ns(), now = read_clock(CLOCK_REALTIME);
         uint64_t apart = tb_monotonic_ns() - before;
         if (apart >= closest)
             continue;

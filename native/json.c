@@ -1,5 +1,7 @@
 #include "json.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -11,6 +13,22 @@
 json_t *tb_integer(uint64_t value)
 {
     return json_integer((json_int_t)value);
+}
+
+json_t *tb_clocks(void)
+{
+    struct tb_moment now = tb_moment();
+    return json_pack("{s:o, s:o}", "monotonic_ns", tb_integer(now.monotonic_ns), "realtime_ns",
+                     tb_integer(now.realtime_ns));
+}
+
+json_t *tb_read_document(struct tb_error *error)
+{
+    json_error_t parsing;
+    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &parsing);
+    if (!document)
+        tb_fail(error, "the spec: %s (line %d)", parsing.text, parsing.line);
+    return document;
 }
 
 static const json_t *value_of(const json_t *object, const char *key)

@@ -13,10 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The JSON document on stdin, as far as it goes; NULL with the error. */
+json_t *tb_read_document(struct tb_error *error);
+
 /* In place of a fallback: the key is required. */
 #define TB_REQUIRED INT64_MIN
 
 json_t *tb_integer(uint64_t value);
+/* {"monotonic_ns": …, "realtime_ns": …} of this moment. */
+json_t *tb_clocks(void);
 
 bool tb_read_integer(const json_t *object, const char *key, int64_t least, int64_t most,
                      int64_t fallback, int64_t *value, struct tb_error *error);

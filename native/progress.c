@@ -1,6 +1,7 @@
 #include "progress.h"
 
 #include "clock.h"
+#include "support.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -46,16 +47,14 @@ bool tb_progress_whole(const char *event, json_t *counts)
         return false;
     json_t *line = line_of(event, counts);
     char *text = json_dumps(line, JSON_COMPACT);
-    size_t length = strlen(text), done = 0;
-    ssize_t written = 0;
+    size_t length = strlen(text);
     text[length++] = '\n';
     fcntl(PROGRESS_FD, F_SETFL, flags);
-    for (; done < length && written >= 0; done += (size_t)written)
-        written = write(PROGRESS_FD, text + done, length - done);
+    bool written = tb_write_all(PROGRESS_FD, text, length);
     fcntl(PROGRESS_FD, F_SETFL, flags | O_NONBLOCK);
     free(text);
     json_decref(line);
-    return written >= 0;
+    return written;
 }
 
 void tb_progress(const char *event, json_t *counts)

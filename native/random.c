@@ -2,10 +2,7 @@
 
 static uint64_t splitmix(uint64_t *state)
 {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    return tb_mix(*state += UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static uint64_t rotate(uint64_t x, int by)

@@ -9,6 +9,14 @@
 
 #include <stdint.h>
 
+/* splitmix64's finalizer (Stafford's variant 13): each bit in changes half of those out. */
+static inline uint64_t tb_mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
 struct tb_random {
     uint64_t state[4];
 };

@@ -1,9 +1,11 @@
 #include "support.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool tb_fail(struct tb_error *error, const char *format, ...)
 {
@@ -22,6 +24,15 @@ void *tb_allocate(size_t count, size_t size)
         abort();
     }
     return memory;
+}
+
+void *tb_grow(void *old, size_t used, size_t count, size_t size)
+{
+    void *larger = tb_allocate(count, size);
+    if (old)
+        memcpy(larger, old, used * size);
+    free(old);
+    return larger;
 }
 
 static void text_reserve(struct tb_text *text, size_t more)
@@ -60,4 +71,32 @@ void tb_text_printf(struct tb_text *text, const char *format, ...)
     vsnprintf(text->bytes + text->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
     text->length += (size_t)length;
+}
+
+bool tb_write_all(int descriptor, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(descriptor, bytes, length);
+        if (written < 0 && errno != EINTR)
+            return false;
+        bytes += written > 0 ? written : 0;
+        length -= written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+bool tb_scan_file(const char *path, const char *format, ...)
+{
+    char line[256];
+    bool fits = false;
+    FILE *file = fopen(path, "re");
+    while (!fits && file && fgets(line, sizeof line, file)) {
+        va_list values;
+        va_start(values, format);
+        fits = vsscanf(line, format, values) > 0;
+        va_end(values);
+    }
+    if (file)
+        fclose(file);
+    return fits;
 }

@@ -1,4 +1,4 @@
-/* Errors as text, zeroed memory, text that grows. */
+/* Errors as text, zeroed memory, text that grows, files. */
 #ifndef NATIVE_SUPPORT_H
 #define NATIVE_SUPPORT_H
 
@@ -17,6 +17,9 @@ bool tb_fail(struct tb_error *error, const char *format, ...)
 /* Zeroed memory; aborts the process where there is none. */
 void *tb_allocate(size_t count, size_t size);
 
+/* A larger array with the first `used` elements of the old one, which is freed, or NULL. */
+void *tb_grow(void *old, size_t used, size_t count, size_t size);
+
 struct tb_text {
     char *bytes;
     size_t length, capacity;
@@ -25,5 +28,11 @@ struct tb_text {
 void tb_text_add(struct tb_text *text, const char *bytes, size_t length);
 void tb_text_printf(struct tb_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Writes all of it, however often that takes; false with errno. */
+bool tb_write_all(int descriptor, const char *bytes, size_t length);
+/* Scans the lines of a file up to the first that fits the format; false where none does. */
+bool tb_scan_file(const char *path, const char *format, ...)
+    __attribute__((format(scanf, 2, 3)));
 
 #endif

@@ -27,12 +27,4 @@ void tb_zipfian_open_scrambled(struct tb_zipfian *zipfian);
 void tb_zipfian_grow(struct tb_zipfian *zipfian, int64_t items);
 int64_t tb_zipfian_at(const struct tb_zipfian *zipfian, int64_t items, double u);
 
-/* splitmix64's finalizer (Stafford's variant 13): each bit in changes half of those out. */
-static inline uint64_t tb_mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 #endif

@@ -168,9 +168,7 @@ static enum lg_state stub_submit(void *connection, const struct lg_statement *st
     if ((session->server->hang_after && session->calls >= session->server->hang_after) ||
         session->number + 1 == session->server->hang_connection)
         done = UINT64_C(1) << 62;
-    struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(done / TB_SECOND), .tv_nsec = (long)(done % TB_SECOND)},
-    };
+    struct itimerspec when = {.it_value = tb_timespec(done)};
     timerfd_settime(session->timer, TFD_TIMER_ABSTIME, &when, NULL);
     return LG_WANT_READ;
 }

@@ -197,6 +197,14 @@ static const char whole_spec[] =
     "'params': {}}, 'statements': {}, 'threads': 2, 'connections': 4, 'mode': {'kind': "
     "'closed'}, 'ramp_up_ns': 0, 'duration_ns': 1, 'seed': 1}";
 
+static json_t *changed(const char *changes)
+{
+    json_t *document = parsed(whole_spec), *change = parsed(changes);
+    json_object_update(document, change);
+    json_decref(change);
+    return document;
+}
+
 static void a_spec_has_defaults(void)
 {
     struct lg_spec spec;
@@ -216,10 +224,7 @@ static void a_server_may_be_silent_for_a_whole_window(void)
 {
     struct lg_spec spec;
     struct tb_error error = {""};
-    json_t *document = parsed(whole_spec), *change = parsed("{'duration_ns': 180000000000}");
-    json_object_update(document, change);
-    json_decref(change);
-    CHECK(lg_spec_read(&spec, document, &error));
+    CHECK(lg_spec_read(&spec, changed("{'duration_ns': 180000000000}"), &error));
     CHECK(spec.stall_timeout_ns == 180 * TB_SECOND);
     lg_spec_free(&spec);
 }
@@ -228,11 +233,8 @@ static void operations_of_an_open_loop_are_a_time(void)
 {
     struct lg_spec spec;
     struct tb_error error = {""};
-    json_t *document = parsed(whole_spec);
-    json_t *change = parsed("{'mode': {'kind': 'open', 'rate_per_s': 300}, 'duration_ns': null, "
-                            "'operations': 100}");
-    json_object_update(document, change);
-    json_decref(change);
+    json_t *document = changed("{'mode': {'kind': 'open', 'rate_per_s': 300}, "
+                               "'duration_ns': null, 'operations': 100}");
     CHECK(lg_spec_read(&spec, document, &error));
     CHECK(spec.operations == 0 && spec.duration_ns == 333333333);
     lg_spec_free(&spec);
@@ -261,10 +263,7 @@ static void an_invalid_spec_is_refused_by_key(void)
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         struct lg_spec spec;
         struct tb_error error = {""};
-        json_t *document = parsed(whole_spec), *change = parsed(changes[i][0]);
-        json_object_update(document, change);
-        json_decref(change);
-        CHECK_CASE(!lg_spec_read(&spec, document, &error), i);
+        CHECK_CASE(!lg_spec_read(&spec, changed(changes[i][0]), &error), i);
         CHECK_KEY(error.text, changes[i][1]);
         lg_spec_free(&spec);
     }

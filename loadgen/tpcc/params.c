@@ -1,7 +1,7 @@
 /* The spec's workload.params for TPC-C: see params.h. */
 #include "params.h"
 
-#include "../param_table.h"
+#include "param_table.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,14 +15,14 @@ const char *const lg_tpcc_transaction_names[TPCC_TRANSACTIONS] = {
 static const char *const homes[] = {"all", "fixed", NULL};
 static const char *const procedures[] = {"own", "hammerdb", NULL};
 
-static const struct lg_param keys[] = {
-    LG_INTEGER_KEY(struct lg_tpcc_params, "warehouses", warehouses, 1, TPCC_MAX_WAREHOUSES,
+static const struct tb_param keys[] = {
+    TB_INTEGER_KEY(struct lg_tpcc_params, "warehouses", warehouses, 1, TPCC_MAX_WAREHOUSES,
                    TB_REQUIRED),
-    LG_INTEGER_KEY(struct lg_tpcc_params, "data_seed", data_seed, 0, INT64_MAX, TB_REQUIRED),
-    LG_INTEGER_KEY(struct lg_tpcc_params, "threshold", threshold, 1, 1000, 0),
-    LG_WORD_KEY(struct lg_tpcc_params, "home", fixed_home, homes, 0),
-    LG_WORD_KEY(struct lg_tpcc_params, "procedures", hammerdb, procedures, 0),
-    LG_OTHER_KEY("mix"),
+    TB_INTEGER_KEY(struct lg_tpcc_params, "data_seed", data_seed, 0, INT64_MAX, TB_REQUIRED),
+    TB_INTEGER_KEY(struct lg_tpcc_params, "threshold", threshold, 1, 1000, 0),
+    TB_WORD_KEY(struct lg_tpcc_params, "home", fixed_home, homes, 0, 0),
+    TB_WORD_KEY(struct lg_tpcc_params, "procedures", hammerdb, procedures, 0, 0),
+    TB_OTHER_KEY("mix"),
 };
 
 static int transaction_of(const char *name)
@@ -74,8 +74,8 @@ bool lg_tpcc_params_read(struct lg_tpcc_params *params, const json_t *given,
                          struct tb_error *error)
 {
     *params = (struct lg_tpcc_params){0};
-    return (lg_params_known(keys, LG_COUNT(keys), given, error) &&
-            lg_params_read(keys, LG_COUNT(keys), false, given, params, error) &&
+    return (tb_params_known(keys, TB_COUNT(keys), given, error) &&
+            tb_params_read(keys, TB_COUNT(keys), given, params, error) &&
             read_mix(params, given, error)) ||
            tb_fail_within(error, "workload.params.");
 }

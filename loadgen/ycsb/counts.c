@@ -1,6 +1,5 @@
 /* See counts.h: open addressing, three quarters full at most. */
 #include "counts.h"
-#include "zipfian.h"
 
 #include "support.h"
 

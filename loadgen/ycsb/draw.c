@@ -4,21 +4,13 @@
 #include "support.h"
 
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void remember(struct lg_ycsb *ycsb, struct lg_ycsb_terminal *own)
 {
     pthread_mutex_lock(&ycsb->lock);
     if (ycsb->own_count == ycsb->own_room) {
-        size_t room = ycsb->own_room ? 2 * ycsb->own_room : 64;
-        struct lg_ycsb_terminal **larger = tb_allocate(room, sizeof *larger);
-
-        if (ycsb->own_count)
-            memcpy(larger, ycsb->owns, ycsb->own_count * sizeof *larger);
-        free(ycsb->owns);
-        ycsb->owns = larger;
-        ycsb->own_room = room;
+        ycsb->own_room = ycsb->own_room ? 2 * ycsb->own_room : 64;
+        ycsb->owns = tb_grow(ycsb->owns, ycsb->own_count, ycsb->own_room, sizeof *ycsb->owns);
     }
     ycsb->owns[ycsb->own_count++] = own;
     pthread_mutex_unlock(&ycsb->lock);

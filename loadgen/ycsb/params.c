@@ -1,7 +1,7 @@
 /* See params.h: a table of keys, then what must hold between them. */
 #include "params.h"
 
-#include "../param_table.h"
+#include "param_table.h"
 
 
 /* More records would not be addressed by any engine here, and an int64_t never overflows. */
@@ -24,13 +24,14 @@ static const char *const length_distributions[] = {"constant", "uniform", "zipfi
 static const char *const scan_distributions[] = {"uniform", "zipfian", NULL};
 
 #define INTEGER(member, least, most, fallback) \
-    LG_INTEGER_KEY(struct lg_ycsb_params, #member, member, least, most, fallback)
+    TB_INTEGER_KEY(struct lg_ycsb_params, #member, member, least, most, fallback)
 #define NUMBER(key, member, highest, fallback) \
-    LG_NUMBER_KEY(struct lg_ycsb_params, key, member, highest, fallback)
-#define FLAG(member, fallback) LG_FLAG_KEY(struct lg_ycsb_params, #member, member, fallback)
-#define WORD(key, member, words, first) LG_WORD_KEY(struct lg_ycsb_params, key, member, words, first)
+    TB_NUMBER_KEY(struct lg_ycsb_params, key, member, highest, fallback)
+#define FLAG(member, fallback) TB_FLAG_KEY(struct lg_ycsb_params, #member, member, fallback)
+#define WORD(key, member, words, first) \
+    TB_WORD_KEY(struct lg_ycsb_params, key, member, words, first, 0)
 
-static const struct lg_param keys[] = {
+static const struct tb_param keys[] = {
     INTEGER(recordcount, 1, MOST, TB_REQUIRED),
     INTEGER(operationcount, 0, MOST, 0),
     INTEGER(insertstart, 0, MOST, 0),
@@ -62,7 +63,7 @@ static const struct lg_param keys[] = {
     WORD("requestdistribution", request, request_distributions, YCSB_UNIFORM),
     WORD("fieldlengthdistribution", field_length, length_distributions, YCSB_CONSTANT),
     WORD("scanlengthdistribution", scan_length, scan_distributions, YCSB_UNIFORM),
-    LG_OTHER_KEY("update"),
+    TB_OTHER_KEY("update"),
 };
 
 static bool read_update(struct lg_ycsb_params *read, const json_t *params, struct tb_error *error)
@@ -111,8 +112,8 @@ bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
                          struct tb_error *error)
 {
     *read = (struct lg_ycsb_params){0};
-    if (!lg_params_known(keys, LG_COUNT(keys), params, error) ||
-        !lg_params_read(keys, LG_COUNT(keys), false, params, read, error) ||
+    if (!tb_params_known(keys, TB_COUNT(keys), params, error) ||
+        !tb_params_read(keys, TB_COUNT(keys), params, read, error) ||
         !read_update(read, params, error))
         return tb_fail_within(error, "workload.params.");
     derive(read);

@@ -1,6 +1,7 @@
 /* See updated.h. */
-#include "zipfian.h"
 #include "updated.h"
+
+#include "random.h"
 
 #include <stddef.h>
 

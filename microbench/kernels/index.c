@@ -23,6 +23,7 @@
 #include "../indexes/index.h"
 #include "clock.h"
 #include "durable_job.h"
+#include "param_table.h"
 #include "support.h"
 #include "target.h"
 #include "zipfian.h"
@@ -52,15 +53,27 @@ static const unsigned changing[WORKLOADS] = {50, 5, 5, 100};
 
 struct indexed {
     struct mb_durable durable;
-    const struct mb_index_kind *kind;
+    int index, workload;
+    const struct mb_index_kind *kind; /* of `index` */
     struct mb_policy policy;
-    int workload;
     int64_t bytes_per_record;
     uint64_t records; /* of a thread: at the start, or of `insert` at the end */
     uint32_t users_each; /* of an index */
     struct tb_zipfian zipfian; /* over an index's records */
     struct user *users; /* by thread, from begin to check */
 };
+
+#define WORD(key, member, words, fallback) \
+    TB_WORD_KEY(struct indexed, key, member, words, 0, fallback)
+static const struct tb_param params[] = {
+    WORD("index", index, index_names, -1),
+    WORD("workload", workload, workload_names, -1),
+    WORD("fence", policy.fence, mb_fence_names, MB_SFENCE),
+    WORD("discipline", policy.discipline, discipline_names, MB_DESIGNED),
+    TB_INTEGER_KEY(struct indexed, "bytes_per_record", bytes_per_record, LEAST_BYTES,
+                   INT64_C(1) << 30, 256),
+};
+#undef WORD
 
 /* A thread, and the index that it uses. */
 struct user {
@@ -113,12 +126,6 @@ static bool put_in(const struct indexed *indexed, struct user *user, uint64_t ke
 
 /* ---- the job ---- */
 
-static uint64_t thread_bytes(const struct mb_job *job)
-{
-    return mb_part_bytes(job, job->range_bytes) / (job->threads / job->partitions) / MB_LINE *
-           MB_LINE;
-}
-
 static bool fits(const struct mb_job *job, struct tb_error *error)
 {
     const struct indexed *indexed = job->params;
@@ -163,24 +170,15 @@ static bool load(struct mb_job *job, struct tb_error *error)
 static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct indexed *indexed = job->params = tb_allocate(1, sizeof *indexed);
-    int index, fence, discipline;
-    if (!tb_read_word(job->given, "index", index_names, -1, &index, error) ||
-        !tb_read_word(job->given, "workload", workload_names, -1, &indexed->workload, error) ||
-        !tb_read_integer(job->given, "bytes_per_record", LEAST_BYTES, INT64_C(1) << 30, 256,
-                         &indexed->bytes_per_record, error) ||
-        !tb_read_word(job->given, "fence", mb_fence_names, MB_SFENCE, &fence, error) ||
-        !tb_read_word(job->given, "discipline", discipline_names, MB_DESIGNED, &discipline,
-                      error))
+    if (!tb_params_read(params, TB_COUNT(params), job->given, indexed, error))
         return false;
-    indexed->kind = index_kinds[index];
+    indexed->kind = index_kinds[indexed->index];
     if (!is_library(indexed) && json_object_get(job->given, "library"))
         return tb_fail(error, "library: set index to library, too");
     if (is_library(indexed) ? !load(job, error) : !mb_durable_read(job, MB_MEDIUM_CLWB, error))
         return false;
-    indexed->policy = (struct mb_policy){.flush = (enum mb_flush)indexed->durable.flush,
-                                         .fence = (enum mb_fence)fence,
-                                         .discipline = (enum mb_discipline)discipline};
-    indexed->records = thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
+    indexed->policy.flush = (enum mb_flush)indexed->durable.flush;
+    indexed->records = mb_thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
     indexed->users_each = indexed->kind->shares ? job->threads / job->partitions : 1;
     indexed->users = tb_allocate(job->threads, sizeof *indexed->users);
     if (!fits(job, error))
@@ -247,9 +245,9 @@ static void load_index(struct mb_thread *thread, struct user *user, uint64_t rec
 {
     static const struct mb_policy quick = {.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
     const struct indexed *indexed = thread->job->params;
-    uint64_t size = thread_bytes(thread->job);
+    uint64_t size = mb_thread_bytes(thread->job);
     struct mb_index *index = &user->own;
-    *index = (struct mb_index){.arena = {.base = thread->base + thread->place * size,
+    *index = (struct mb_index){.arena = {.base = mb_thread_base(thread->job, thread->index),
                                          .size_bytes = size * indexed->users_each,
                                          .chunk_bytes = CHUNK_BYTES},
                                .policy = &quick};
@@ -499,8 +497,7 @@ static void report(const struct mb_job *job, json_t *facts)
     }
     double changes = sum.changes ? (double)sum.changes : 1;
     json_object_set_new(facts, "records", json_integer((json_int_t)records));
-    json_object_set_new(facts, "indexes",
-                        json_integer((json_int_t)(job->threads / indexed->users_each)));
+    json_object_set_new(facts, "indexes", tb_integer(job->threads / indexed->users_each));
     if (is_library(indexed)) {
         mb_sampler_report(&indexed->durable.sampler, facts);
         return;

@@ -48,17 +48,35 @@ static void a_coarse_histogram_is_packed(void)
 
 static void random_streams_repeat_and_differ(void)
 {
-    struct tb_random one, same, other;
+    struct tb_random one, same, turned, following;
     tb_random_seed(&one, 1, 2);
     tb_random_seed(&same, 1, 2);
-    tb_random_seed(&other, 2, 1);
+    tb_random_seed(&turned, 2, 1);
+    tb_random_seed(&following, 1, 3);
     for (size_t i = 0; i < 100; i++) {
         uint64_t next = tb_random_next(&one);
         CHECK_CASE(next == tb_random_next(&same), i);
-        CHECK_CASE(next != tb_random_next(&other), i);
-        int64_t between = tb_random_between(&other, -3, 3);
-        CHECK_CASE(between >= -3 && between <= 3, i);
-        double fraction = tb_random_fraction(&other);
+        CHECK_CASE(next != tb_random_next(&turned), i);
+        CHECK_CASE(next != tb_random_next(&following), i);
+    }
+}
+
+static void random_numbers_reach_both_ends_evenly(void)
+{
+    struct tb_random random;
+    int counts[7] = {0};
+    tb_random_seed(&random, 42, 0);
+    for (int i = 0; i < 70000; i++) {
+        int64_t drawn = tb_random_between(&random, -3, 3);
+        CHECK(drawn >= -3 && drawn <= 3);
+        counts[drawn + 3]++;
+    }
+    for (size_t i = 0; i < 7; i++) /* 10000 ± 93 is one standard deviation */
+        CHECK_CASE(counts[i] > 9500 && counts[i] < 10500, i);
+    CHECK(tb_random_between(&random, 5, 5) == 5);
+    tb_random_between(&random, INT64_MIN, INT64_MAX);
+    for (size_t i = 0; i < 1000; i++) {
+        double fraction = tb_random_fraction(&random);
         CHECK_CASE(fraction > 0 && fraction <= 1, i);
     }
 }
@@ -68,7 +86,7 @@ static void both_clocks_are_read_at_one_moment(void)
     uint64_t before = tb_monotonic_ns();
     struct tb_moment moment = tb_moment();
     CHECK(moment.monotonic_ns >= before && moment.monotonic_ns <= tb_monotonic_ns());
-    CHECK(moment.realtime_ns <= tb_realtime_ns());
+    CHECK(moment.realtime_ns <= tb_moment().realtime_ns);
 }
 
 static void text_grows(void)
@@ -113,6 +131,7 @@ int main(void)
     histogram_counts_all_recorded_values();
     a_coarse_histogram_is_packed();
     random_streams_repeat_and_differ();
+    random_numbers_reach_both_ends_evenly();
     both_clocks_are_read_at_one_moment();
     text_grows();
     keys_are_read_with_limits_and_defaults();
