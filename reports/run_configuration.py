@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.store.spec import DEFAULT_MONITORS
+from harness.store.spec import DEFAULT_MONITORS, HOST_STATE
 from harness.units import format_bytes
 
 Facts = Mapping[str, str]
@@ -59,15 +59,7 @@ _HOST_FACTS = (
     "host_id",
     "cpu",
     "kernel",
-    "governor",
-    "turbo",
-    "smt",
-    "thp",
-    "aslr",
-    "prefetchers",
-    "memory_speed",
-    "uncore_frequency",
-    "dimm_power_budget",
+    *HOST_STATE,
     "virtualised",
     "persistence_domains",
 )

@@ -27,26 +27,13 @@ from harness.monitors import MonitorContext
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric, run_status
 from harness.store.runs import RunWriter, Store, StoredRun
-from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.store.spec import HOST_STATE, RUN_SCHEMA, RunSpec
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, unique
 from harness.workload import Outcome
 
 #: Libraries whose version can change a number.
 _LIBRARIES = ("duckdb", "numpy", "psycopg", "tpchgen-cli")
-#: What of the host may be changed at any time and changes times.
-_HOST_STATE = (
-    "governor",
-    "turbo",
-    "smt",
-    "thp",
-    "aslr",
-    "prefetchers",
-    "memory_speed",
-    "uncore_frequency",
-    "dimm_power_budget",
-    "memory_bytes",
-)
 
 
 @dataclass(frozen=True)
@@ -91,7 +78,7 @@ def host_state(env: Environment) -> dict[str, Any]:
     return {
         "host": env.host["host_id"],
         "kernel": env.host["kernel"]["release"],
-        "host state": {name: env.host[name] for name in _HOST_STATE},
+        "host state": {name: env.host[name] for name in (*HOST_STATE, "memory_bytes")},
     }
 
 

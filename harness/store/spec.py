@@ -39,6 +39,19 @@ DEFAULT_MONITORS = frozenset(
 _ONLY_WHERE_SET = ("no_monitors", "observe", "cpus", "listen", "plant")
 _LISTS = ("emulate", "monitors", "no_monitors", "observe", "plant")
 
+#: What of a host, by its name in a manifest, may be changed at any time and changes times.
+HOST_STATE = (
+    "governor",
+    "turbo",
+    "smt",
+    "thp",
+    "aslr",
+    "prefetchers",
+    "memory_speed",
+    "uncore_frequency",
+    "dimm_power_budget",
+)
+
 #: The driver of workloads that the harness itself offers, through one connection a stream.
 NATIVE = "native"
 #: The workload of suites of microbenchmarks: no engine has it.
