@@ -6,10 +6,10 @@ They are no score: how much each weighs is the reader's to decide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
@@ -42,10 +42,6 @@ class Fact:
     code: Code
     text: str
     values: tuple[str | float, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """``{code, text, values}``."""
-        return asdict(self)
 
 
 def basis(

@@ -7,6 +7,7 @@ from typing import Any
 
 from reports.compare import Comparison, Group, Row
 from reports.headline import SetRate
+from reports.json_form import as_json, attributes
 from reports.labels import in_words, value_text
 from reports.values import Quantity
 
@@ -19,11 +20,9 @@ def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str
     """
     return {
         "schema": 1,
-        "over": list(comparison.over),
-        "alpha": comparison.alpha,
-        "differences": [difference.to_json() for difference in comparison.differences],
+        **attributes(comparison, "over", "alpha", "differences"),
         "excluded": [{"run_id": k, "reason": v} for k, v in comparison.excluded.items()],
-        "unmatched": list(comparison.unmatched),
+        "unmatched": as_json(comparison.unmatched),
         "groups": [_group_json(group, fail_above) for group in comparison.groups],
     }
 
@@ -31,28 +30,21 @@ def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str
 def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
     return {
         "context": dict(group.context),
-        "headline": _quantity_json(group.headline.quantity),
-        "second": _quantity_json(group.headline.second),
+        "headline": group.headline.quantity and _quantity_json(group.headline.quantity),
+        "second": group.headline.second and _quantity_json(group.headline.second),
         "verdict": group.verdict,
         "regressed": None if fail_above is None else group.regressed(fail_above),
         "set_rate": _rate_json(group.headline.rate),
         "worsening": _change_json(group.worsening),
         "gain": _change_json(group.gain),
-        "a": asdict(group.a),
-        "b": asdict(group.b),
-        "pairing": group.pairing,
-        "why_unpaired": group.why_unpaired,
-        "left_out": list(group.left_out),
-        "warnings": [warning.to_json() for warning in group.warnings],
-        "rests_on": [fact.to_json() for fact in group.rests_on],
+        **attributes(group, "a", "b", "pairing", "why_unpaired", "left_out"),
+        **attributes(group, "warnings", "rests_on"),
         "what_was_run": dict(group.what),
         "rows": [_row_json(row) for row in group.rows],
     }
 
 
-def _quantity_json(quantity: Quantity | None) -> dict[str, Any] | None:
-    if quantity is None:
-        return None
+def _quantity_json(quantity: Quantity) -> dict[str, Any]:
     return {"metric": quantity.name, "labels": dict(quantity.labels)}
 
 
@@ -70,30 +62,22 @@ def _rate_json(rate: SetRate | None) -> dict[str, Any] | None:
 def _change_json(row: Row | None) -> dict[str, Any] | None:
     if row is None or row.decision is None:
         return None
-    named = _quantity_json(row.quantity) or {}
-    return named | {"ratio": row.ratio, "outcome": row.decision.outcome}
+    changed = {"ratio": row.ratio, "outcome": row.decision.outcome}
+    return _quantity_json(row.quantity) | changed
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        **(_quantity_json(row.quantity) or {}),
-        "unit": row.unit,
-        "better": row.better,
-        "a": row.a.to_json() if row.a else None,
-        "b": row.b.to_json() if row.b else None,
-        "note": row.note,
+    document = {
+        **_quantity_json(row.quantity),
+        **attributes(row, "unit", "better", "a", "b", "note"),
     }
     if row.estimate is None or row.decision is None:
         return document | {"ratio": None, "outcome": None}
     return document | {
         "ratio": row.estimate.ratio,
         "interval": [row.estimate.low, row.estimate.high],
-        "confidence": row.estimate.confidence,
-        "p": row.estimate.p,
-        "adjusted_p": row.decision.adjusted_p,
-        "outcome": row.decision.outcome,
-        "repeats_needed": row.decision.repeats_needed,
-        "family": row.decision.family,
+        **attributes(row.estimate, "confidence", "p"),
+        **attributes(row.decision, "adjusted_p", "outcome", "repeats_needed", "family"),
     }
 
 

@@ -28,10 +28,6 @@ class Difference:
             return f"{self.fact}: A has {' and '.join(self.a)}, B has {' and '.join(self.b)}"
         return f"{self.fact}: {self.a[0]} against {self.b[0]}"
 
-    def to_json(self) -> dict[str, object]:
-        """``{fact, a: [...], b: [...]}``."""
-        return {"fact": self.fact, "a": list(self.a), "b": list(self.b)}
-
 
 @dataclass(frozen=True)
 class Match:

@@ -68,10 +68,6 @@ class Summary:
         """Range over median (0.1: the repeats lie within 10 % of one another)."""
         return (self.high - self.low) / abs(self.median) if self.median else 0.0
 
-    def to_json(self) -> dict[str, float | int]:
-        """``{n, median, low, high}``."""
-        return {"n": self.n, "median": self.median, "low": self.low, "high": self.high}
-
 
 def summarise(values: Iterable[float]) -> Summary | None:
     """Median and range; None of nothing."""

@@ -285,7 +285,7 @@ def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping
             "high": estimate.high,
             "verdict": group.verdict,
             "resolved": None if resolve is None else resolved(group, resolve),
-            "rests_on": [fact.to_json() for fact in group.rests_on],
+            "rests_on": [vars(fact) for fact in group.rests_on],
         }
         for one in sequence.together
         for group in one.found

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.store.runs import StoredRun
+from reports.json_form import as_json, attributes
 from reports.micro.hypotheses import Claim, Verdict, verdicts_of
 from reports.micro.points import Device, devices, is_micro
 from reports.run_configuration import Facts, facts
@@ -152,16 +153,12 @@ class Tested:
         estimate = self.trial.claim.ratio if self.trial.claim else None
         return {
             "what": self.trial.what,
-            "outcome": self.outcome,
-            "why": self.why,
-            "ratio": estimate.ratio if estimate else None,
-            "low": estimate.low if estimate else None,
-            "high": estimate.high if estimate else None,
-            "confidence": estimate.confidence if estimate else None,
-            "bound": self.trial.claim.bound if self.trial.claim else None,
+            **attributes(self, "outcome", "why"),
+            **attributes(estimate, "ratio", "low", "high", "confidence"),
+            **attributes(self.trial.claim, "bound"),
             "repeats": min(estimate.n_a, estimate.n_b) if estimate else 0,
             "repeats_needed": self.verdict.decision.repeats_needed if self.verdict else None,
-            "emulated": list(self.trial.emulated),
+            "emulated": as_json(self.trial.emulated),
         }
 
 
@@ -222,20 +219,13 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        of = self.conclusion
         return {
-            "paper": of.paper,
-            "number": of.number,
-            "statement": of.statement,
-            "outcome": self.outcome,
-            "why": self.why,
-            "ratio": of.ratio,
-            "expected": of.expected,
-            "bound": of.bound,
-            "emulated": list(self.emulated),
-            "repeats_needed": self.repeats_needed,
-            "trials": [one.to_json() for one in self.tested],
-            "missing": [vars(one) for one in self.missing],
+            **attributes(self.conclusion, "paper", "number", "statement"),
+            **attributes(self, "outcome", "why"),
+            **attributes(self.conclusion, "ratio", "expected", "bound"),
+            **attributes(self, "emulated", "repeats_needed"),
+            "trials": as_json(self.tested),
+            "missing": as_json(self.missing),
         }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
 from harness.explain.fit import Change, Estimate, Refusal, predict_all
 from harness.store.runs import StoredRun
@@ -104,6 +104,10 @@ class Base:
 
     def __str__(self) -> str:
         return f"{format_ns(self.latency.value)} (measured: {format_ns(self.measured_ns)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {"latency_ns": self.latency.to_json(), "measured_ns": self.measured_ns}
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from reports.json_form import attributes
 from reports.statistics import ALPHA, Estimate
 
 #: Why a cell of the table has no value.
@@ -45,6 +46,14 @@ class Missing:
     commands: tuple[str, ...] = ()
     detail: str = ""
 
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "value": None,
+            **attributes(self, "why", "commands"),
+            "detail": self.detail or None,
+        }
+
 
 @dataclass(frozen=True)
 class Value:
@@ -59,6 +68,11 @@ class Value:
     def covered(self) -> bool:
         """Whether the interval has the required confidence: with few repeats it has less."""
         return self.confidence >= 1 - ALPHA - 1e-4
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        confidence = None if self.low is None else self.confidence
+        return attributes(self, "value", "low", "high") | {"confidence": confidence}
 
 
 Known = Value | Missing

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.basis import apart
-from reports.explain.comparisons import SUITE_ALIKE, Base, Explained
-from reports.explain.known import Known, Missing
+from reports.explain.comparisons import SUITE_ALIKE, Explained
+from reports.explain.known import Missing
 from reports.explain.score import LEAST_POINTS, Score
-from reports.explain.slopes import Slope
+from reports.json_form import as_json, attributes
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
     return {
         "comparisons": [_row_json(row) for row in view.rows],
         "correlation": {
-            "points": correlation.points,
-            "rho": correlation.rho,
+            **attributes(correlation, "points", "rho"),
             "chance": None
             if correlation.rho is None
             else [correlation.chance_low, correlation.chance_high],
@@ -68,13 +67,10 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
         },
         "realised": [
             {
-                "by": one.by,
-                "name": one.name,
-                "unresolved": one.unresolved,
+                **attributes(one, "by", "name", "unresolved"),
                 "n": one.points,
                 "median": one.median,
-                "low": one.summary.low if one.summary else None,
-                "high": one.summary.high if one.summary else None,
+                **attributes(one.summary, "low", "high"),
                 "note": _note(one.points),
             }
             for one in found.realised
@@ -99,58 +95,14 @@ def _note(points: int) -> str | None:
 def _row_json(row: Explained) -> dict[str, Any]:
     return {
         **_name_json(row),
-        "engine": row.engine,
-        "workload": row.workload,
-        "moved": list(row.moved),
+        **attributes(row, "engine", "workload", "moved"),
         "query_class": row.query_class or None,
-        "device_ratio": _known_json(row.device_ratio),
-        "suite_over_run": row.suite_over_run,
-        "ceiling": _known_json(row.ceiling),
-        "above_ceiling": row.above_ceiling,
-        "sensitivity": _missing_json(row.sensitivity)
-        if isinstance(row.sensitivity, Missing)
-        else [_slope_json(one) for one in row.sensitivity],
-        "by_waits": _known_json(row.by_waits),
-        "predicted": _known_json(row.predicted),
-        "base": _base_json(row.base),
-        "measured": _known_json(row.measured),
-        "realised_fraction": _known_json(row.realised),
-        "rests_on": [fact.to_json() for fact in row.rests_on],
+        **attributes(row, "device_ratio", "suite_over_run", "ceiling", "above_ceiling"),
+        **attributes(row, "sensitivity", "by_waits", "predicted", "base", "measured"),
+        "realised_fraction": as_json(row.realised),
+        "rests_on": as_json(row.rests_on),
     }
 
 
 def _name_json(row: Explained) -> dict[str, Any]:
     return {"where": row.where, "a": row.a, "b": row.b, "query": row.query or None}
-
-
-def _known_json(known: Known) -> dict[str, Any]:
-    if isinstance(known, Missing):
-        return _missing_json(known)
-    confidence = None if known.low is None else known.confidence
-    return {"value": known.value, "low": known.low, "high": known.high, "confidence": confidence}
-
-
-def _missing_json(one: Missing) -> dict[str, Any]:
-    return {
-        "value": None,
-        "why": one.why,
-        "commands": list(one.commands),
-        "detail": one.detail or None,
-    }
-
-
-def _base_json(base: Base | None) -> dict[str, Any] | None:
-    if base is None:
-        return None
-    return {"latency_ns": base.latency.to_json(), "measured_ns": base.measured_ns}
-
-
-def _slope_json(one: Slope) -> dict[str, Any]:
-    return {
-        "part": one.part,
-        "operation": one.operation,
-        "query": one.query or None,
-        "slope": one.line.fit.slope.to_json(),
-        "linear": one.linear,
-        "run": one.run_id,
-    }

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.explain.whatif import WhatIf
 from harness.store.runs import StoredRun
+from reports.json_form import attributes
 from reports.metric_registry import essential_parameters
 from reports.run_configuration import facts
 
@@ -64,6 +65,16 @@ class Slope:
     def linear(self) -> bool:
         """Whether latency was a straight line over the delay."""
         return self.line.fit.linear
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            **attributes(self, "part", "operation"),
+            "query": self.query or None,
+            "slope": self.line.fit.slope.to_json(),
+            "linear": self.linear,
+            "run": self.run_id,
+        }
 
 
 class Slopes:

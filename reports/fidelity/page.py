@@ -5,7 +5,7 @@ with what is emulated, left out or missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ from reports.formatting import (
     times,
     verdict_text,
 )
+from reports.json_form import as_json, attributes
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
 from reports.page import render, write_files
 from reports.published import (
     Cell,
-    Measured,
     Missing,
     PublishedSeries,
     published_rows,
@@ -107,27 +107,25 @@ class FigureView:
         """As ``--json`` prints it."""
         return {
             "figure": self.of.title,
-            "command": self.of.command,
-            "planned": self.of.planned,
+            **attributes(self.of, "command", "planned"),
             "complete": self.done,
             "runs": [run.run_id for run in self.of.runs],
-            "emulated": list(self.emulated),
-            "differs": self.of.differs,
-            "missing": self.of.missing,
+            "emulated": as_json(self.emulated),
+            **attributes(self.of, "differs", "missing"),
             "left_out": [{"what": what, "why": why} for what, why in self.of.left_out],
             "published": [
                 {name: _cell_json(cell) for name, cell in zip(self.head, row, strict=True)}
                 for row in self.rows
             ],
             "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
-            "to_predict": list(self.to_predict),
+            "to_predict": as_json(self.to_predict),
         }
 
 
 def _cell_json(cell: Cell) -> Any:
     if isinstance(cell, Missing):
         return {"missing": cell.code, "context": cell.context}
-    return asdict(cell) if isinstance(cell, Measured) else cell
+    return as_json(cell)
 
 
 @dataclass(frozen=True)
@@ -163,11 +161,7 @@ class PaperPage:
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return {
-            "title": self.title,
-            "figures": [one.to_json() for one in self.figures],
-            "conclusions": [one.to_json() for one in self.conclusions],
-        }
+        return attributes(self, "title", "figures", "conclusions")
 
 
 #: Columns of comparisons. ``published``: the speed-up by the paper's numbers at the same place;

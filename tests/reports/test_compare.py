@@ -194,7 +194,7 @@ def test_several_engines_are_matched_with_their_own(tmp_path: Path) -> None:
     assert not comparison.unmatched
     document = to_json(comparison)
     json.dumps(document, allow_nan=False)
-    assert document["groups"][0]["b"]["emulated"] == ("pmem by tmpfs",)
+    assert document["groups"][0]["b"]["emulated"] == ["pmem by tmpfs"]
     assert "pmem-both (EMULATED)" in printed(comparison)
 
 

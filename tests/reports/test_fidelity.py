@@ -42,7 +42,7 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     page = view.to_json()
     assert page["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
     number = {"value": 100e3, "unit": "1/min", "emulated": False, "name": "", "high": None}
-    assert page["published"][0]["measured here"] == {"numbers": (number,), "conditions": ()}
+    assert page["published"][0]["measured here"] == {"numbers": [number], "conditions": []}
 
 
 def test_a_figure_without_runs_lists_what_is_published(tmp_path: Path) -> None:
