@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.store.runs import StoredRun
-from reports.compare import Group, Row, compare
+from reports.compare import Group, compare
+from reports.compared_rows import Row
 from reports.metric_registry import metric_info
 from reports.run_configuration import placement_name
 from reports.series import Panel, panels

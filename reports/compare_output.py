@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from reports.compare import Comparison, Group, Row
+from reports.compare import Comparison, Group
+from reports.compared_rows import Row
 from reports.headline import SetRate
 from reports.json_form import as_json, attributes
 from reports.labels import in_words, value_text

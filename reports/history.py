@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.store.runs import StoredRun
-from reports.compare import Row, compared_rows
+from reports.compared_rows import Row, compared_rows
 from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info

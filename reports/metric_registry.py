@@ -233,6 +233,11 @@ def metric_info(quantity: Quantity, better: Better) -> MetricInfo:
     return MetricInfo(title, "detail" if quantity.labels else "headline", axis)
 
 
+def metric_title(quantity: Quantity, better: Better) -> str:
+    """``query time, query 6``."""
+    return ", ".join(filter(None, (metric_info(quantity, better).title, quantity.labels_text())))
+
+
 def headline_first(quantities: Iterable[Quantity]) -> list[Quantity]:
     """Headlines in the order of the table above, then the others in the order given."""
     known = list(_METRICS)

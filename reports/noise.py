@@ -15,7 +15,7 @@ from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, unique
 from reports.formatting import percent, utc
 from reports.headline import headline
-from reports.metric_registry import load_of, metric_info
+from reports.metric_registry import load_of, metric_info, metric_title
 from reports.statistics import (
     ALPHA,
     compare_paired,
@@ -110,8 +110,7 @@ def arms_differ(noise: MetricNoise) -> bool | None:
 def title_of(noise: MetricNoise) -> str:
     """``query time, query 6``."""
     quantity = Quantity(noise.name, tuple(noise.labels.items()))
-    title = metric_info(quantity, noise.better).title
-    return ", ".join(filter(None, (title, quantity.labels_text())))
+    return metric_title(quantity, noise.better)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from harness.counters import split
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
 from reports.headline import headline
-from reports.metric_registry import metric_info
+from reports.metric_registry import metric_title
 from reports.series import Arm
 from reports.strips import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
 from reports.values import Quantity, measured
@@ -82,8 +82,7 @@ def representative(arm: Arm) -> Timeline | None:
         known = sorted(value for value in values.values() if value is not None)
         middle = known[(len(known) - 1) // 2]
         runs.sort(key=lambda run: _distance(values[run.run_id], middle))
-        info = metric_info(quantity, kinds[quantity].better)
-        by = ", ".join(filter(None, (info.title, quantity.labels_text())))
+        by = metric_title(quantity, kinds[quantity].better)
     for run in runs:
         found = timeline(run)
         if found is not None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from harness.query_plan import OUTSIDE, why_off
 from harness.store.runs import StoredRun
-from reports.compare import Row
+from reports.compared_rows import Row
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, measured, natural
 

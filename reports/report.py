@@ -46,7 +46,7 @@ from reports.explain.score import score
 from reports.formatting import utc
 from reports.headline import headline
 from reports.history import History, histories
-from reports.metric_registry import metric_info
+from reports.metric_registry import metric_title
 from reports.money import Money, Speedup, money
 from reports.noise import Expected, expected
 from reports.over_time import representative
@@ -394,9 +394,7 @@ def _single(panel: Panel, arm: Arm) -> Single:
     if quantity is None:
         return Single(panel.title_with_workload, arm.marked_name)
     one, summary = kinds[quantity], arm.summaries(quantity.name).get(quantity)
-    title = ", ".join(
-        filter(None, (metric_info(quantity, one.better).title, quantity.labels_text()))
-    )
+    title = metric_title(quantity, one.better)
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
 
 

@@ -24,7 +24,8 @@ from itertools import pairwise
 
 from harness.counters import split
 from harness.store.runs import StoredRun
-from reports.compare import Group, looks_of
+from reports.compare import Group
+from reports.compared_rows import looks_of
 from reports.over_time import measured_spans
 from reports.series import Panel
 from reports.statistics import Difference, difference

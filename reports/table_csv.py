@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.store.runs import StoredRun
-from reports.compare import Row as CompareRow
+from reports.compared_rows import Row as CompareRow
 from reports.formatting import utc
 from reports.query_breakdown import KINDS, BreakdownRow
 from reports.run_configuration import emulations, placement_name

@@ -15,7 +15,8 @@ from harness.explain.fit import Change, Estimate, Refusal, predict_all
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.basis import Fact
-from reports.compare import Group, Row
+from reports.compare import Group
+from reports.compared_rows import Row
 from reports.explain.ceilings import PARTS, Ceilings, Devices, ceilings
 from reports.explain.devices import (
     Calls,

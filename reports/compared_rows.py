@@ -1,0 +1,213 @@
+"""One quantity of two sides compared: its summaries, the ratio with its interval, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from harness.store.result import Better
+from harness.store.runs import StoredRun
+from reports.metric_registry import MetricInfo, metric_info, metric_title
+from reports.statistics import (
+    Decision,
+    Estimate,
+    Pairing,
+    compare_paired,
+    compare_unpaired,
+)
+from reports.values import (
+    Measured,
+    Quantity,
+    Summary,
+    duration_of,
+    in_order,
+    is_ready_made,
+    limit_of,
+    measured_together,
+    summarise,
+)
+
+Verdict = Literal["faster", "slower", "no difference", "not resolvable", "rate not kept"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity compared.
+
+    ``estimate``: of how much better B is than A (A/B where lower is better, else
+    B/A), None with a ``note`` where there is no ratio.
+    """
+
+    quantity: Quantity
+    unit: str
+    better: Better
+    a: Summary | None
+    b: Summary | None
+    estimate: Estimate | None
+    decision: Decision | None
+    note: str = ""
+    #: Whether a side is a percentile that its driver reports ready-made.
+    ready_made: bool = False
+    #: The runs of A and of B that have no value, since a time limit was reached.
+    at_limit: tuple[int, int] = (0, 0)
+
+    @property
+    def ratio(self) -> float:
+        """How much better B is; only of rows with an estimate."""
+        assert self.estimate is not None
+        return self.estimate.ratio
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown within its family."""
+        return self.decision is not None and self.decision.outcome == "shown"
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether a verdict says something: not of counters and of what is better neither way."""
+        return self.better != "none" and self.info.role in ("headline", "detail", "part")
+
+    @property
+    def verdict(self) -> Verdict:
+        """How B is against A in this quantity, where it ``has_verdict``."""
+        if self.estimate is None or self.decision is None:
+            return "not resolvable"
+        if self.decision.outcome != "shown":
+            unresolved = self.decision.outcome == "cannot be shown"
+            return "not resolvable" if unresolved else "no difference"
+        return "faster" if self.estimate.ratio > 1 else "slower"
+
+    @property
+    def title(self) -> str:
+        """``query time, query 6``."""
+        return metric_title(self.quantity, self.better)
+
+    @property
+    def info(self) -> MetricInfo:
+        """What is known of its metric."""
+        return metric_info(self.quantity, self.better)
+
+    @property
+    def contrary(self) -> bool:
+        """Whether the medians point the other way than the ratio, which goes by pairs."""
+        if self.estimate is None or self.a is None or self.b is None:
+            return False
+        a, b = self.a.median, self.b.median
+        if a <= 0 or b <= 0:
+            return False
+        ratios = (self.estimate.ratio, a / b if self.better == "lower" else b / a)
+        return min(ratios) < 1 < max(ratios) and all(f"{r:.2f}" != "1.00" for r in ratios)
+
+
+def compared_rows(
+    a: Sequence[StoredRun],
+    b: Sequence[StoredRun],
+    pairing: Pairing,
+    only: Collection[Quantity] = (),
+    whole: tuple[Sequence[StoredRun], Sequence[StoredRun]] | None = None,
+) -> list[Row]:
+    """Each quantity of comparable runs, or each of ``only``; not decided in a family yet.
+
+    ``whole``: the sides with their runs without a pair, which count in the medians.
+    """
+    sides = [_values_of(runs, every) for runs, every in zip((a, b), whole or (a, b), strict=True)]
+    quantities = dict.fromkeys(
+        q
+        for side in sides
+        for one in side.compared
+        for q in one
+        if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
+    )
+    looks = looks_of((*a, *b))
+    return [_row(q, sides[0], sides[1], pairing, looks) for q in in_order(quantities)]
+
+
+def looks_of(runs: Sequence[StoredRun]) -> int:
+    """How often their results decided at most whether there were more of them."""
+    return max(int(run.run["experiment"].get("looks", 1)) for run in runs)
+
+
+class _SideValues(NamedTuple):
+    """What the compared runs of a side measured, and what all of its runs did."""
+
+    compared: Sequence[Mapping[Quantity, Measured]]
+    every: Sequence[Mapping[Quantity, Measured]]
+
+    def values(self, quantity: Quantity) -> list[float]:
+        """Those of all runs that have one."""
+        return [value for run in self.every if (value := _value(run, quantity)) is not None]
+
+
+def _values_of(runs: Sequence[StoredRun], every: Sequence[StoredRun]) -> _SideValues:
+    known = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
+    return _SideValues([known[run.run_id] for run in runs], list(known.values()))
+
+
+def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, looks: int) -> Row:
+    compared = (*a.compared, *b.compared)
+    found = [run[quantity] for run in compared if quantity in run]
+    one = found[0]
+    sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
+    estimate, note = _estimate(sides[0], sides[1], one.better, pairing, looks)
+    at_a, at_b = (
+        sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
+    )
+    if reached := at_a + at_b:
+        # What is left are the values of the runs that happened to be fast enough.
+        estimate, note = None, f"the time limit was reached in {reached} of {len(compared)} runs"
+    how = _how(found, estimate is not None)
+    return Row(
+        quantity,
+        one.unit,
+        one.better,
+        summarise(a.values(quantity)),
+        summarise(b.values(quantity)),
+        estimate,
+        None,
+        "; ".join(part for part in (note, how) if part),
+        any(is_ready_made(one) for one in found),
+        (at_a, at_b),
+    )
+
+
+def _how(every: Sequence[Measured], compared: bool) -> str:
+    """How numbers that are compared came about; of others, why a run has none."""
+    return next((one.note for one in every if (one.value is not None) == compared), "")
+
+
+def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:
+    """Whether a time limit stands for this value: that of the query itself, or that of a
+    query without which there is no total.
+    """
+    if Quantity(limit_of(quantity.name), quantity.labels) in run:
+        return True
+    if quantity in run or metric_info(quantity, better).role not in ("headline", "part"):
+        return False
+    return any(duration_of(q.name) for q in run)
+
+
+def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None:
+    return run[quantity].value if quantity in run else None
+
+
+def _estimate(
+    a: Sequence[float | None],
+    b: Sequence[float | None],
+    better: Better,
+    pairing: Pairing,
+    looks: int,
+) -> tuple[Estimate | None, str]:
+    values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
+    if not values_a or not values_b:
+        return None, "measured on one side only" if values_a or values_b else ""
+    if pairing == "paired":
+        both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+        if not both:
+            return None, "no pair of repeats has a value on both sides"
+        values_a, values_b = [x for x, _ in both], [y for _, y in both]
+    if min(*values_a, *values_b) <= 0:
+        return None, "no ratio: a value is zero or negative"
+    first, second = (values_a, values_b) if better == "lower" else (values_b, values_a)
+    compared = compare_paired if pairing == "paired" else compare_unpaired
+    return compared(first, second, looks=looks), ""
