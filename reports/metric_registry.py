@@ -62,6 +62,13 @@ _METRICS = {
         for each in ("transaction", "operation")
         for side, whose in _WHOSE.items()
     },
+    **{
+        f"{each}_count": MetricInfo(f"{each}s done", "counter", each)
+        for each in ("transaction", "operation")
+    },
+    "transaction_rolled_back_count": MetricInfo(
+        "transactions rolled back", "counter", "transaction"
+    ),
     "recovery_duration_ns": MetricInfo("time of the start after a kill", "headline"),
     "query_duration_ns": MetricInfo("query time", "detail", "query"),
     "refresh_duration_ns": MetricInfo("refresh function", "part", "function"),
@@ -131,6 +138,22 @@ _COUNTERS = {
     "block_flush_ns": "time of the device's flushes",
     "io_bytes": "the engine's file I/O, bytes",
     "io_calls_count": "the engine's file I/O, calls",
+    **{
+        f"pressure_{resource}_{kind}_ns": f"time in which {tasks} waited for {what}"
+        for resource, what in (("cpu", "a processor"), ("memory", "memory"), ("io", "I/O"))
+        for kind, tasks in (("some", "a task"), ("full", "all tasks"))
+    },
+    "vm_pgmajfault_count": "major page faults",
+    "vm_pgscan_count": "pages scanned for reclaim",
+    "vm_pgsteal_count": "pages reclaimed",
+    "vm_pswpin_count": "pages swapped in",
+    "vm_pswpout_count": "pages swapped out",
+    "vm_workingset_refault_count": "pages read again soon after reclaim",
+    "vm_pgmigrate_success_count": "pages migrated",
+    "vm_numa_hint_faults_count": "NUMA hinting faults",
+    "vm_numa_pages_migrated_count": "pages migrated by NUMA balancing",
+    "vm_pgdemote_count": "pages demoted to a slower node",
+    "vm_pgpromote_success_count": "pages promoted to a faster node",
 }
 
 

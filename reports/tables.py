@@ -85,8 +85,12 @@ class PanelTables:
         self._panel = panel
         self.kinds = _with_limited({q: one for arm in panel.arms for q, one in arm.kinds().items()})
         self._roles: dict[str, list[Quantity]] = {}
+        names = {quantity.name for quantity in self.kinds}
         for quantity, one in self.kinds.items():
-            role = "window" if of_window(quantity) else metric_info(quantity, one.better).role
+            if of_window(quantity) and quantity.name.removeprefix(_WINDOW) in names:
+                continue  # the I/O trace has it by role of the thread, too
+            windowed = of_window(quantity) or f"{_WINDOW}{quantity.name}" in names
+            role = "window" if windowed else metric_info(quantity, one.better).role
             plain = role == "part" and not quantity.labels
             self._roles.setdefault("overall" if plain else role, []).append(quantity)
 

@@ -109,7 +109,7 @@ def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Pat
 
 
 def test_a_dimension_in_which_no_runs_differ_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="differ in nothing"):
+    with pytest.raises(UsageError, match="--over users"):
         view_of(runs(tmp_path, 1, 1.5), "x", over="users")
 
 
@@ -127,6 +127,29 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
     assert wal is not None and (wal[0].median, wal[1]) == (1024, "B")
     assert read is not None and read[0].median == (1 << 30) / 1000
     assert each["length of the window"] is None and each["DRAM read bandwidth"] is None
+
+
+def test_what_the_io_trace_counted_is_listed_once_by_role(tmp_path: Path) -> None:
+    written = {"part": "wal", "operation": "write"}
+    more = [
+        metric("window_io_bytes", 5000, **written),
+        metric("io_bytes", 4000, **written, role="foreground"),
+        metric("io_bytes", 1000, **written, role="background"),
+        metric("window_pressure_cpu_some_ns", 1e9, of="host"),
+        metric("window_vm_pgscan_count", 7),
+    ]
+    spec = {"workload": "tpcc", "params": PARAMS, "driver": "loadgen"}
+    run = write(tmp_path, Case(metrics=[*metrics(9000, 0), *more], spec_changes=spec))
+    (window, *others) = view_of([run], "x").panels[0].counters
+    each = {row.label: row.each for row in window.rows}
+    by_role = {label.split()[-1]: one for label, one in each.items() if "file I/O" in label}
+    assert {role: one and one[0].median for role, one in by_role.items()} == {
+        "foreground": 4.0,
+        "background": 1.0,
+    }
+    assert not any("file I/O" in table.title for table in others)
+    assert "time in which a task waited for a processor, of host" in each
+    assert "pages scanned for reclaim" in each
 
 
 @pytest.mark.parametrize(
