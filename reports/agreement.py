@@ -15,6 +15,7 @@ from reports.compare import Group, compare
 from reports.compared_rows import Row
 from reports.metric_registry import metric_info
 from reports.run_configuration import placement_name
+from reports.sequences import grouped
 from reports.series import Panel, panels
 
 #: The dimension that they are compared over.
@@ -108,8 +109,7 @@ def _of_b_to_a(row: Row) -> float:
 
 def _spreads(rows: Sequence[Row]) -> Iterator[Spread]:
     """Of each metric of durations, over all of its percentiles."""
-    for metric in dict.fromkeys(row.quantity.name for row in rows):
-        own = [row for row in rows if row.quantity.name == metric]
+    for own in grouped((row.quantity.name, row) for row in rows).values():
         info = metric_info(own[0].quantity, own[0].better)
         if info.role == "detail":
             ratios = [_of_b_to_a(row) for row in own]

@@ -162,7 +162,6 @@ def compare(
     b: Sequence[StoredRun],
     over: Sequence[str] = (),
     force: bool = False,
-    alpha: float = ALPHA,
     neighbours: Sequence[StoredRun] = (),
     only: Collection[Quantity] = (),
 ) -> Comparison:
@@ -207,12 +206,11 @@ def compare(
         tuple(found.differences),
         excluded,
         tuple(found.unmatched),
-        alpha,
     )
-    return decided([comparison], alpha)[0]
+    return decided([comparison])[0]
 
 
-def decided(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Comparison]:
+def decided(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The same with every row decided in its family (see the module).
 
     What else a report holds changes nothing: comparisons that share no plan, directly or by
@@ -225,7 +223,7 @@ def decided(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Com
         for row in group.rows:
             if row.estimate:
                 families.setdefault((experiment, _family(group, row)), []).append(row.estimate)
-    verdicts = {key: iter(decide(family, alpha)) for key, family in families.items()}
+    verdicts = {key: iter(decide(family)) for key, family in families.items()}
 
     def decide_group(group: Group, experiment: int) -> Group:
         rows = tuple(

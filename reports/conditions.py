@@ -15,6 +15,7 @@ from harness.warnings import RunWarning
 from reports.formatting import NOTHING, counted, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
+from reports.sequences import first_of
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, in_order
 
@@ -124,8 +125,7 @@ def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
     """What limits the comparisons of a panel."""
     where = panel.title_with_workload
     if panel.apart:
-        more = f"; and {len(panel.apart) - 12} more" if len(panel.apart) > 12 else ""
-        context = f"{where}: {'; '.join(panel.apart[:12])}{more}"
+        context = f"{where}: {'; '.join(first_of(panel.apart, 12))}"
         yield RunWarning("runs-differ", "shown apart, never as repeats of one another", context)
     for name, why in (panel.refused or {}).items():
         context = f"{where}: {name}: {why}"
@@ -189,8 +189,7 @@ def troubles(runs: Sequence[StoredRun]) -> Iterator[Trouble]:
         ]
         if error := run.run["error"]:
             reasons.insert(0, f"{error['problem']}: {error['context']}. {error['hint']}".strip())
-        more = [f"and {len(reasons) - 5} more"] if len(reasons) > 5 else []
-        yield Trouble(run.run_id, run.run["status"], "; ".join([*reasons[:5], *more]))
+        yield Trouble(run.run_id, run.run["status"], "; ".join(first_of(reasons, 5)))
 
 
 # Durability ---------------------------------------------------------------------

@@ -21,7 +21,8 @@ from reports.labels import (
     telling_first,
     value_name,
 )
-from reports.run_configuration import Dimension, Facts, spec_facts
+from reports.run_configuration import Dimension, Facts, other_facts, spec_facts
+from reports.sequences import grouped
 
 Known = Mapping[Path, Facts]
 
@@ -40,18 +41,14 @@ class Context:
 
 def contexts(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> list[Context]:
     """Runs by everything decided beforehand but the dimension, then by what differs in arms."""
-    found: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
-    for run in runs:
-        decided = spec_facts(run)
-        key = tuple(sorted((f, v) for f, v in decided.items() if not dim.covers(f, v, v)))
-        found.setdefault(key, []).append(run)
+    found = grouped((other_facts(spec_facts(run), [dim]), run) for run in runs)
     made: list[Context] = []
     for key, held in found.items():
         mixed = _mixed_within_arms(held, dim, known)
         shared = [fact for fact in mixed if not dim.covers(fact, None, None)]
         sets = _split(held, partial(_only, shared, known))
         for index, part in enumerate(sets):
-            own = dict(key) | {f: _first(part, f, known) for f in shared}
+            own = dict(sorted(key)) | {f: _first(part, f, known) for f in shared}
             made.append(Context(tuple(part), own, tuple(mixed.values()) if index == 0 else ()))
     return made
 
@@ -60,9 +57,7 @@ def arms(
     runs: Sequence[StoredRun], dim: Dimension, known: Known
 ) -> list[tuple[str, str, list[StoredRun]]]:
     """Each arm's name, its value of the dimension and its runs, which agree in every fact."""
-    by_value: dict[str | None, list[StoredRun]] = {}
-    for run in runs:
-        by_value.setdefault(known[run.directory].get(dim.fact), []).append(run)
+    by_value = grouped((known[run.directory].get(dim.fact), run) for run in runs)
     found = []
     for held in by_value.values():
         sets = _split(held, lambda run: known[run.directory])
@@ -91,11 +86,8 @@ def _name_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], k
 
 def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> dict[str, str]:
     """Facts that differ among the usable runs of one value of the dimension, in words."""
-    by_value: dict[str | None, list[Facts]] = {}
-    for run in runs:
-        if run.run["status"] != "failed":
-            own = known[run.directory]
-            by_value.setdefault(own.get(dim.fact), []).append(own)
+    usable = (known[run.directory] for run in runs if run.run["status"] != "failed")
+    by_value = grouped((own.get(dim.fact), own) for own in usable)
     values: dict[str, dict[str, None]] = {}
     for sets in by_value.values():
         for name in differing(sets):
@@ -107,11 +99,9 @@ def _split(
     runs: Sequence[StoredRun], key: Callable[[StoredRun], Mapping[str, str]]
 ) -> list[list[StoredRun]]:
     """Usable runs by key; a failed one, which may lack facts, goes where it contradicts least."""
-    sets: dict[frozenset[tuple[str, str]], list[StoredRun]] = {}
     failed = [run for run in runs if run.run["status"] == "failed"]
-    for run in runs:
-        if run.run["status"] != "failed":
-            sets.setdefault(frozenset(key(run).items()), []).append(run)
+    usable = (run for run in runs if run.run["status"] != "failed")
+    sets = grouped((frozenset(key(run).items()), run) for run in usable)
     if not sets:
         return [list(runs)]
     for run in failed:

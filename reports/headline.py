@@ -17,7 +17,7 @@ from harness import hdr
 from harness.store.result import Better
 from harness.store.runs import StoredRun
 from reports.metric_registry import Load, headline_first, load_of, metric_info
-from reports.values import Quantity, duration_of, measured
+from reports.values import Quantity, duration_of, measured, measured_value
 
 #: What decides, and what is second.
 _FIRST, _SECOND = "50", "99"
@@ -168,9 +168,9 @@ def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
 
 def _offered_per_s(load: Load, run: StoredRun) -> float | None:
     """Intended starts per second as the driver counted them, else the rate that was set."""
-    counted = measured(run).get(Quantity(load.offered))
-    if counted is not None and counted.value is not None:
-        return counted.value / load.per_s
+    counted = measured_value(run, Quantity(load.offered))
+    if counted is not None:
+        return counted / load.per_s
     rate = _params(run).get(load.rate)
     return None if rate is None else float(rate)
 
@@ -181,19 +181,18 @@ def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
     From a driver that reports no counts, by the rate that it reports.
     """
     window_ns, counts = 0.0, []
-    values = measured(run)
-    for quantity, one in values.items():
+    for quantity, one in measured(run).items():
         if quantity.name == "window_duration_ns":
             window_ns = one.value or 0.0
         elif quantity.name in (f"{load.noun}_count", f"{load.noun}_rolled_back_count"):
             counts.append(one.value or 0.0)
     if window_ns and counts:
         return window_ns, sum(counts)
-    rate = values.get(Quantity(load.done))
-    if rate is None or rate.value is None:
+    rate = measured_value(run, Quantity(load.done))
+    if rate is None:
         return window_ns, None
     window_ns = window_ns or _USUAL_WINDOW_NS
-    return window_ns, rate.value / load.per_s * window_ns / 1e9
+    return window_ns, rate / load.per_s * window_ns / 1e9
 
 
 def _paced(load: Load, run: StoredRun) -> bool:

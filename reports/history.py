@@ -16,8 +16,9 @@ from reports.formatting import utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.run_configuration import emulations, facts, marked, placement_name
+from reports.sequences import first_of
 from reports.statistics import decide
-from reports.values import Quantity, Summary, measured, summarise
+from reports.values import Quantity, Summary, measured, measured_value, summarise
 
 #: More facts than this are counted.
 _MOST_FACTS = 4
@@ -84,7 +85,7 @@ def _history(series: Sequence[StoredRun]) -> History | None:
     if len(split) < 2 or quantity is None:
         return None
     kind = values[quantity]
-    executions = [Execution(tuple(own), summarise(_values(own, quantity))) for own in split]
+    executions = [Execution(tuple(own), _summary(own, quantity)) for own in split]
     compared = [_compared(*pair, quantity) for pair in pairwise(executions)]
     spec = series[-1].run["spec"]
     unknown = any(run.run["status"] == "unknown" for run in series)
@@ -105,9 +106,8 @@ def _executions(series: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
     yield current
 
 
-def _values(runs: Sequence[StoredRun], quantity: Quantity) -> list[float]:
-    found = (measured(run).get(quantity) for run in runs)
-    return [one.value for one in found if one is not None and one.value]
+def _summary(runs: Sequence[StoredRun], quantity: Quantity) -> Summary | None:
+    return summarise(filter(None, (measured_value(run, quantity) for run in runs)))
 
 
 def _compared(before: Execution, one: Execution, quantity: Quantity) -> Execution:
@@ -119,6 +119,4 @@ def _compared(before: Execution, one: Execution, quantity: Quantity) -> Executio
         for fact in {**then, **now}
         if then.get(fact) != now.get(fact)
     ]
-    more = len(differing) - _MOST_FACTS
-    changed = (*differing[:_MOST_FACTS], *([f"{more} more"] if more > 0 else ()))
-    return replace(one, row=row, changed=changed)
+    return replace(one, row=row, changed=tuple(first_of(differing, _MOST_FACTS, "{} more")))

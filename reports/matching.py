@@ -9,7 +9,15 @@ from pathlib import Path
 from harness.store.runs import StoredRun
 from reports.labels import in_words
 from reports.parameter_table import essential_facts
-from reports.run_configuration import DIMENSIONS, Dimension, Facts, dimension, spec_facts
+from reports.run_configuration import (
+    DIMENSIONS,
+    Dimension,
+    Facts,
+    dimension,
+    other_facts,
+    spec_facts,
+)
+from reports.sequences import grouped
 
 _ABSENT = "(absent)"
 _CONTEXT = ("workload", "engine", "placement", "host_mode", "tuning", "memory_limit_bytes")
@@ -89,7 +97,9 @@ def _matching(
     known: Mapping[Path, Facts],
     over: tuple[Dimension, ...],
 ) -> Matching:
-    series_a, series_b = _series(a, over), _series(b, over)
+    series_a, series_b = (
+        grouped((other_facts(spec_facts(run), over), run) for run in side) for side in (a, b)
+    )
     keys = [key for key in series_a if key in series_b]
     if not keys and len(series_a) == len(series_b) == 1:
         # One series each: they are meant for one another, whatever else differs.
@@ -107,22 +117,6 @@ def _matching(
     if not matches:
         found = _differences(Match({}, tuple(a), tuple(b)), known, over)
     return Matching(over, matches, tuple(dict.fromkeys(found)), tuple(unmatched))
-
-
-def _series(
-    runs: Sequence[StoredRun], over: Sequence[Dimension]
-) -> dict[tuple[tuple[str, str], ...], list[StoredRun]]:
-    series: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
-    for run in runs:
-        key = tuple(
-            sorted(
-                (fact, value)
-                for fact, value in spec_facts(run).items()
-                if not any(dim.covers(fact, value, value) for dim in over)
-            )
-        )
-        series.setdefault(key, []).append(run)
-    return series
 
 
 def _differences(

@@ -24,6 +24,7 @@ from reports.compare import Group
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
+from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.statistics import ALPHA, Estimate
 from reports.values import Quantity, Summary, measured, summarise
@@ -237,9 +238,7 @@ def _row(arm: Arm, name: str, prices: PriceList | None) -> MoneyRow:
 
 def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
     """Of the runs' shares, tier by tier, without tiers that most runs do not use."""
-    found: dict[str, list[Share]] = {}
-    for share in (one for shares in runs for one in shares):
-        found.setdefault(share.tier, []).append(share)
+    found = grouped((share.tier, share) for shares in runs for share in shares)
     medians = (
         replace(
             own[0],
@@ -261,10 +260,7 @@ def capacity(run: StoredRun, prices: PriceList | None = None) -> Capacity:
         if run.manifest["memory_cap"]["method"] == "none":
             return Capacity(problem="its memory has no limit")
         sizes["memory"] = run.run["memory_bytes"]
-    parts: dict[str, list[str]] = {}
-    for part, size in sizes.items():
-        if size:
-            parts.setdefault(placement[part], []).append(part)
+    parts = grouped((placement[part], part) for part, size in sizes.items() if size)
     host, tiers = run.manifest["host"]["hostname"], _tiers(run)
     shares = []
     for tier, own in parts.items():

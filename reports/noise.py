@@ -87,12 +87,10 @@ class Resolution:
     duration_ns: int
 
 
-def resolutions(
-    noise: MetricNoise, run_duration_ns: int, level: float = ALPHA
-) -> tuple[Resolution, ...]:
+def resolutions(noise: MetricNoise, run_duration_ns: int) -> tuple[Resolution, ...]:
     """Of each of :data:`REPEATS`."""
     return tuple(
-        Resolution(n, smallest_difference(noise.log_ratios, n, level), 2 * n * run_duration_ns)
+        Resolution(n, smallest_difference(noise.log_ratios, n), 2 * n * run_duration_ns)
         for n in REPEATS
     )
 

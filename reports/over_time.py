@@ -16,11 +16,10 @@ from harness import hdr
 from harness.counters import split
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
-from reports.headline import headline
 from reports.metric_registry import metric_title
 from reports.series import Arm
 from reports.strips import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
-from reports.values import Quantity, measured
+from reports.values import measured_value
 
 #: Of the ramp-up, as much is shown as this share of the window.
 _BEFORE = 0.25
@@ -73,27 +72,19 @@ class Timeline:
 
 def representative(arm: Arm) -> Timeline | None:
     """The timeline of the run nearest to the median of the arm's headline; None without series."""
-    kinds = arm.kinds()
-    better = {q: one.better for q, one in kinds.items() if one.value is not None}
-    quantity = headline(arm.usable, arm.usable, better).quantity if arm.usable else None
     runs, by = list(arm.usable), ""
-    if quantity is not None:
-        values = {run.run_id: _value(run, quantity) for run in runs}
+    if (quantity := arm.headline) is not None:
+        values = {run.run_id: measured_value(run, quantity) for run in runs}
         known = sorted(value for value in values.values() if value is not None)
         middle = known[(len(known) - 1) // 2]
         runs.sort(key=lambda run: _distance(values[run.run_id], middle))
-        by = metric_title(quantity, kinds[quantity].better)
+        by = metric_title(quantity, arm.kinds()[quantity].better)
     for run in runs:
         found = timeline(run)
         if found is not None:
             several = f", nearest to the median of {len(runs)} by {by}" if by and runs[1:] else ""
             return replace(found, arm=arm.marked_name, chosen=several)
     return None
-
-
-def _value(run: StoredRun, quantity: Quantity) -> float | None:
-    one = measured(run).get(quantity)
-    return None if one is None else one.value
 
 
 def _distance(value: float | None, middle: float) -> float:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _TEMPLATES = Path(__file__).parent / "templates"
+Form = Literal["html", "md"]
+FORMS: tuple[Form, ...] = get_args(Form)
+NO_TEXTS: Mapping[str, str] = {}
 
 
 @cache
@@ -62,7 +65,7 @@ def _environment(form: Literal["html", "md", "text"]) -> Environment:
     return environment
 
 
-def render(template: str, view: object, form: Literal["html", "md"]) -> str:
+def render(template: str, view: object, form: Form) -> str:
     """The page of a view; every string of a run is escaped."""
     script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
     page = _environment(form).get_template(template)
@@ -132,13 +135,20 @@ def escape_markdown(text: str) -> str:
     return one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def write_files(
-    out: Path, texts: Mapping[str, str], drawings: Sequence[Drawing], stale: Sequence[str] = ()
+def write_page(
+    out: Path,
+    stem: str,
+    view: object,
+    texts: Mapping[str, str] = NO_TEXTS,
+    drawings: Sequence[Drawing] = (),
+    stale: Sequence[str] = (),
 ) -> tuple[Path, ...]:
-    """Texts by name, and drawings as ``figures/<name>.svg`` and ``.png``; return the latter.
+    """``<stem>.j2`` as ``<stem>.html`` and ``<stem>.md``, and other texts by name.
 
-    ``stale``: what an earlier report may have left. UsageError where ``out`` cannot be written.
+    Drawings are written as ``figures/<name>.svg`` and ``.png``, which are returned. ``stale``: what
+    an earlier report may have left. UsageError where ``out`` cannot be written.
     """
+    pages = {f"{stem}.{form}": render(f"{stem}.j2", view, form) for form in FORMS}
     folder = out / "figures"
     figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in drawings}
     figures |= {f"{drawing.name}.png": drawing.png for drawing in drawings}
@@ -148,7 +158,7 @@ def write_files(
             (folder / name).write_bytes(content)
         for name in stale:
             (out / name).unlink(missing_ok=True)
-        for name, text in texts.items():
+        for name, text in {**pages, **texts}.items():
             (out / name).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error

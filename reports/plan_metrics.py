@@ -35,8 +35,7 @@ def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Sum
             for quantity, value in _of_run(run).items():
                 if quantity.name == metric:
                     found.setdefault(quantity, []).append(value)
-    summaries = {quantity: summarise(values) for quantity, values in found.items()}
-    return {quantity: one for quantity, one in summaries.items() if one is not None}
+    return {quantity: one for quantity, v in found.items() if (one := summarise(v))}
 
 
 @lru_cache(maxsize=64)

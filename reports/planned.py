@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.store.spec import RunSpec
-from reports.run_configuration import dimension, facts_of_spec
+from reports.run_configuration import dimension, facts_of_spec, other_facts
 from reports.series import varying_dimension
 from reports.statistics import ALPHA, repeats_needed
 
@@ -70,7 +70,7 @@ def compared_together(
     dim = dimension(over)
     together: dict[frozenset[tuple[str, str]], dict[str, list[RunSpec]]] = {}
     for spec, one in zip(specs, known, strict=True):
-        rest = frozenset((f, v) for f, v in one.items() if not dim.covers(f, v, v))
+        rest = other_facts(one, [dim])
         together.setdefault(rest, {}).setdefault(one.get(dim.fact, ""), []).append(spec)
     return over, [list(arms.values()) for arms in together.values()]
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from harness.query_plan import OUTSIDE, why_off
 from harness.store.runs import StoredRun
 from reports.compared_rows import Row
+from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, measured, natural
 
@@ -245,10 +246,7 @@ def _traced_writes(arm: Arm) -> dict[str, float]:
 
 def _fits(arm: Arm) -> dict[str, PlanFit]:
     """Of every query with a plan, over the arm's runs."""
-    held: dict[str, list[tuple[float, str]]] = {}
-    for run in arm.usable:
-        for query, one in plan_sums(run).items():
-            held.setdefault(query, []).append(one)
+    held = grouped(item for run in arm.usable for item in plan_sums(run).items())
     fits = {}
     for query, found in held.items():
         shares = [share for share, _ in found]

@@ -44,13 +44,12 @@ from reports.explain.known import Missing, Value
 from reports.explain.output import ExplainedView
 from reports.explain.score import score
 from reports.formatting import utc
-from reports.headline import headline
 from reports.history import History, histories
 from reports.metric_registry import metric_title
 from reports.money import Money, Speedup, money
 from reports.noise import Expected, expected
 from reports.over_time import representative
-from reports.page import render, write_files
+from reports.page import write_page
 from reports.parameter_table import ShownFact, what_was_run
 from reports.prices import PriceList, read_prices
 from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
@@ -116,15 +115,11 @@ def write_report(
     noise = tuple(_noise(view.panels, calibrations))
     view = replace(view, card=card, conclusions=tested, noise=noise)
     queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
-    texts = {
-        "report.html": render("report.j2", view, "html"),
-        "report.md": render("report.j2", view, "md"),
-        "report.csv": runs_as_csv(runs),
-    }
+    texts = {"report.csv": runs_as_csv(runs)}
     if queries:
         texts["queries.csv"] = queries_as_csv(queries)
     stale = () if queries else ("queries.csv",)
-    figures = write_files(out, texts, view.drawings, stale)
+    figures = write_page(out, "report", view, texts, view.drawings, stale)
     return ReportFiles(
         out / "report.html",
         out / "report.md",
@@ -388,12 +383,10 @@ def view_of(
 
 
 def _single(panel: Panel, arm: Arm) -> Single:
-    kinds = arm.kinds()
-    values = {q: one.better for q, one in kinds.items() if one.value is not None}
-    quantity = headline(arm.usable, arm.usable, values).quantity if arm.usable else None
+    quantity = arm.headline
     if quantity is None:
         return Single(panel.title_with_workload, arm.marked_name)
-    one, summary = kinds[quantity], arm.summaries(quantity.name).get(quantity)
+    one, summary = arm.kinds()[quantity], arm.summaries(quantity.name).get(quantity)
     title = metric_title(quantity, one.better)
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
 

@@ -167,6 +167,15 @@ def dimension(name: str) -> Dimension:
     )
 
 
+def other_facts(known: Facts, over: Iterable[Dimension]) -> frozenset[tuple[str, str]]:
+    """The facts that are equal wherever runs are compared over these dimensions."""
+    return frozenset(
+        (fact, value)
+        for fact, value in known.items()
+        if not any(dim.covers(fact, value, value) for dim in over)
+    )
+
+
 def _followers(setting: str) -> tuple[str, ...]:
     return (f"settings.{setting}", f"engine.settings.{setting}", f"engine.config.{setting}")
 

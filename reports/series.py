@@ -16,6 +16,7 @@ from harness.errors import UsageError, nearest
 from harness.store.runs import StoredRun
 from reports.compare import Comparison, Group, compare, decided
 from reports.grouping import Context, Known, arms, contexts
+from reports.headline import headline
 from reports.labels import differing, distinguishing, in_words, leading, not_enforced
 from reports.metric_registry import workload_title
 from reports.parameter_table import essential_facts
@@ -96,8 +97,7 @@ class Arm:
 
     def summaries(self, metric: str) -> dict[Quantity, Summary]:
         """Median and range over the repeats, of every label set of a metric."""
-        summaries = {q: summarise(values) for q, values in self.values(metric).items()}
-        return {q: summary for q, summary in summaries.items() if summary}
+        return {q: one for q, v in self.values(metric).items() if (one := summarise(v))}
 
     def limits(self, metric: str) -> dict[Quantity, Summary]:
         """Of a metric of durations: the time limits that were reached instead, and how often."""
@@ -124,6 +124,12 @@ class Arm:
                 ):
                     found[quantity] = one
         return found
+
+    @cached_property
+    def headline(self) -> Quantity | None:
+        """What stands for it; None where nothing does."""
+        better = {q: one.better for q, one in self.kinds().items() if one.value is not None}
+        return headline(self.usable, self.usable, better).quantity if self.usable else None
 
 
 @dataclass(frozen=True)

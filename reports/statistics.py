@@ -137,7 +137,7 @@ def sign_flip_p(values: FloatArray) -> float:
     Exact (ties included) up to 100 values, normal approximation above. Zeros keep their
     rank and cannot flip (Pratt, JASA 54, 1959).
     """
-    ranks = _doubled_midranks(np.abs(values))
+    ranks = doubled_midranks(np.abs(values))
     flips = ranks[values != 0]
     if len(flips) == 0:
         return 1.0
@@ -152,21 +152,19 @@ def rank_sum_p(a: FloatArray, b: FloatArray) -> float:
 
     Exact (ties included) up to 120 values in all, normal approximation above.
     """
-    ranks = _doubled_midranks(np.concatenate([a, b]))
+    ranks = doubled_midranks(np.concatenate([a, b]))
     observed = int(ranks[: len(a)].sum())
     if len(ranks) > _EXACT_RANK_SUM:
         return _normal_rank_sum_p(ranks, len(a), observed)
     return _two_sided(_choice_distribution(tuple(int(r) for r in np.sort(ranks)), len(a)), observed)
 
 
-def compare_paired(
-    a: Sequence[float], b: Sequence[float], alpha: float = ALPHA, looks: int = 1
-) -> Estimate:
+def compare_paired(a: Sequence[float], b: Sequence[float], looks: int = 1) -> Estimate:
     """The ratio A/B of paired repeats (same length n ≥ 1, all values positive)."""
     differences = log_ratios(a, b)
     n = len(differences)
     walsh = _walsh_order(differences)
-    steps, confidence = _signed_rank_cut(n, alpha / looks)
+    steps, confidence = _signed_rank_cut(n, ALPHA / looks)
     low, high = _between(walsh, steps, confidence)
     return Estimate(
         math.exp(walsh.median()),
@@ -182,13 +180,11 @@ def compare_paired(
     )
 
 
-def compare_unpaired(
-    a: Sequence[float], b: Sequence[float], alpha: float = ALPHA, looks: int = 1
-) -> Estimate:
+def compare_unpaired(a: Sequence[float], b: Sequence[float], looks: int = 1) -> Estimate:
     """The ratio A/B of repeats that were not run in pairs (each ≥ 1, all positive)."""
     log_a, log_b = _logs(a), _logs(b)
     differences = _difference_order(log_a, log_b)
-    steps, confidence = _rank_sum_cut(len(log_a), len(log_b), alpha / looks)
+    steps, confidence = _rank_sum_cut(len(log_a), len(log_b), ALPHA / looks)
     low, high = _between(differences, steps, confidence)
     return Estimate(
         math.exp(differences.median()),
@@ -298,19 +294,17 @@ def smallest_difference(
     return math.expm1(max(0.0, float(np.quantile(-averages[:, steps - 1], POWER))))
 
 
-def repeats_to_resolve(
-    log_ratios: Sequence[float], difference: float, level: float = ALPHA
-) -> int | None:
+def repeats_to_resolve(log_ratios: Sequence[float], difference: float) -> int | None:
     """The fewest pairs that show a difference (0.05: 5 %) with a power of 80 %.
 
     None where :data:`MOST_REPEATS` do not.
     """
 
     def resolve(repeats: int) -> bool:
-        smallest = smallest_difference(log_ratios, repeats, level)
+        smallest = smallest_difference(log_ratios, repeats)
         return smallest is not None and smallest <= difference
 
-    least = repeats_needed(level, "paired")
+    least = repeats_needed(ALPHA, "paired")
     found = bisect_left(range(least, MOST_REPEATS + 1), True, key=resolve) + least
     return found if found <= MOST_REPEATS else None
 
@@ -325,7 +319,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def decide(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Decision]:
+def decide(family: Sequence[Estimate]) -> list[Decision]:
     """What each member of a family says under Holm, in the order given.
 
     "cannot be shown": even the smallest p its repeats can reach, put in the place of
@@ -336,13 +330,13 @@ def decide(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Decision]:
     for index, (estimate, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
         best = [*p_values]
         best[index] = estimate.smallest_p
-        if adjusted <= alpha:
+        if adjusted <= ALPHA:
             outcome: Outcome = "shown"
-        elif holm(best)[index] <= alpha:
+        elif holm(best)[index] <= ALPHA:
             outcome = "not shown"
         else:
             outcome = "cannot be shown"
-        needed = repeats_needed(alpha / len(family) / estimate.looks, estimate.pairing)
+        needed = repeats_needed(ALPHA / len(family) / estimate.looks, estimate.pairing)
         decided.append(Decision(adjusted, outcome, needed, len(family)))
     return decided
 
@@ -357,7 +351,7 @@ def _logs(values: Sequence[float]) -> FloatArray:
     return logs
 
 
-def _doubled_midranks(values: FloatArray) -> IntArray:
+def doubled_midranks(values: FloatArray) -> IntArray:
     """Twice the mid-rank of every value: whole numbers even where values tie."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

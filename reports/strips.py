@@ -15,6 +15,7 @@ from typing import Any
 from harness.counters import split
 from harness.store.runs import StoredRun
 from harness.waits import RESOURCES
+from reports.sequences import grouped
 
 #: Samples farther apart than this many intervals have a hole between them.
 _HOLE = 2.5
@@ -138,54 +139,53 @@ def rate(keys: Sequence[str], scale: float = 1.0, absent: float | None = None) -
     return mean
 
 
-def _by_tier(block: MonitorSeries) -> dict[str, list[str]]:
-    """``ssd``, or ``log+ssd`` of tiers on the same disk, to its disks."""
-    found: dict[str, list[str]] = {}
-    for disk, tiers in (block.document.get("disks") or {}).items():
-        found.setdefault("+".join(tiers), []).append(disk)
-    return found
+def _by_operation(
+    block: MonitorSeries,
+    operations: Sequence[str],
+    mean: Callable[[Sequence[str], str], _Mean],
+) -> tuple[Line, ...]:
+    """A line for each tier (``ssd``, or ``log+ssd`` of tiers on the same disk) and operation."""
+    disks = block.document.get("disks") or {}
+    by_tier = grouped(("+".join(tiers), disk) for disk, tiers in disks.items())
+    return tuple(
+        block.line(f"{tier} {operation}", mean(own, operation))
+        for tier, own in by_tier.items()
+        for operation in operations
+    )
 
 
 def _bandwidth(block: MonitorSeries) -> Strip:
-    lines = []
-    for tier, disks in _by_tier(block).items():
-        for operation in ("read", "write"):
-            keys = [f"block_{operation}_bytes_per_s[device={disk}]" for disk in disks]
+    def bytes_per_s(disks: Sequence[str], operation: str) -> _Mean:
+        keys = [f"block_{operation}_bytes_per_s[device={disk}]" for disk in disks]
 
-            def mean(
-                _: Sample, b: Sample, _length: float, keys: Sequence[str] = keys
-            ) -> tuple[float, None] | None:
-                value = _sum(b, keys)
-                return None if value is None else (value, None)
+        def mean(_: Sample, b: Sample, _length: float) -> tuple[float, None] | None:
+            value = _sum(b, keys)
+            return None if value is None else (value, None)
 
-            lines.append(block.line(f"{tier} {operation}", mean))
-    return Strip("Device bandwidth by tier", "B/s", tuple(lines))
+        return mean
+
+    lines = _by_operation(block, ("read", "write"), bytes_per_s)
+    return Strip("Device bandwidth by tier", "B/s", lines)
 
 
 def _await(block: MonitorSeries) -> Strip:
     """The mean over the requests of all disks; an interval without a request has none."""
-    lines = []
-    for tier, disks in _by_tier(block).items():
-        for operation in ("read", "write", "flush"):
 
-            def mean(
-                _: Sample,
-                b: Sample,
-                length: float,
-                disks: Sequence[str] = disks,
-                operation: str = operation,
-            ) -> tuple[float, float] | None:
-                requests = waited = 0.0
-                for disk in disks:
-                    count = _sum(b, [f"block_{operation}_per_s[device={disk}]"])
-                    each = _sum(b, [f"block_{operation}_await_ns[device={disk}]"])
-                    if count and each is not None:
-                        requests += count
-                        waited += count * each
-                return (waited / requests, requests * length) if requests else None
+    def time_per_request(disks: Sequence[str], operation: str) -> _Mean:
+        def mean(_: Sample, b: Sample, length: float) -> tuple[float, float] | None:
+            requests = waited = 0.0
+            for disk in disks:
+                count = _sum(b, [f"block_{operation}_per_s[device={disk}]"])
+                each = _sum(b, [f"block_{operation}_await_ns[device={disk}]"])
+                if count and each is not None:
+                    requests += count
+                    waited += count * each
+            return (waited / requests, requests * length) if requests else None
 
-            lines.append(block.line(f"{tier} {operation}", mean))
-    return Strip("Time per request (await) by tier", "ns", tuple(lines))
+        return mean
+
+    lines = _by_operation(block, ("read", "write", "flush"), time_per_request)
+    return Strip("Time per request (await) by tier", "ns", lines)
 
 
 def _memory_traffic(traffic: MonitorSeries) -> Strip:
@@ -220,20 +220,21 @@ def _files(io: MonitorSeries) -> Strip:
 
 def _call_times(io: MonitorSeries) -> Strip:
     """The mean over the calls of sessions; an interval without a call has none."""
-    lines = []
-    spent = _traced(io, "duration_ns", *_SESSIONS)
-    for (part, operation), keys in _traced(io, "calls_count", *_SESSIONS).items():
-        calls, took = rate(keys, absent=0.0), rate(spent.get((part, operation), []), absent=0.0)
 
-        def mean(
-            a: Sample, b: Sample, length: float, calls: _Mean = calls, took: _Mean = took
-        ) -> tuple[float, float] | None:
+    def time_per_call(calls: _Mean, took: _Mean) -> _Mean:
+        def mean(a: Sample, b: Sample, length: float) -> tuple[float, float] | None:
             made, spent_ns = calls(a, b, length), took(a, b, length)
             if made is None or spent_ns is None or made[0] <= 0:
                 return None
             return spent_ns[0] / made[0], made[0] * length
 
-        lines.append(io.line(f"{part} {operation}", mean))
+        return mean
+
+    spent = _traced(io, "duration_ns", *_SESSIONS)
+    lines = []
+    for place, keys in _traced(io, "calls_count", *_SESSIONS).items():
+        calls, took = rate(keys, absent=0.0), rate(spent.get(place, []), absent=0.0)
+        lines.append(io.line(" ".join(place), time_per_call(calls, took)))
     return Strip("Time per call of sessions, by part", "ns", tuple(lines))
 
 

@@ -26,6 +26,7 @@ from reports.labels import (
 )
 from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
+from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.values import Measured, Quantity, Summary, in_order
 
@@ -200,11 +201,8 @@ def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
 
 def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
     """Sweeps that vary, those of one engine, quantity and common conditions together."""
-    together: dict[tuple[object, ...], list[Sweep]] = {}
-    for sweep in found:
-        if sweep.varies:
-            key = (sweep.engine_title, sweep.one.quantity, sweep.shared)
-            together.setdefault(key, []).append(sweep)
+    varying = (one for one in found if one.varies)
+    together = grouped(((one.engine_title, one.one.quantity, one.shared), one) for one in varying)
     return list(together.values())
 
 
@@ -238,9 +236,7 @@ def _value(arm: Arm, swept: Swept, quantity: Quantity) -> int | None:
 
 def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
     fact = f"params.{swept.place}"
-    places: dict[str, list[_Part]] = {}
-    for part in parts:
-        places.setdefault(part.facts.get(fact, ""), []).append(part)
+    places = grouped((part.facts.get(fact, ""), part) for part in parts)
     names = [name for name in essential_parameters(panel.workload) if name != swept.parameter]
     for value in sorted(places):
         own = places[value]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from reports.compared_rows import Row
 from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
+from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.sweeps import Sweep
 from reports.values import (
@@ -107,9 +108,7 @@ class PanelTables:
         return (*self._window(), *self._tables("counter"), *self._tables("breakdown"))
 
     def _tables(self, role: str) -> Iterator[ResultTable]:
-        by_name: dict[str, list[Quantity]] = {}
-        for quantity in self._roles.get(role, []):
-            by_name.setdefault(quantity.name, []).append(quantity)
+        by_name = grouped((one.name, one) for one in self._roles.get(role, []))
         for quantities in map(in_order, by_name.values()):
             title = metric_info(quantities[0], self.kinds[quantities[0]].better).title
             moving = self._moving(quantities) if role in ("counter", "breakdown") else quantities

@@ -63,11 +63,6 @@ class Summary:
     low: float
     high: float
 
-    @property
-    def spread(self) -> float:
-        """Range over median (0.1: the repeats lie within 10 % of one another)."""
-        return (self.high - self.low) / abs(self.median) if self.median else 0.0
-
 
 def summarise(values: Iterable[float]) -> Summary | None:
     """Median and range; None of nothing."""
@@ -84,6 +79,12 @@ def measured(run: StoredRun) -> dict[Quantity, Measured]:
         for one in _of_metric(metric):
             found.setdefault(one.quantity, one)
     return found
+
+
+def measured_value(run: StoredRun, quantity: Quantity) -> float | None:
+    """None where the run has none."""
+    one = measured(run).get(quantity)
+    return None if one is None else one.value
 
 
 def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured]]:
@@ -151,26 +152,24 @@ def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
     if "hdr" not in metric:
         yield _measured(metric)
         return
+    name, labels = metric["name"], tuple(sorted(metric["labels"].items()))
     try:
         histogram = _decoded(metric["hdr"])
     except ValueError as error:
-        quantity = Quantity(metric["name"], tuple(sorted(metric["labels"].items())))
-        unit, better = metric["unit"], metric["better"]
-        yield Measured(quantity, metric["name"], unit, better, None, str(error))
+        yield _of_quantity(Quantity(name, labels), metric, None, str(error))
         return
     if not histogram.total:
         return
     for percent, at in zip(PERCENTS, histogram.percentiles(PERCENTS), strict=True):
-        labels = (*sorted(metric["labels"].items()), ("percentile", f"{percent:g}"))
+        quantity = Quantity(name, (*labels, ("percentile", f"{percent:g}")))
         value, note = _percentile(float(at), percent, histogram.total)
-        yield Measured(
-            Quantity(metric["name"], labels),
-            metric["name"],
-            metric["unit"],
-            metric["better"],
-            value,
-            note,
-        )
+        yield _of_quantity(quantity, metric, value, note)
+
+
+def _of_quantity(
+    quantity: Quantity, metric: Mapping[str, Any], value: float | None, note: str
+) -> Measured:
+    return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
 
 
 def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
@@ -191,8 +190,7 @@ def _measured(metric: Mapping[str, Any]) -> Measured:
     if name.endswith(_PERCENTILE) and "percentile" in labels:
         name, note = name.removesuffix(_PERCENTILE) + _OF, READY_MADE
         sorted_labels.sort(key=lambda label: label[0] == "percentile")  # last, as of a histogram
-    quantity = Quantity(name, tuple(sorted_labels))
-    return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
+    return _of_quantity(Quantity(name, tuple(sorted_labels)), metric, value, note)
 
 
 def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:

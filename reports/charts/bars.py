@@ -22,6 +22,7 @@ from reports.charts.drawing import (
 )
 from reports.formatting import quantity_text, significant
 from reports.published import PublishedSeries
+from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, in_order
 
@@ -151,9 +152,7 @@ def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
         range(len(quantities)), [f"{'p' if short else ''}{q.labels[1][1]}" for q in quantities]
     )
     axes.set_xlabel("" if short else names[1])
-    shared: dict[str, list[int]] = {}
-    for place, quantity in enumerate(quantities):
-        shared.setdefault(quantity.labels[0][1], []).append(place)
+    shared = grouped((one.labels[0][1], place) for place, one in enumerate(quantities))
     for value, places in shared.items():
         middle, text = sum(places) / len(places), value.replace("_", " ")
         axes.text(middle, _BELOW, text, transform=axes.get_xaxis_transform(), ha="center", va="top")

@@ -21,11 +21,13 @@ from matplotlib.ticker import (
 
 from harness.units import format_bytes
 from reports.charts.drawing import (
+    ACROSS,
     ARM_COLOURS,
+    DASHES,
     Drawing,
     finish,
     heading_above,
-    new_figure,
+    new_grid,
     style,
 )
 from reports.formatting import EMULATED, quantity_text
@@ -36,10 +38,8 @@ from reports.values import Summary
 _MARKERS = "osD^vPX*"
 #: As many lines of sweeps, whose colours and markers differ by the arm, can be distinguished.
 _MOST_SWEPT = 12
-_DASHES = ("-", "--", ":", "-.")
 #: More lines than these cannot be distinguished: the table has them.
 MOST_LINES = 8
-_ACROSS = 2
 _EACH_IN, _HIGH_IN = 4.6, 3.0
 #: An entry of a legend, and each line that it has more.
 _LEGEND_IN, _LEGEND_LINE_IN = 0.2, 0.15
@@ -91,14 +91,10 @@ class Plot:
 def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -> Drawing:
     """All plots in one figure, two in a row. ``emulated``: the whole figure is."""
     with style():
-        across = min(_ACROSS, len(plots))
-        down = -(-len(plots) // across)
-        figure = new_figure(0.6 + _EACH_IN * across, 0.5 + _HIGH_IN * down)
-        held = figure.subplots(down, across, squeeze=False)
-        places = [axes for row in held for axes in row]
+        figure, places = new_grid(len(plots), _EACH_IN, _HIGH_IN)
         colours = _colours(plots)
         labelled: list[list[str]] = []
-        for plot, axes in zip(plots, places, strict=False):
+        for plot, axes in zip(plots, places, strict=True):
             _draw_plot(axes, plot, colours, emulated)
             names = [curve.name for curve in plot.curves]
             if names not in labelled and names != [""]:
@@ -106,9 +102,8 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
                 labelled.append(names)
             if plot.title != title:
                 _title_in_lines(axes, plot.title)
-        for axes in places[len(plots) :]:
-            axes.set_visible(False)
         heading_above(figure, title + (" (EMULATED)" if emulated else ""))
+        down = -(-len(plots) // ACROSS)
         figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
         return finish(figure, name, title, _alt(plots), _CAPTION)
 
@@ -148,7 +143,7 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
             [s.median for s in summaries],
             yerr=[[s.median - s.low for s in summaries], [s.high - s.median for s in summaries]],
             color=colour,
-            linestyle=":" if curve.published else _DASHES[index % len(_DASHES)],
+            linestyle=":" if curve.published else DASHES[index % len(DASHES)],
             marker="x" if curve.published else _MARKERS[index % len(_MARKERS)],
             mfc="white" if emulated or curve.emulated else colour,
             ms=4.5,

@@ -24,6 +24,9 @@ from reports.series import Panel
 
 ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "osD^vP"
+DASHES = ("-", "--", ":", "-.")
+#: Axes in a row of a grid.
+ACROSS = 2
 ARM_HATCHES = ("", "..", "--", "++", "xx", "oo")
 EMULATED_HATCH = "////"
 OPERATOR_STYLES = {
@@ -121,6 +124,17 @@ def style() -> Iterator[None]:
 def new_figure(width_in: float, height_in: float) -> Figure:
     """An empty figure, sizes in inches."""
     return Figure(figsize=(width_in, height_in))
+
+
+def new_grid(count: int, each_in: float, high_in: float) -> tuple[Figure, list[Axes]]:
+    """A figure with as many axes of this width and height, in rows of two."""
+    across = min(ACROSS, count)
+    down = -(-count // ACROSS)
+    figure = new_figure(0.6 + each_in * across, 0.5 + high_in * down)
+    places = list(figure.subplots(down, across, squeeze=False).flat)
+    for axes in places[count:]:
+        axes.set_visible(False)
+    return figure, places[:count]
 
 
 def query_figure(groups: int, arms: int) -> Figure:

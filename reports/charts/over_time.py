@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, NullF
 
 from reports.charts.drawing import (
     ARM_COLOURS,
+    DASHES,
     FAINT,
     RESOURCE_STYLES,
     Drawing,
@@ -24,7 +25,6 @@ from reports.over_time import Span, Timeline
 from reports.strips import Line, Strip
 
 _WIDTH_IN, _STRIP_IN, _LANE_IN, _AXIS_IN = 7.6, 1.05, 0.3, 0.5
-_DASHES = ("-", "--", ":", "-.")
 _SMALL = 8.0
 #: Names of spans whose middles are closer than this share of the axis would overlap.
 _APART = 0.014
@@ -71,7 +71,7 @@ def _draw_strip(axes: Axes, found: Timeline, strip: Strip) -> None:
                 x,
                 y,
                 color=ARM_COLOURS[at % len(ARM_COLOURS)],
-                linestyle=_DASHES[at % len(_DASHES)],
+                linestyle=DASHES[at % len(DASHES)],
                 linewidth=1.2,
                 label=line.name,
             )

@@ -21,13 +21,13 @@ from reports.charts.drawing import (
     Drawing,
     finish,
     heading_above,
-    new_figure,
+    new_grid,
     style,
 )
 from reports.series import Arm, Panel
 
 _US = 1e3
-_ACROSS, _EACH_IN, _HIGH_IN = 2, 4.6, 3.4
+_EACH_IN, _HIGH_IN = 4.6, 3.4
 _MOST, _MOST_TIERS = 8, 3
 _CAPTION = (
     "Each point is a planted delay on top of the calls' own duration, with the 95 % interval of "
@@ -46,14 +46,9 @@ def whatif_fits(
     if not found:
         return None
     with style():
-        across = min(_ACROSS, len(found))
-        down = -(-len(found) // across)
-        figure = new_figure(0.6 + _EACH_IN * across, 0.5 + _HIGH_IN * down)
-        places = list(figure.subplots(down, across, squeeze=False).flat)
-        for (_, run, fit), axes in zip(found, places, strict=False):
+        figure, places = new_grid(len(found), _EACH_IN, _HIGH_IN)
+        for (_, run, fit), axes in zip(found, places, strict=True):
             _draw(axes, fit, _tiers(runs, run, fit))
-        for axes in places[len(found) :]:
-            axes.set_visible(False)
         heading_above(figure, f"What if: {panel.title}")
         alt = "; ".join(_in_words(arm, fit) for arm, _, fit in found)
         return finish(figure, name, title, alt, _CAPTION)

@@ -19,8 +19,15 @@ from reports.labels import in_words
 from reports.matching import find
 from reports.metric_registry import brief_parameters, metric_info
 from reports.micro.hypotheses import claim
-from reports.run_configuration import Dimension, dimension, emulations, spec_facts
-from reports.values import Quantity, measured
+from reports.run_configuration import (
+    Dimension,
+    dimension,
+    emulations,
+    other_facts,
+    spec_facts,
+)
+from reports.sequences import grouped
+from reports.values import Quantity, measured, measured_value
 
 #: Facts of runs by name, their values as shell patterns; several are separated by ``|``.
 Having = Mapping[str, str]
@@ -74,7 +81,7 @@ def speed_ups(
         return
     dims = [dimension(name) for name in over]
     for match in find(a, b, evidence.known, dims).matches:
-        key = _key(match.a[0], dims)
+        key = other_facts(spec_facts(match.a[0]), dims)
         what = _in_words(match.a[0], dims)
         emulated = emulations((*match.a, *match.b))
         try:
@@ -115,7 +122,9 @@ def _speed_up(
     if group.headline.rate is not None and group.headline.rate.not_kept:
         return SpeedUp(key, what, why="rate-not-kept", emulated=emulated)
     by_id = {run.run_id: run for run in runs}
-    sides = [[_value(by_id[i], group) for i in side.runs] for side in (group.a, group.b)]
+    sides = [
+        [measured_value(by_id[i], row.quantity) for i in side.runs] for side in (group.a, group.b)
+    ]
     blocks = [by_id[i].spec.block for i in group.a.runs]
     paired = group.pairing == "paired"
     if paired:
@@ -137,20 +146,6 @@ def _speed_up(
     )
 
 
-def _value(run: StoredRun, group: Group) -> float | None:
-    quantity = group.headline.quantity
-    one = measured(run).get(quantity) if quantity else None
-    return one.value if one else None
-
-
-def _key(run: StoredRun, dims: Sequence[Dimension]) -> frozenset[tuple[str, str]]:
-    return frozenset(
-        (fact, value)
-        for fact, value in spec_facts(run).items()
-        if not any(dim.covers(fact, value, value) for dim in dims)
-    )
-
-
 def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
     """``postgres, users 8``: the engine and what else the number means nothing without."""
     known = spec_facts(run)
@@ -167,7 +162,11 @@ def _lacking(evidence: Evidence, *sides: Having) -> Iterator[str]:
     """The sides that no run has, in the words of a selector."""
     for wanted in sides:
         if not having(evidence.of_engines, wanted):
-            yield "runs with " + ", ".join(f"{fact}={value}" for fact, value in wanted.items())
+            yield _runs_with(wanted)
+
+
+def _runs_with(wanted: Having) -> str:
+    return "runs with " + ", ".join(f"{fact}={value}" for fact, value in wanted.items())
 
 
 @dataclass(frozen=True)
@@ -208,9 +207,10 @@ class GainUnder:
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each series that was measured under both conditions."""
         dims = [dimension(self.by)]
-        second = {_without(one.key, dims): one for one in self._under(self.second, evidence)}
+        under = self._under(self.second, evidence)
+        second = {other_facts(dict(one.key), dims): one for one in under}
         for one in self._under(self.first, evidence):
-            other = second.get(_without(one.key, dims))
+            other = second.get(other_facts(dict(one.key), dims))
             if other is not None:
                 yield _gain(one, other, bound)
 
@@ -227,16 +227,6 @@ class GainUnder:
             for side in (self.compared.a, self.compared.b)
         )
         yield from _lacking(evidence, *corners)
-
-
-def _without(
-    key: frozenset[tuple[str, str]], dims: Sequence[Dimension]
-) -> frozenset[tuple[str, str]]:
-    return frozenset(
-        (fact, value)
-        for fact, value in key
-        if not any(dim.covers(fact, value, value) for dim in dims)
-    )
 
 
 def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
@@ -265,13 +255,14 @@ class FewerOfMost:
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each series that differs in the parameter alone."""
-        dims = [dimension(self.parameter)]
-        series: dict[frozenset[tuple[str, str]], list[StoredRun]] = {}
-        for run in having(evidence.of_engines, self.having):
-            if _number(run, dims[0].fact) is not None:
-                series.setdefault(_key(run, dims), []).append(run)
+        dim = dimension(self.parameter)
+        series = grouped(
+            (other_facts(spec_facts(run), [dim]), run)
+            for run in having(evidence.of_engines, self.having)
+            if _number(run, dim.fact) is not None
+        )
         for runs in series.values():
-            yield from self._trial(runs, dims[0], evidence, bound)
+            yield from self._trial(runs, dim, evidence, bound)
 
     def _trial(
         self, runs: Sequence[StoredRun], dim: Dimension, evidence: Evidence, bound: float
@@ -300,8 +291,8 @@ class FewerOfMost:
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Runs at several values of the parameter."""
-        wanted = {**self.having, dimension(self.parameter).fact: "two values or more"}
-        yield "runs with " + ", ".join(f"{fact}={value}" for fact, value in wanted.items())
+        several = {dimension(self.parameter).fact: "two values or more"}
+        yield _runs_with({**self.having, **several})
 
 
 def _number(run: StoredRun, fact: str) -> int | None:

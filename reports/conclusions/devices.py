@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
@@ -29,7 +29,7 @@ from reports.micro.points import (
 )
 from reports.micro.practices import practices
 from reports.micro.prices import price_of
-from reports.micro.questions import INSTRUCTIONS, largest, sequence_of
+from reports.micro.questions import INSTRUCTIONS, kind_of, largest
 from reports.micro.ratios import UNFLUSHED_LOGS, threads_of, unflushed_chain, unflushed_index
 from reports.micro.tier_pairs import differ_in, is_dram, ways
 
@@ -92,7 +92,7 @@ class Instructions:
                 over, under = (_ranked(points, kinds) for kinds in (self.over, self.under))
                 if over and under and over[-1] is not under[0]:
                     top, base = over[-1], under[0]
-                    what = f"{device.marked_name}, {place}: {_kind(top)} over {_kind(base)}"
+                    what = f"{device.marked_name}, {place}: {kind_of(top)} over {kind_of(base)}"
                     yield _trial(what, Ratio(top, base), bound, device)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
@@ -104,12 +104,8 @@ class Instructions:
 
 def _ranked(points: Sequence[Point], kinds: tuple[str, ...]) -> list[Point]:
     """The best point of each kind that there is, the worst first."""
-    held = ([p for p in points if _kind(p) == kind] for kind in kinds)
+    held = ([p for p in points if kind_of(p) == kind] for kind in kinds)
     return sorted(map(best, filter(None, held)), key=lambda point: point.median)
-
-
-def _kind(point: Point) -> str:
-    return sequence_of(point).kind
 
 
 def _ratios(query: PairQuery, over: Device, under: Device) -> list[Ratio]:
@@ -359,7 +355,6 @@ class BelowDevice:
     compared: Compared
     slow: str
     fast: str
-    tables: tuple[str, ...] = field(default=_TABLES)
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each series of both placements."""
@@ -400,12 +395,12 @@ class BelowDevice:
 
     def _is_of_tables(self, device: Device, point: Point) -> bool:
         suites = {run.run_id: run.run["spec"]["params"].get("suite") for run in device.runs}
-        return all(suites.get(run_id) in self.tables for run_id in point.runs)
+        return all(suites.get(run_id) in _TABLES for run_id in point.runs)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Devices, then engines."""
         if not self._ratios(evidence):
-            yield f"{' and '.join(self.tables)} on {self.slow} and {self.fast}"
+            yield f"{' and '.join(_TABLES)} on {self.slow} and {self.fast}"
         yield from self.compared.missing(evidence)
 
 

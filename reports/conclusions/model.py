@@ -22,7 +22,6 @@ from reports.micro.points import Device, devices, is_micro
 from reports.run_configuration import Facts, facts
 from reports.select import unplanted
 
-HOLDS, CONTRARY, UNTESTABLE = "holds here", "does not hold here", "not testable here"
 Outcome = Literal["holds here", "does not hold here", "not testable here"]
 TrialOutcome = Literal["holds", "contrary", "open"]
 Side = Literal["above", "below"]
@@ -192,7 +191,7 @@ class Checked:
     @property
     def why(self) -> str:
         """A code for why it is not testable; empty where it was tested."""
-        if self.outcome != UNTESTABLE:
+        if self.outcome != "not testable here":
             return ""
         if not self.tested:
             return "not-measured"
@@ -206,11 +205,6 @@ class Checked:
         """Repeats from which its trials could be shown; 0 where these are enough."""
         short = [one.verdict for one in self.tested if one.why == "too-few-repeats"]
         return max((one.decision.repeats_needed for one in short if one), default=0)
-
-    @property
-    def more(self) -> str:
-        """The command that measures what it needs; empty where it was testable."""
-        return self.conclusion.command if self.outcome == UNTESTABLE else ""
 
     @property
     def emulated(self) -> tuple[str, ...]:

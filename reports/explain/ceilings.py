@@ -226,7 +226,7 @@ def _with_traced_total(found: Mapping[str, Waited]) -> dict[str, Waited]:
     return made
 
 
-def upper_share(share: float, moments: float, alpha: float = ALPHA) -> float:
+def upper_share(share: float, moments: float) -> float:
     """The upper end of a share's interval (Clopper and Pearson, Biometrika 26, 1934).
 
     1 where too little was observed to bound it.
@@ -245,7 +245,7 @@ def upper_share(share: float, moments: float, alpha: float = ALPHA) -> float:
     low, high = k / n, 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (middle, high) if at_most(middle) > alpha / 2 else (low, middle)
+        low, high = (middle, high) if at_most(middle) > ALPHA / 2 else (low, middle)
     return high
 
 

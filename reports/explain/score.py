@@ -12,7 +12,7 @@ import numpy as np
 
 from reports.explain.comparisons import Explained
 from reports.explain.known import Known, Missing
-from reports.statistics import ALPHA, FloatArray
+from reports.statistics import ALPHA, FloatArray, doubled_midranks
 from reports.values import Summary, summarise
 
 #: With fewer points there is neither a coefficient nor an average.
@@ -139,9 +139,7 @@ def _spearman(pairs: tuple[tuple[float, float], ...]) -> Correlation:
 
 def _ranks(values: FloatArray) -> FloatArray:
     """Centred mid-ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks = (ends - (counts - 1) / 2)[inverse]
+    ranks = doubled_midranks(values) / 2
     centred: FloatArray = ranks - ranks.mean()
     return centred
 

@@ -14,6 +14,7 @@ from harness.store.runs import StoredRun
 from reports.json_form import attributes
 from reports.metric_registry import essential_parameters
 from reports.run_configuration import facts
+from reports.sequences import first_of
 
 #: What a run and its evidence agree in: these facts, settings and options of the engine, and, of
 #: the parameters, the essential ones and some more.
@@ -103,8 +104,7 @@ class Slopes:
         for run, differing in sorted(self._known, key=lambda one: len(one[1])):
             labels = [m["labels"] for m in run.run["metrics"] if m["name"] == "whatif_slope"]
             if differing and wanted in labels:
-                more = len(differing) - _MOST_SAID
-                said = [*differing[:_MOST_SAID], *([f"{more} more"] if more > 0 else [])]
+                said = first_of(differing, _MOST_SAID, "{} more")
                 return f"{run.run_id} has {', '.join(said)}"
         return ""
 

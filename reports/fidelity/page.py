@@ -28,7 +28,7 @@ from reports.formatting import (
 from reports.json_form import as_json, attributes
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
-from reports.page import render, write_files
+from reports.page import write_page
 from reports.published import (
     Cell,
     Missing,
@@ -37,6 +37,7 @@ from reports.published import (
     read_published,
 )
 from reports.run_configuration import emulations
+from reports.sequences import first_of, grouped
 from reports.series import Panel, compared_dimension, panels
 from reports.sweeps import OVER, RATIO, SWEPT, sweeps
 
@@ -88,10 +89,8 @@ class FigureView:
     @property
     def left_out(self) -> list[Cells]:
         """What was not run by reason, and how much of it."""
-        held: dict[str, list[str]] = {}
-        for what, why in self.of.left_out:
-            held.setdefault(why, []).append(what)
-        return [(_some(what), why) for why, what in held.items()]
+        by_reason = grouped((why, what) for what, why in self.of.left_out)
+        return [("; ".join(first_of(what, _NAMED)), why) for why, what in by_reason.items()]
 
     @property
     def measured(self) -> int:
@@ -177,6 +176,8 @@ COMPARED = (
     "medians",
 )
 _PREDICTED = COMPARED.index("predicted")
+#: More names than this are counted.
+_NAMED = 3
 #: Columns of published numbers of engines.
 _PUBLISHED = ("figure", "engine and placement", "point", "metric", "published", "measured here")
 
@@ -209,19 +210,8 @@ def page_of(
 
 def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
     """Write ``paper.html`` and ``paper.md`` into ``out``; UsageError where that cannot be."""
-    texts = {f"paper.{form}": render("paper.j2", page, form) for form in ("html", "md")}
-    write_files(out, texts, ())
+    write_page(out, "paper", page)
     return {"html": out / "paper.html", "markdown": out / "paper.md"}
-
-
-#: More names than this are counted.
-_NAMED = 3
-
-
-def _some(names: Sequence[str]) -> str:
-    """``a; b; c; and 37 more``."""
-    more = len(names) - _NAMED
-    return "; ".join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _view(

@@ -19,6 +19,7 @@ from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
 from reports.micro.ratios import PaperRow
 from reports.micro.saturation import NEAR
 from reports.published import Cell, Measured, Missing
+from reports.sequences import grouped
 
 #: What the papers call the size that is best, by what they sweep: FAST'20's Figures 5 and 13,
 #: PerMA-Bench's Figure 5b.
@@ -69,11 +70,9 @@ def _best_threads(row: PaperRow) -> Measured:
 
 
 def _pages(device: Device) -> Mapping[str, list[Point]]:
-    points = device.select(OPERATIONS, measurement="threads", kind="page")
-    held: dict[str, list[Point]] = {}
-    for point in one_experiment(beyond_caches(device, points), "method", "threads"):
-        held.setdefault(point["method"], []).append(point)
-    return held
+    points: Sequence[Point] = device.select(OPERATIONS, measurement="threads", kind="page")
+    points = one_experiment(beyond_caches(device, points), "method", "threads")
+    return grouped((point["method"], point) for point in points)
 
 
 def _threads(row: PaperRow) -> Mapping[str, list[Point]]:

@@ -21,7 +21,6 @@ from reports.micro.points import (
     EMPTY,
     LATENCY,
     MEAN,
-    NAMES,
     OPERATIONS,
     RATE,
     Device,
@@ -29,7 +28,6 @@ from reports.micro.points import (
     best,
 )
 from reports.micro.questions import (
-    FOLLOW,
     INSTRUCTIONS,
     LOAD_LABELS,
     access_sizes,
@@ -38,8 +36,10 @@ from reports.micro.questions import (
     queue_depths,
     sequence_of,
     thread_counts,
+    varying_labels,
 )
 from reports.micro.saturation import curves as loaded_curves
+from reports.sequences import grouped
 from reports.values import Summary, natural
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
@@ -303,9 +303,7 @@ def _drawing(
 
 def _at_best_threads(points: Sequence[Point], others: Sequence[str]) -> list[Point]:
     """Of lines that differ in the number of threads, that of the best point (FAST'20, Figure 5)."""
-    held: dict[str, list[Point]] = {}
-    for point in points:
-        held.setdefault(_line(point, others), []).append(point)
+    held = grouped((_line(point, others), point) for point in points)
     return [p for same in held.values() for p in same if p[_THREADS] == best(same)[_THREADS]]
 
 
@@ -383,8 +381,7 @@ def _cell(point: Point, label: str, named: bool = False) -> str:
 
 def _varying(points: Sequence[Point]) -> list[str]:
     """Labels in which points differ; those of the instructions as one."""
-    labels = dict.fromkeys(label for point in points for label in point.labels)
-    found = [x for x in labels if x not in (*NAMES, *FOLLOW) and len({p[x] for p in points}) > 1]
+    found = varying_labels(points)
     return list(dict.fromkeys(_INSTRUCTIONS if x in INSTRUCTIONS else x for x in found))
 
 

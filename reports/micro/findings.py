@@ -15,17 +15,17 @@ from harness.units import format_bytes
 from reports.formatting import counted
 from reports.micro.figures import percentile
 from reports.micro.hypotheses import Verdict
-from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, NAMES, Device, Point, best
+from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, Device, Point, best
 from reports.micro.policies import flushed_line, indexes, policy_of
 from reports.micro.practices import verdicts
 from reports.micro.questions import (
     CACHES,
-    FOLLOW,
     Instructions,
     beyond_caches,
     largest,
     persists,
     sequence_of,
+    varying_labels,
 )
 from reports.micro.saturation import (
     Knee,
@@ -36,6 +36,7 @@ from reports.micro.saturation import (
     queue_knees,
     thread_knees,
 )
+from reports.sequences import grouped
 
 Decided = Mapping[str, Verdict]
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
@@ -256,11 +257,7 @@ def _name_apart(points: Sequence[Point]) -> list[str]:
     patterns = [p["pattern"] for p in points]
     if len(set(patterns)) == len(points):
         return patterns
-    labels = dict.fromkeys(label for p in points for label in p.labels)
-    left_out = (*NAMES, *FOLLOW, "pattern", "range_bytes")
-    differing = [
-        label for label in labels if label not in left_out and len({p[label] for p in points}) > 1
-    ]
+    differing = varying_labels(points, "pattern", "range_bytes")
     return [
         f"{p['pattern']} in {format_bytes(_range(p))}"
         + (f" ({', '.join(_label_text(p, label) for label in differing)})" if differing else "")
@@ -279,10 +276,7 @@ def _label_text(point: Point, label: str) -> str:
 
 def _of_one_suite(points: Sequence[Point]) -> list[Point]:
     """Those of the settings that most of them have: others stand in their own tables."""
-    held: dict[str, list[Point]] = {}
-    for point in points:
-        held.setdefault(point.settings, []).append(point)
-    return max(held.values(), key=len)
+    return max(grouped((point.settings, point) for point in points).values(), key=len)
 
 
 def _empty(device: Device, points: Sequence[Point]) -> tuple[float, ...]:

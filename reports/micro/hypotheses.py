@@ -14,7 +14,6 @@ from typing import Literal
 
 from reports.micro.points import Point
 from reports.statistics import (
-    ALPHA,
     Decision,
     Estimate,
     compare_paired,
@@ -88,9 +87,9 @@ class Verdict:
         return "bound-in-interval" if self.claim.interval_holds_bound else "not-shown"
 
 
-def verdicts_of(claims: Mapping[str, Claim], alpha: float = ALPHA) -> dict[str, Verdict]:
+def verdicts_of(claims: Mapping[str, Claim]) -> dict[str, Verdict]:
     """Every claim of a card decided in the family of all of them (Holm–Bonferroni)."""
-    decided = decide([one.over_bound for one in claims.values()], alpha) if claims else []
+    decided = decide([one.over_bound for one in claims.values()]) if claims else []
     return {
         key: Verdict(one, decision, len(claims) - 1)
         for (key, one), decision in zip(claims.items(), decided, strict=True)

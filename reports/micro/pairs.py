@@ -15,6 +15,7 @@ from reports.micro.hypotheses import Claim, claim_of
 from reports.micro.points import NAMES, NEAR_NODES, Device, Point, best
 from reports.micro.questions import FOLLOW, beyond_caches, largest
 from reports.published import Lack, Missing
+from reports.sequences import grouped
 
 Pair = tuple[Point, Point]
 #: Labels by the values that a point may have.
@@ -83,9 +84,7 @@ class PairQuery:
         """Of the points of two devices, or of one; UnderivedError where there is none."""
         a, b = self.points(over, self.over), self.points(under, self.under)
         apart = (*self.over, *self.under, *self.apart)
-        named: dict[str, list[Pair]] = {}
-        for pair in pairs(a, b, *apart):
-            named.setdefault(self.each(pair[0]), []).append(pair)
+        named = grouped((self.each(pair[0]), pair) for pair in pairs(a, b, *apart))
         found = [one for name, held in named.items() for one in self._ratios(name, held, apart)]
         if not found:
             raise UnderivedError("one-sided")

@@ -24,7 +24,6 @@ from reports.micro.points import (
     DURATION,
     LATENCY,
     MEAN,
-    NAMES,
     NEAR_NODES,
     OPERATIONS,
     RATE,
@@ -35,7 +34,7 @@ from reports.micro.points import (
 )
 from reports.micro.policies import FLUSHES_PER_WRITE
 from reports.micro.prices import price_of
-from reports.micro.questions import FOLLOW, beyond_caches
+from reports.micro.questions import beyond_caches, varying_labels
 from reports.micro.ratios import PaperRow
 from reports.micro.tier_pairs import check_dimms
 from reports.prices import PriceList
@@ -238,12 +237,7 @@ def _means(points: Sequence[Point], emulated: bool) -> Measured:
 
     ``random 305 ns, sequential 169 ns``.
     """
-    labels = dict.fromkeys(label for point in points for label in point.labels)
-    varying = [
-        label
-        for label in labels
-        if label not in (*NAMES, *FOLLOW) and len({point[label] for point in points}) > 1
-    ]
+    varying = varying_labels(points)
     return Measured(
         tuple(
             Number(p.histogram.mean, p.unit, emulated, " ".join(p[label] for label in varying))

@@ -19,6 +19,7 @@ from harness.units import parse_duration_ns, parse_size
 from reports.formatting import EMULATED
 from reports.micro.configured import own_labels, settings_of
 from reports.run_configuration import emulated_tiers, facts
+from reports.sequences import grouped
 from reports.values import Summary, natural
 
 WORKLOAD = "micro"
@@ -156,11 +157,6 @@ class Device:
         """
         return [p for p in self.points if p.metric == metric and matches(p, labels)]
 
-    def one(self, metric: str, **labels: str | Sequence[str]) -> Point | None:
-        """The best of the points found; None where there is none."""
-        found = self.select(metric, **labels)
-        return best(found) if found else None
-
 
 def _cpu(artifact: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the program's result says of the processor."""
@@ -191,10 +187,8 @@ def devices(runs: Iterable[StoredRun]) -> list[Device]:
 
     Failed runs are left out: what they hold is not all of what was requested.
     """
-    held: dict[_Key, list[StoredRun]] = {}
-    for run in runs:
-        if is_micro(run) and run.run["status"] != "failed":
-            held.setdefault(_key(run), []).append(run)
+    usable = (run for run in runs if is_micro(run) and run.run["status"] != "failed")
+    held = grouped((_key(run), run) for run in usable)
     if not held:
         raise UsageError(
             "what a device likes",

@@ -1,10 +1,9 @@
 """The four best practices of the Empirical Guide (FAST'20, Section 5), tried on a device.
 
-Each is turned into ratios: how much is gained by following it (reports.micro.practice_tests). A
-practice is *confirmed* where such a ratio is shown to lie above 1.1, *refuted* where it is shown
-to lie below, since a gain of less than a tenth is not worth designing for; everything else
-is *not testable here*, with the reason. What is shown is decided over all verdicts of the card
-together (reports.micro.verdicts).
+Each is turned into ratios: how much is gained by following it. A practice is *confirmed* where such
+a ratio is shown to lie above 1.1, *refuted* where it is shown to lie below, since a gain of less
+than a tenth is not worth designing for; everything else is *not testable here*, with the reason.
+What is shown is decided over all verdicts of the card together.
 """
 
 from __future__ import annotations

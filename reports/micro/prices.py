@@ -147,8 +147,5 @@ def _row(device: Device, price: Price) -> tuple[str, ...]:
     name = device.marked_name + (f" ({price.name})" if price.name != device.name else "")
     whole = f"{significant(price.whole)} ({price.gb:g} GB)" if price.whole else NOTHING
     cells = [column.value(device, price.per_gb) for column in COLUMNS]
-    return (name, whole, f"{price.per_gb:.2f}", *_texts(cells))
-
-
-def _texts(cells: Sequence[float | None]) -> list[str]:
-    return [NOTHING if cell is None else significant(cell) for cell in cells]
+    texts = (NOTHING if cell is None else significant(cell) for cell in cells)
+    return (name, whole, f"{price.per_gb:.2f}", *texts)

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reports.micro.points import LATENCY, RATE, Device, Point
+from reports.micro.points import LATENCY, NAMES, RATE, Device, Point
+from reports.sequences import grouped
 
 #: Labels that say what is done in an access.
 INSTRUCTIONS = ("operation", "flush", "fence")
@@ -93,6 +94,13 @@ def beyond_caches(device: Device, points: Iterable[Point]) -> list[Point]:
     return [p for p in points if not 0 < p.number("range_bytes") < least]
 
 
+def varying_labels(points: Sequence[Point], *but: str) -> list[str]:
+    """Labels in which points differ, without names, what follows from others, and ``but``."""
+    labels = dict.fromkeys(label for point in points for label in point.labels)
+    left_out = (*NAMES, *FOLLOW, *but)
+    return [one for one in labels if one not in left_out and len({p[one] for p in points}) > 1]
+
+
 def alike(a: Point, b: Point, *varied: str) -> bool:
     """Whether two points are of one experiment that varies these labels."""
     return _fixed(a, varied) == _fixed(b, varied)
@@ -100,9 +108,7 @@ def alike(a: Point, b: Point, *varied: str) -> bool:
 
 def experiments(points: Iterable[Point], *varied: str) -> list[list[Point]]:
     """Points by experiment, in the order of the first ones."""
-    held: dict[frozenset[tuple[str, str]], list[Point]] = {}
-    for point in points:
-        held.setdefault(_fixed(point, varied), []).append(point)
+    held = grouped((_fixed(point, varied), point) for point in points)
     return [_once(same) for same in held.values()]
 
 
@@ -172,6 +178,11 @@ def sequence_of(point: Point) -> Instructions:
     return Instructions(point["operation"], point["flush"] or "none", point["fence"] or "none")
 
 
+def kind_of(point: Point) -> str:
+    """Its instructions without their fence: ``store+clwb``."""
+    return sequence_of(point).kind
+
+
 def of_kind(name: str) -> dict[str, str | tuple[str, ...]]:
     """The labels of instructions without their fence: ``store+clwb``."""
     operation, _, flush = name.partition("+")
@@ -180,7 +191,4 @@ def of_kind(name: str) -> dict[str, str | tuple[str, ...]]:
 
 def by_kind(points: Sequence[Point]) -> Mapping[str, list[Point]]:
     """By instructions without their fence."""
-    held: dict[str, list[Point]] = {}
-    for point in points:
-        held.setdefault(sequence_of(point).kind, []).append(point)
-    return held
+    return grouped((kind_of(point), point) for point in points)

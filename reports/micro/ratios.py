@@ -33,9 +33,11 @@ from reports.micro.points import (
     best,
 )
 from reports.micro.policies import FLUSHES_PER_WRITE, flushed_line
-from reports.micro.questions import beyond_caches, of_kind, sequence_of
+from reports.micro.prices import HASH_UPDATE
+from reports.micro.questions import beyond_caches, kind_of, of_kind
 from reports.micro.tier_pairs import differ_in, of_dimms, tiers
 from reports.published import Measured, Number
+from reports.sequences import grouped
 
 _SIZE = "access_size_bytes"
 
@@ -58,9 +60,7 @@ class PaperRow:
 
     def numbers(self, ratios: Sequence[Ratio], *conditions: str) -> Measured:
         """A number for each name; its range where several ratios have it."""
-        named: dict[str, list[float]] = {}
-        for one in ratios:
-            named.setdefault(one.name, []).append(one.value)
+        named = grouped((one.name, one.value) for one in ratios)
         return Measured(
             tuple(
                 self.number(min(found), TIMES, name, max(found)) for name, found in named.items()
@@ -82,15 +82,11 @@ class PaperRow:
 # Names --------------------------------------------------------------------------------
 
 
-def _kind(point: Point) -> str:
-    return sequence_of(point).kind
-
-
 def _store(point: Point) -> str:
     """Which store it is, of a mix the one in it; of loads there is one."""
     if point["operation"] == "mixed":
         return "" if point["read_share"] == "1" else point["store"]
-    return "" if point["operation"] == "load" else _kind(point)
+    return "" if point["operation"] == "load" else kind_of(point)
 
 
 def _measured_store(point: Point) -> str:
@@ -297,7 +293,7 @@ def near_over_far(row: PaperRow) -> Measured:
     """The largest gap of a workload that was measured from both (FAST'20, Sections 3.1, 5.4)."""
 
     def workload(point: Point) -> str:
-        return ", ".join((_kind(point), point["pattern"], _size(point), threads_of(point)))
+        return ", ".join((kind_of(point), point["pattern"], _size(point), threads_of(point)))
 
     query = PairQuery(RATE, each=workload, every=True)
     found = [one for one in _far_over_near(row, query, "a sweep from a far node") if one.value]
@@ -373,11 +369,7 @@ def _double_flush(line_bytes: str, word: str, size: str) -> PairQuery:
 
 
 #: The chains of PVLDB 15(11), Section 4.4.1; what has no chain is a log.
-_CHAINS = {
-    "hash": "rp_512,wp_64_cache_128,wp_64_cache_-128",
-    "tree": _TREES["tree"][1],
-    "hybrid tree": "rd_2048,rd_2048,rp_1024,wp_64_cache_512,wp_64_cache_-512,wp_64_cache",
-}
+_CHAINS = {"hash": HASH_UPDATE, **{name: update for name, (_, update) in _TREES.items()}}
 
 
 def unflushed_chain(chain: str) -> PairQuery:

@@ -24,7 +24,7 @@ from reports.micro.papers import PaperRows, paper_rows
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, practices, verdicts
 from reports.micro.prices import PriceTable, price_table
-from reports.page import render, write_files
+from reports.page import write_page
 from reports.prices import read_prices
 from reports.table_csv import runs_as_csv
 
@@ -125,12 +125,8 @@ def write_cards(
     where no run of microbenchmarks is among ``runs`` or ``out`` cannot be written.
     """
     view = view_of(runs, title, prices)
-    texts = {
-        "card.html": render("card.j2", view, "html"),
-        "card.md": render("card.j2", view, "md"),
-        "card.csv": runs_as_csv([run for card in view.cards for run in card.device.runs]),
-    }
-    write_files(out, texts, view.drawings)
+    table = runs_as_csv([run for card in view.cards for run in card.device.runs])
+    write_page(out, "card", view, {"card.csv": table}, view.drawings)
     names = tuple(card.name for card in view.cards)
     return CardFiles(out / "card.html", out / "card.md", out / "card.csv", names)
 

@@ -6,7 +6,7 @@ before it is not. Both must hold, so the weaker one stands for it (an intersecti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.formatting import counted
@@ -20,6 +20,7 @@ from reports.micro.questions import (
     thread_counts,
     waits,
 )
+from reports.sequences import grouped
 
 #: A knee is where a curve comes so near to its best value.
 NEAR = 0.9
@@ -92,10 +93,9 @@ def loaded_knees(device: Device) -> Iterator[LoadedKnee]:
             yield LoadedKnee(f"loaded latency, {curve.title}", curve, _of_loaded(curve))
 
 
-def by_sequence(points: Sequence[Point]) -> Iterator[tuple[Instructions, list[Point]]]:
+def by_sequence(points: Iterable[Point]) -> Iterable[tuple[Instructions, list[Point]]]:
     """Points of the same instructions together, in the order of their first ones."""
-    for kind in dict.fromkeys(map(sequence_of, points)):
-        yield kind, [p for p in points if sequence_of(p) == kind]
+    return grouped((sequence_of(point), point) for point in points).items()
 
 
 def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:

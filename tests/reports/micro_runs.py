@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from report_runs import Case, write
+from report_runs import Case, with_artifacts, write
 
 from harness.micro.fio_result import histogram
 from harness.paths import data_folder
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
+from reports.micro.papers import paper_rows
+from reports.micro.points import devices
 from reports.published import Cell, Measured, Number
 
 GB = 1e9
@@ -117,12 +119,12 @@ def rate(
 def _metric(
     name: str, unit: str, better: str, measurement: str, labels: Mapping[str, object], **value: Any
 ) -> dict[str, Any]:
-    told = {key: str(text) for key, text in labels.items()}
-    job = told.get("job")
-    rest = ",".join(f"{k}={v}" for k, v in told.items() if k != "job" and not job)
-    configuration = told.pop("configuration", f"{measurement}/{rest}")
+    given = {key: str(text) for key, text in labels.items()}
+    job = given.get("job")
+    rest = ",".join(f"{k}={v}" for k, v in given.items() if k != "job" and not job)
+    configuration = given.pop("configuration", f"{measurement}/{rest}")
     named = {"measurement": measurement, "configuration": configuration}
-    return {"name": name, "unit": unit, "better": better, "labels": named | told, **value}
+    return {"name": name, "unit": unit, "better": better, "labels": named | given, **value}
 
 
 def duration(measurement: str, bins: Mapping[str, int], **labels: object) -> dict[str, Any]:
@@ -153,11 +155,20 @@ def with_suite(
     run: StoredRun, paper: str = "", figures: Sequence[str] = (), **document: Any
 ) -> StoredRun:
     """The run with its suite as the runner stores it: what it repeats, and what else it says."""
-    path = run.directory / "artifacts" / "suite.json"
-    path.parent.mkdir(exist_ok=True)
-    told = {"published": {"paper": paper, "figures": list(figures)}} if paper else {}
-    write_json_atomically(path, {"name": "mine", "documents": {"mine.yml": told | document}})
-    return run
+    repeated = {"published": {"paper": paper, "figures": list(figures)}} if paper else {}
+    documents = {"mine.yml": repeated | document}
+    return with_artifacts(run, {"suite": {"name": "mine", "documents": documents}})
+
+
+def paper_cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
+    """What lies next to a paper's numbers: by quantity and place, then by device."""
+    found = devices(runs)
+    rows = paper_rows(found)
+    names = [device.name for device in found]
+    return {
+        (str(row[1]), str(row[2])): dict(zip(names, map(shown, row[4:]), strict=True))
+        for row in rows.rows
+    }
 
 
 def operations(measurement: str, per_s: float, **labels: object) -> dict[str, Any]:
@@ -173,27 +184,27 @@ def flushes(measurement: str, per_write: float, **labels: object) -> dict[str, A
 
 
 def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[str, Any]]:
-    def told(measurement: str, value: float, kind: str, **labels: object) -> dict[str, Any]:
+    def of_kind(measurement: str, value: float, kind: str, **labels: object) -> dict[str, Any]:
         return rate(measurement, value, repeats, **KINDS[kind], **labels)
 
     for kind in model.small:
         by_size = {64: model.small[kind], 256: model.line[kind], 4096: model.line[kind] * 1.02}
         for size, value in by_size.items():
             for threads, share in ((1, 0.2), (16, 1.0)):
-                yield told("access_size", value * share, kind, pattern="random",
-                           access_size_bytes=size, threads=threads)  # fmt: skip
+                yield of_kind("access_size", value * share, kind, pattern="random",
+                              access_size_bytes=size, threads=threads)  # fmt: skip
         for size, value in zip((64, 256), model.in_sequence[kind], strict=True):
-            yield told("access_size_sequential", value, kind, pattern="sequential",
-                       access_size_bytes=size, threads=16)  # fmt: skip
+            yield of_kind("access_size_sequential", value, kind, pattern="sequential",
+                          access_size_bytes=size, threads=16)  # fmt: skip
         for threads, value in model.crowd.items():
             if threads <= most:
-                yield told("threads", value, kind, pattern="sequential", access_size_bytes=256,
-                           threads=threads)  # fmt: skip
+                yield of_kind("threads", value, kind, pattern="sequential", access_size_bytes=256,
+                              threads=threads)  # fmt: skip
     for kind, value in model.large.items():
         for size, share in ((64, 0.3), (4096, 1.0), (65536, 1.01)):
             labels = {"pattern": "sequential", "access_size_bytes": size, "threads": 1}
-            yield told("persist_size", value * share, kind, **labels)
-            yield told("persist", value * share, kind, **labels)
+            yield of_kind("persist_size", value * share, kind, **labels)
+            yield of_kind("persist", value * share, kind, **labels)
     for where in ("near", "far") if far else ("near",):
         labels = {"operation": "mixed", "read_share": 0.5, "threads": 4}
         labels |= {"numa": "far"} if where == "far" else {}

@@ -11,7 +11,7 @@ import io
 import math
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,15 @@ def write(root: Path, case: Case) -> StoredRun:
     if case.status == "unknown":
         result["checks"][0] |= {"status": "unknown", "detail": "no reference answer"}
     return writer.finish(_merged(result, case.run_changes))
+
+
+def with_artifacts(run: StoredRun, documents: Mapping[str, Any]) -> StoredRun:
+    """The run with these documents next to its own, by name."""
+    folder = run.directory / "artifacts"
+    folder.mkdir(exist_ok=True)
+    for name, document in documents.items():
+        write_json_atomically(folder / f"{name}.json", document)
+    return run
 
 
 def demo(

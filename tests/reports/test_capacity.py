@@ -29,7 +29,6 @@ def probes(
 ) -> list[StoredRun]:
     made = []
     for spec in plan().runs:
-        assert spec.placement is not None
         changes: dict[str, Any] = {one.name: getattr(spec, one.name) for one in fields(spec)}
         values = [metric("transactions_per_minute", per_minute[spec.placement.name], "higher")]
         made.append(write(root, Case(status=status, metrics=values,
@@ -56,7 +55,6 @@ def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
     found = capacity.within(plan(rates), "rate_per_s", SHARES)
     of_arms: dict[str, list[Any]] = {}
     for spec in found.runs:
-        assert spec.placement is not None
         of_arms.setdefault(spec.placement.name, []).append(spec.params["rate_per_s"])
     assert sorted(of_arms["ssd-both"]) == rates[:6]
     assert sorted(of_arms["pmem-both"]) == rates

@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import DRAM, GB, KINDS, OPTANE, card_run, duration, micro_run, operations, rate
+from micro_runs import (
+    DRAM,
+    GB,
+    KINDS,
+    OPTANE,
+    Model,
+    card_run,
+    duration,
+    micro_run,
+    operations,
+    rate,
+)
 from report_runs import Case, write
 from typer.testing import CliRunner, Result
 
@@ -28,23 +39,18 @@ from reports.prices import read_prices
 _GIB = float(1 << 30)
 
 
-def _outcomes(root: Path, **changes: object) -> list[str]:
-    (device,) = devices([card_run(root, **changes)])  # type: ignore[arg-type]
-    return [practice.outcome for practice in practices(device)]
-
-
-def test_all_four_practices_are_confirmed_where_fast20_found_them(tmp_path: Path) -> None:
-    assert _outcomes(tmp_path, model=OPTANE) == ["confirmed"] * 4
-
-
-def test_all_four_are_refuted_where_nothing_is_gained(tmp_path: Path) -> None:
-    assert _outcomes(tmp_path, model=DRAM) == ["refuted"] * 4
+@pytest.mark.parametrize(("model", "outcome"), [(OPTANE, "confirmed"), (DRAM, "refuted")])
+def test_practices_are_confirmed_where_fast20_found_them(
+    tmp_path: Path, model: Model, outcome: str
+) -> None:
+    """And refuted where nothing is gained by them."""
+    (device,) = devices([card_run(tmp_path, model)])
+    assert [practice.outcome for practice in practices(device)] == [outcome] * 4
 
 
 def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     _, ntstore, _ = practices(device)[0].trials
-    assert ntstore.verdict is not None
     # Random 64 B → 256 B gains 4×, in sequence 9/8.
     assert ntstore.verdict.claim.ratio.ratio == pytest.approx(4 * 8 / 9)
     assert [point.median / GB for point in ntstore.trial.points[:2]] == pytest.approx([2.05, 8.2])
@@ -138,7 +144,6 @@ def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path
     (device,) = devices([run])
     (one,) = [one for one in measurements(device, "d")
               if one.title.startswith("loaded latency, chase")]  # fmt: skip
-    assert one.drawing is not None
     assert "300 ns at 0 B/s, 2 µs at 11.5 GiB/s" in one.drawing.alt
     assert len(one.rows) == 5  # without load, too
 
@@ -247,8 +252,8 @@ def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> N
 def test_a_load_that_nobody_waits_for_has_no_knee(tmp_path: Path) -> None:
     calm = replace(OPTANE, loaded={0: 300, 2: 305, 4: 310})
     (device,) = devices([card_run(tmp_path, calm)])
-    (told,) = (one for one in findings(device) if one.question.startswith("Latency during"))
-    (row,) = told.rows
+    (loaded,) = (one for one in findings(device) if one.question.startswith("Latency during"))
+    (row,) = loaded.rows
     assert row.knee.curve.knee is row.knee.curve.points[-1] and row.shown
 
 
@@ -291,7 +296,6 @@ def test_price_performance_is_that_of_perma_bench_table_2(
     found = devices([micro_run(tmp_path, metrics, tier=tier, host=host)])
     listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
     table = price_table(found, listed)
-    assert table is not None
     assert table.rows[0][2] == per_gb
     # The text rounds its bandwidths to whole GB/s or "around".
     assert float(table.rows[0][3 + column]) == pytest.approx(printed, abs=0.02)
@@ -320,7 +324,7 @@ def test_the_host_files_price_is_taken_without_a_list(tmp_path: Path) -> None:
 
 def test_a_list_that_fits_no_device_is_refused(tmp_path: Path) -> None:
     listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
-    with pytest.raises(UsageError, match="no entry of the file fits"):
+    with pytest.raises(UsageError):
         price_table(devices([card_run(tmp_path)]), listed)
 
 
@@ -389,7 +393,7 @@ def test_a_failed_run_is_left_out_with_its_reason(tmp_path: Path) -> None:
     files = write_cards(runs, tmp_path / "out")
     text = files.markdown.read_text()
     assert re.search(r"Left out: .*server died", text)
-    with pytest.raises(UsageError, match="no finished run"):
+    with pytest.raises(UsageError):
         devices(runs[1:])
 
 
@@ -417,8 +421,8 @@ def test_the_command_writes_a_card(tmp_path: Path) -> None:
     card_run(tmp_path)
     done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"), "--json")
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)["card"]
-    assert told["devices"] == ["pmem"] and Path(told["html"]).exists()
+    card = json.loads(done.stdout)["card"]
+    assert card["devices"] == ["pmem"] and Path(card["html"]).exists()
 
 
 def test_a_store_without_microbenchmarks_is_refused(tmp_path: Path) -> None:
@@ -442,9 +446,9 @@ def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
     card_run(tmp_path)
     done = _harness(tmp_path, "report", "--out", str(tmp_path / "report"), "--json")
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["report"]["runs"] == 1
-    assert Path(told["card"]["html"]).parent == Path(told["report"]["html"]).parent
+    printed = json.loads(done.stdout)
+    assert printed["report"]["runs"] == 1
+    assert Path(printed["card"]["html"]).parent == Path(printed["report"]["html"]).parent
 
 
 def test_metrics_of_a_whole_run_are_shown_without_a_measurement(tmp_path: Path) -> None:

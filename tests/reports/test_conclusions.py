@@ -70,12 +70,6 @@ def test_trials_are_corrected_for_looks(tmp_path: Path) -> None:
     assert [one.outcome for one in found.tested] == ["open"]
 
 
-def test_a_log_on_pmem_that_gains_much_is_contrary(tmp_path: Path) -> None:
-    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1500}))
-    assert found.outcome == "does not hold here"
-    assert found.count("contrary") == 1
-
-
 def test_more_than_half_of_the_trials_decide_about_most_cases(tmp_path: Path) -> None:
     def both(users: int, gain: float) -> list[StoredRun]:
         return tpcc(tmp_path, {"ssd-both": 1e3, "ssd-data-pmem-wal": 1e3 * gain}, 8, users)

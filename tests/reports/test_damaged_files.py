@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from example_run import SPEC
 from micro_runs import card_run
-from report_runs import Case, write
+from report_runs import Case, with_artifacts, write
 
 from harness.cli.app import app
 from harness.errors import HarnessError
@@ -29,7 +29,7 @@ from harness.paths import data_folder
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore, remove_datasets
-from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
 from harness.store.transfer import import_archive
 from harness.supervise.journal import Journal, recover
@@ -128,15 +128,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for placement in ("ssd-both", "pmem-both"):
         for block in range(2):
             run = write(root, Case(placement=placement, block=block, queries=(1, 6)))
-            for name, document in ARTIFACTS.items():
-                path = run.directory / "artifacts" / f"{name}.json"
-                path.parent.mkdir(exist_ok=True)
-                write_json_atomically(path, document)
-    run = card_run(root)
-    write_json_atomically(
-        run.directory / "artifacts" / "microbench.json",
-        {"spec": {}, "result": {"cpu": {"llc_bytes": 33554432}, "measurements": []}},
-    )
+            with_artifacts(run, ARTIFACTS)
+    microbench = {"spec": {}, "result": {"cpu": {"llc_bytes": 33554432}, "measurements": []}}
+    with_artifacts(card_run(root), {"microbench": microbench})
     monkeypatch.setenv("HARNESS_RESULTS", str(root))
     monkeypatch.chdir(tmp_path)
     return root
@@ -226,7 +220,6 @@ def test_golden_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = DatasetStore(tmp_path, Keeper())
     for name in ("tpch-broken", "tpch-sound"):
         with store.building(name) as building:
-            assert building is not None
             (building.content / "table").write_text("rows")
             building.publish({"data": {"scale": 1}}, {"rows": {}}, SilentProgress())
     path = tmp_path / "tpch-broken" / "golden.json"

@@ -77,10 +77,8 @@ def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: P
     assert document["verdict"] == "faster"
     assert document["set_rate"]["by"] == "option" and document["set_rate"]["not_kept"] == []
     row = group.row(group.headline.quantity)
-    assert row is not None and row.estimate is not None
     assert row.estimate.ratio == pytest.approx(25, rel=0.01)
     second = group.row(group.headline.second)
-    assert second is not None and second.decision is not None
     assert second.decision.outcome == "shown"  # after the first, at the same level
 
 

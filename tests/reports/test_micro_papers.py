@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from micro_runs import KINDS, duration, micro_run, rate, shown
+from micro_runs import KINDS, duration, micro_run, rate, shown, with_suite
 
-from harness.store.runs import write_json_atomically
 from reports.micro.papers import PaperRows, paper_rows
 from reports.micro.points import devices
 from reports.published import Missing
@@ -18,14 +17,15 @@ def _rows(
     root: Path, metrics: list[dict[str, Any]], suite: str, paper: str = "", figures: str = ""
 ) -> PaperRows:
     """The printed rows of a run of a suite that says what it repeats, or says nothing of it."""
-    run = micro_run(root, metrics, suite=suite)
-    document = {"published": {"paper": paper, "figures": [figures]}} if paper else {}
-    path = run.directory / "artifacts" / "suite.json"
-    path.parent.mkdir(exist_ok=True)
-    write_json_atomically(path, {"name": suite, "documents": {"suite.yml": document}})
+    run = with_suite(micro_run(root, metrics, suite=suite), paper, [figures])
     found = paper_rows(devices([run]))
-    assert found is not None
     return replace(found, rows=tuple(tuple(map(shown, row)) for row in found.rows))
+
+
+def _page(root: Path, metrics: list[dict[str, Any]], suite: str, paper: str, figures: str) -> Any:
+    """The local values by quantity and place."""
+    found = _rows(root, metrics, suite, paper, figures)
+    return {(row[1], row[2]): row[-1] for row in found.rows}
 
 
 def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> None:
@@ -60,8 +60,7 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
         rate("threads", value, 5, **KINDS[kind], threads=threads, access_size_bytes=256)
         for kind, curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
-    found = _rows(tmp_path, metrics, "fig4", "empirical-guide", "fig4")
-    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    page = _page(tmp_path, metrics, "fig4", "empirical-guide", "fig4")
     assert page["pmem, best_threads", "store+clwb"] == 8
     assert page["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
     assert page["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == 0.667
@@ -80,8 +79,7 @@ def test_a_curve_over_sizes_is_that_of_its_best_thread_count(tmp_path: Path) -> 
     one = {(1, size): 3.0 for size in (64, 256, 4096, 24576, 32768)}
     eight = dict(zip([(8, size) for _, size in one], (1, 9.5, 6, 10, 9.9), strict=True))
     metrics = [*_sizes("load", one | eight), *_sizes("ntstore", one | eight)]
-    found = _rows(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
-    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    page = _page(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
     assert page["pmem, best_access_size", "knee"] == {"load": 256, "ntstore": 256}
     assert page["pmem, best_threads", "load"] == 8
     assert page["pmem, worst_access_size", "dip"] == {"load": 4096, "ntstore": 4096}
@@ -92,8 +90,7 @@ def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Pat
     labels = {"pattern": "random", "threads": 1, **KINDS["ntstore"]}
     metrics = [rate("access_size", value, 3, access_size_bytes=size, **labels)
                for size, value in ((64, 5.0), (128, 5.1), (256, 5.0))]  # fmt: skip
-    found = _rows(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
-    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    page = _page(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
     assert page["pmem, peak_access_size", "peak"] == {"ntstore": None}
 
 
@@ -106,8 +103,7 @@ def test_best_threads_near_and_far_are_of_their_own_accesses(tmp_path: Path) -> 
         for numa, kinds in held.items() for kind, curve in kinds.items()
         for threads, value in curve.items()
     ]  # fmt: skip
-    found = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "sec5.4")
-    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    page = _page(tmp_path, metrics, "sec5-4", "empirical-guide", "sec5.4")
     assert page["pmem near, best_threads", "load"] == 16
     assert page["pmem far, best_threads", "load"] == 10
     assert page["pmem far, best_threads", "write"] == {"ntstore": 4}
@@ -122,8 +118,7 @@ def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) ->
         duration("write_back", {str(ns): 50}, mode="dependent", chain=f"rp_{size},wp_{size}_{word}")
         for word, curve in held.items() for size, ns in curve.items()
     ]  # fmt: skip
-    found = _rows(tmp_path, metrics, "fig14", "empirical-guide", "fig14")
-    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    page = _page(tmp_path, metrics, "fig14", "empirical-guide", "fig14")
     assert page["pmem, crossover_bytes", "write-back"] == 1024
 
 
@@ -141,8 +136,7 @@ def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
         rate("persist_size", value, 5, **KINDS[kind], threads=6, access_size_bytes=size)
         for kind, curve in held.items() for size, value in curve.items()
     ]  # fmt: skip
-    found = _rows(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
-    page = {(row[1], row[2]): row[-1] for row in found.rows}
+    page = _page(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
     assert page["pmem, crossover_bytes", "bandwidth"] == 256
     assert page["pmem, crossover_bytes", "latency"] == Missing()
 

@@ -63,15 +63,14 @@ def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None
     loads = duration("latency", {"90": 99, "9000": 1}, **KINDS["load"], pattern="random",
                      access_size_bytes=64)  # fmt: skip
     (device,) = devices([micro_run(tmp_path, [loads])])
-    told = _finding(device, "Latency, load, 64 B")
-    (row,) = told.rows
+    (row,) = _finding(device, "Latency, load, 64 B").rows
     assert (row.name, row.at(50), row.at(99), row.at(99.99)) == ("random", 90, 90, None)
 
 
 def test_a_table_says_beside_the_count_what_it_is_too_few_for(tmp_path: Path) -> None:
     (table,) = measurements(_overwrites(tmp_path, {4096: 500, 65536: 10_000}), "d")
     few, enough = table.rows
-    told = dict(zip(table.head, few, strict=True))
-    assert (told["p99"], told["p99.9"], told["p99.99"]) == ("90 ns", "–", "–")
-    assert told["count"] == "500 (too few for p99.9, p99.99)"
+    cells = dict(zip(table.head, few, strict=True))
+    assert (cells["p99"], cells["p99.9"], cells["p99.99"]) == ("90 ns", "–", "–")
+    assert cells["count"] == "500 (too few for p99.9, p99.99)"
     assert "–" not in enough and enough[-1] == "10,000"

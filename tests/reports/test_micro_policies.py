@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import duration, flushes, micro_run, operations, shown, with_suite
+from micro_runs import duration, flushes, micro_run, operations, paper_cells, with_suite
 
 from reports.micro.findings import Finding, findings
-from reports.micro.papers import paper_rows
 from reports.micro.points import devices
 from reports.micro.report import write_cards
 from reports.published import Missing
@@ -96,10 +95,8 @@ def test_the_card_has_both_rows(tmp_path: Path) -> None:
 def _page(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], Any]:
     """The cells next to Figure 2's numbers, by series, metric and place."""
     run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
-    rows = paper_rows(devices([run]))
-    assert rows is not None
-    return {(series, metric, str(row[2])): shown(row[4])
-            for row in rows.rows for series, metric in [str(row[1]).split(", ", 1)]}  # fmt: skip
+    cells = paper_cells(run).items()
+    return {(*of.split(", ", 1), at): value for (of, at), by in cells for value in by.values()}
 
 
 def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:

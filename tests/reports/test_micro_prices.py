@@ -8,8 +8,14 @@ import pytest
 from micro_runs import duration, micro_run, operations
 
 from harness.micro.chains import chain_text, parse_chain
+from harness.store.runs import StoredRun
 from reports.micro.points import devices
 from reports.micro.prices import COLUMNS
+
+
+def _columns(run: StoredRun) -> dict[str, float | None]:
+    (device,) = devices([run])
+    return {column.per: column.value(device, 10.0) for column in COLUMNS}
 
 
 def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:
@@ -24,8 +30,7 @@ def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:
         operations(name, per_s, threads=16, chain=chain_text(parse_chain(chain, "test")))
         for name, chain, per_s in held
     ]
-    (device,) = devices([micro_run(tmp_path, metrics, suite="perma-bench/operations")])
-    by_name = {column.per: column.value(device, 10.0) for column in COLUMNS}
+    by_name = _columns(micro_run(tmp_path, metrics, suite="perma-bench/operations"))
     assert by_name["M hash index updates/s"] == pytest.approx(0.5)
     assert by_name["M tree index lookups/s"] == pytest.approx(1.0)
 
@@ -38,6 +43,5 @@ def test_latency_is_that_of_the_papers_suite_as_well(tmp_path: Path) -> None:
                  chain=chain_text(parse_chain(chain, "test")))
         for chain, threads, mean in held
     ]  # fmt: skip
-    (device,) = devices([micro_run(tmp_path, metrics, suite="perma-bench/raw")])
-    by_name = {column.per: column.value(device, 10.0) for column in COLUMNS}
+    by_name = _columns(micro_run(tmp_path, metrics, suite="perma-bench/raw"))
     assert by_name["100 ns latency"] == pytest.approx(50.0, rel=0.002)

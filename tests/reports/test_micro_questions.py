@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from micro_runs import GB, KINDS, card_run, duration, micro_run, rate, with_suite
+from report_runs import with_artifacts
 
 from harness.micro.host_capacity import variables_here
 from harness.micro.suite import known_suites, load_suite
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
 from reports.micro.figures import card_drawing
 from reports.micro.findings import findings
 from reports.micro.points import Device, devices
@@ -32,8 +33,8 @@ def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
         micro_run(tmp_path, [_mix(4, pattern="random"), _mix(2, numa="far", pattern="random")]),
     ]
     (device,) = devices(runs)
-    told = {one.trial.what: one.trial.claim for one in practices(device)[3].trials}
-    ratios = {what: round(claim.ratio.ratio, 3) for what, claim in told.items() if claim}
+    claims = {one.trial.what: one.trial.claim for one in practices(device)[3].trials}
+    ratios = {what: round(claim.ratio.ratio, 3) for what, claim in claims.items() if claim}
     assert ratios == {
         "near against far, sequential, 4 threads, 50 % reads": 1.125,
         "near against far, random, 4 threads, 50 % reads": 2.0,
@@ -66,7 +67,6 @@ def test_persist_instructions_of_one_thread_are_not_those_of_six(tmp_path: Path)
     (tried,) = practices(device)[1].trials
     assert tried.trial.claim is not None and tried.trial.claim.ratio.ratio == 1
     drawn = card_drawing(device, "card")
-    assert drawn is not None
     assert "11.5 GiB/s" not in drawn.alt and "1.91 GiB/s" in drawn.alt
 
 
@@ -126,11 +126,8 @@ def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:
 
 
 def _with_llc(run: StoredRun, mib: int) -> StoredRun:
-    """What the program told of the processor, as the runner stores it."""
-    path = run.directory / "artifacts" / "microbench.json"
-    path.parent.mkdir(exist_ok=True)
-    write_json_atomically(path, {"result": {"cpu": {"llc_bytes": mib << 20}}})
-    return run
+    """What the program reports of the processor, as the runner stores it."""
+    return with_artifacts(run, {"microbench": {"result": {"cpu": {"llc_bytes": mib << 20}}}})
 
 
 def _reads(gb_per_s: float, mib: int) -> list[dict[str, Any]]:
@@ -149,8 +146,8 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
     (device,) = devices([quick, whole])
     (only,) = devices([whole])
     assert _price(device) == _price(only) is not None
-    (told,) = (one for one in findings(device) if one.question == "Left out of this card")
-    assert told.rows == ((4, 32 << 20, ("sequential in 16 MiB",)),)
+    (left_out,) = (one for one in findings(device) if one.question == "Left out of this card")
+    assert left_out.rows == ((4, 32 << 20, ("sequential in 16 MiB",)),)
 
 
 def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:

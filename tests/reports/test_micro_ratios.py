@@ -14,29 +14,18 @@ from micro_runs import (
     micro_run,
     numa_tier,
     operations,
+    paper_cells,
     rate,
-    shown,
     tier_facts,
     with_suite,
 )
 
 from harness.store.runs import StoredRun
 from reports.micro.pairs import PairQuery
-from reports.micro.papers import paper_rows
 from reports.micro.points import RATE, Device, devices
 from reports.published import Missing
 
 Metrics = Sequence[dict[str, Any]]
-#: What the report tells, by quantity and place, of each device by name.
-ShownFact = Mapping[tuple[str, str], Mapping[str, Any]]
-
-
-def _page(runs: Sequence[StoredRun]) -> ShownFact:
-    found = devices(runs)
-    rows = paper_rows(found)
-    assert rows is not None
-    return {(row[1], row[2]): dict(zip([d.name for d in found], map(shown, row[4:]), strict=True))
-            for row in rows.rows}  # fmt: skip
 
 
 def _of(root: Path, metrics: Metrics, paper: str, *figures: str, **changes: Any) -> StoredRun:
@@ -58,10 +47,10 @@ def _loads(random_ns: int, sequential_ns: int, **labels: object) -> Metrics:
 
 
 def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
-    page = _page([
+    page = paper_cells(
         _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2"),
         _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2"),
-    ])  # fmt: skip
+    )
     assert page["pmem over dram, operation_duration_ratio", "load"] == {
         "dram": Missing("other-side", "DRAM, the other side"),
         "pmem": {"random": 3.0, "sequential": 2.0},  # 300/100, 160/80
@@ -74,18 +63,18 @@ def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
 def test_one_tier_alone_has_no_ratio_of_two(tmp_path: Path) -> None:
     row = ("pmem over dram, operation_duration_ratio", "load")
     only_pmem = _of(tmp_path / "a", _loads(300, 160), "empirical-guide", "sec3.2")
-    assert _page([only_pmem])[row] == {
+    assert paper_cells(only_pmem)[row] == {
         "pmem": Missing("needs", "a second tier in the report: DRAM of this host")
     }
     only_dram = _on_dram(tmp_path / "b", _loads(100, 80), "empirical-guide", "sec3.2")
-    assert _page([only_dram])[row] == {"dram": Missing("needs", "a second tier in the report")}
+    assert paper_cells(only_dram)[row] == {"dram": Missing("needs", "a second tier in the report")}
 
 
 def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
-    page = _page([
+    page = paper_cells(
         _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2", host="lab2"),
         _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2", host="lab1"),
-    ])  # fmt: skip
+    )
     assert page["pmem over dram, operation_duration_ratio", "load"] == {
         "lab1: pmem": Missing("needs", "a second tier in the report: DRAM of this host"),
         "lab2: dram": Missing("needs", "a second tier in the report"),
@@ -100,17 +89,17 @@ def test_which_of_two_tiers_is_dram_their_nodes_tell(tmp_path: Path) -> None:
                    manifest_changes={"tiers": [numa_tier(name, node)]})  # fmt: skip
 
     row = ("pmem over dram, operation_duration_ratio", "load")
-    one = _page([run("near", 0, 100), run("memory", 2, 250)])[row]
+    one = paper_cells(run("near", 0, 100), run("memory", 2, 250))[row]
     assert one["memory"] == {"random": 2.5, "sequential": 2.5}
-    two = _page([run("near", 0, 100), run("twin", 0, 100), run("memory", 2, 250)])[row]
+    two = paper_cells(run("near", 0, 100), run("twin", 0, 100), run("memory", 2, 250))[row]
     assert two["memory"] == Missing("ambiguous", "near and twin are DRAM")
 
 
 def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
-    page = _page([
+    page = paper_cells(
         _on_dram(tmp_path, _loads(100, 80, range_bytes=2 << 30), "empirical-guide", "sec3.2"),
         _of(tmp_path, _loads(300, 160, range_bytes=4 << 30), "empirical-guide", "sec3.2"),
-    ])  # fmt: skip
+    )
     cell = page["pmem over dram, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("unlike-sides", "range: 4 GiB and 2 GiB")
 
@@ -126,10 +115,10 @@ def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metr
 
 def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) -> None:
     paper = "pmem-io-primitives"
-    page = _page([
+    page = paper_cells(
         _on_dram(tmp_path, _by_threads({1: 10, 8: 78}, {1: 9, 8: 60}), paper, "sec2.2"),
         _of(tmp_path, _by_threads({1: 8, 8: 30}, {1: 8, 8: 5}), paper, "sec2.2"),
-    ])  # fmt: skip
+    )
     assert page["dram over pmem, bandwidth_ratio", "load"]["pmem"] == {"threads": 2.6}  # 78/30
     # 60/8: PMem's best is one thread, DRAM's eight.
     assert page["dram over pmem, bandwidth_ratio", "store"]["pmem"] == {"threads ntstore": 7.5}
@@ -140,7 +129,7 @@ def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> 
         facts = tier_facts("fsdax", interleave_ways=ways)
         return numa_tier(name) | {"kind": "fsdax", "facts": facts}
 
-    page = _page([
+    page = paper_cells(*[
         _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,
             manifest_changes={"tiers": [tier(name, ways)]})
         for name, ways, load, store in (
@@ -161,7 +150,7 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
                  run_changes={"host_mode": "Memory"}),
         _of(tmp_path, [latency("chase", 300.0)], paper, "fig3"),
     ]  # fmt: skip
-    page = _page(runs)
+    page = paper_cells(*runs)
     other = Missing("other-side", "DRAM, the other side")
     plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
     assert page["pmem over dram, latency_ratio", "random"] == {
@@ -174,16 +163,16 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
         cached: 1.12,
         "pmem": Missing("other-side", "in no Memory mode"),
     }
-    without = _page([runs[0], runs[2]])
+    without = paper_cells(runs[0], runs[2])
     row = without["memory_mode over dram, latency_ratio", "random"]
     assert row["pmem"] == Missing("needs", "a run in Memory mode")
 
 
 def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
-    page = _page([
+    page = paper_cells(
         _on_dram(tmp_path, [latency("chase", 100.0, pages="huge")], "pmem-io-primitives", "fig3"),
         _of(tmp_path, [latency("chase", 300.0, pages="base")], "pmem-io-primitives", "fig3"),
-    ])  # fmt: skip
+    )
     cell = page["pmem over dram, latency_ratio", "random"]["pmem"]
     assert cell == (3.0, "pages: base over huge")
 
@@ -204,7 +193,7 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
              threads=threads, **({"numa": "far"} if where == "far" else {}))
         for (share, where), curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
-    page = _page([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
     arm = "pmem far over near, bandwidth_ratio"
     assert page[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
     assert page[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
@@ -219,10 +208,10 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
         for size, gap in ((64, (6, 2)), (256, (9, 6))) for far, value in enumerate(gap)
     ]  # fmt: skip
     row = ("dram near over far, bandwidth_ratio", "largest")
-    page = _page([_on_dram(tmp_path / "a", metrics, "empirical-guide", "sec3.1")])
+    page = paper_cells(_on_dram(tmp_path / "a", metrics, "empirical-guide", "sec3.1"))
     assert page[row]["dram"] == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
     near = [one for one in metrics if "numa" not in one["labels"]]
-    page = _page([_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1")])
+    page = paper_cells(_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1"))
     assert page[row]["dram"] == Missing("needs", "a sweep from a far node")
 
 
@@ -234,7 +223,7 @@ def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None
         for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
         for far, value in enumerate(gap)
     ]  # fmt: skip
-    page = _page([_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1")])
+    page = paper_cells(_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1"))
     (value, _) = page["dram near over far, bandwidth_ratio", "largest"]["dram"]
     assert value == 4.0
 
@@ -245,7 +234,7 @@ def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
     stores = [duration("latency", {"168": 9}, **store, **far),
               duration("latency", {"100": 9}, **store)]  # fmt: skip
     metrics = [*_loads(120, 179, **far), *_loads(100, 100), *stores]
-    page = _page([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
     arm = "pmem far over near, operation_duration_ratio"
     assert page[arm, "random"]["pmem"] == 1.2
     assert page[arm, "sequential"]["pmem"] == 1.79
@@ -279,7 +268,7 @@ def _pages(leads: Mapping[int, tuple[float, float]], threads: int) -> Metrics:
 def test_from_how_many_dirty_lines_on_copying_is_faster(
     tmp_path: Path, leads: Mapping[int, tuple[float, float]], expected: object
 ) -> None:
-    page = _page([_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5")])
+    page = paper_cells(_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5"))
     assert page["pmem mulog over cow, crossover_dirty_lines", "1"]["pmem"] == expected
     seven = page["pmem mulog over cow, crossover_dirty_lines", "7"]["pmem"]
     assert seven == Missing("needs", "7 threads, measured with 1")
@@ -291,7 +280,7 @@ def test_pages_are_flushed_best_by_so_many_threads(tmp_path: Path) -> None:
         for method, curve in (("cow", {1: 1, 8: 5, 16: 4}), ("mulog", {1: 2, 8: 7, 16: 9}))
         for threads, value in curve.items()
     ]
-    page = _page([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
+    page = paper_cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig5"))
     assert page["pmem, best_threads", "threads"]["pmem"] == {"cow": 8, "mulog": 16}
 
 
@@ -301,7 +290,7 @@ def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) 
         for method, curve in (("cow", {1: 110, 7: 600}), ("cow_invalidate", {1: 100, 7: 500}))
         for threads, value in curve.items()
     ]
-    page = _page([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
+    page = paper_cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig5"))
     row = page["pmem pvn over invalidation, operations_ratio", "cow"]
     assert row["pmem"] == {"1 thread": 1.1, "7 threads": 1.2}
 
@@ -313,7 +302,7 @@ def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None
         for (writer, padded), values in held.items()
         for size, value in zip((32, 1024), values, strict=True)
     ]
-    page = _page([_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3")])
+    page = paper_cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3"))
     padded = page["pmem padded over naive, operations_ratio", "all"]["pmem"]
     assert padded == ({"classic": (4.0, 8.0)}, "entries of 32 B to 1 KiB")  # 4/1, 16/2
     zero = page["pmem zero over classic, operations_ratio", "padded"]["pmem"]
@@ -327,14 +316,14 @@ def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Pa
     metrics = [
         duration("overwrite_tail", bins, range_bytes=size, **labels) for size, bins in held.items()
     ]
-    page = _page([_of(tmp_path, metrics, "empirical-guide", "fig3")])
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "fig3"))
     share = page["pmem, operation_outlier_share", "outliers"]["pmem"]
     assert share == (0.006, "over 50 µs", "at 256 B, the most of 2 sizes")  # 6 of 100,000
 
 
 def test_no_outlier_is_none_of_so_many(tmp_path: Path) -> None:
     metrics = [duration("overwrite_tail", {"100": 1000}, range_bytes=size) for size in (256, 4096)]
-    page = _page([_of(tmp_path, metrics, "empirical-guide", "fig3")])
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "fig3"))
     share = page["pmem, operation_outlier_share", "outliers"]["pmem"]
     assert share == (0, "over 50 µs", "of 2,000 writes")
 
@@ -356,8 +345,8 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
     )  # fmt: skip
     reads = _perma(tmp_path, random, "raw/random_reads")
     arm = "pmem random over sequential, bandwidth_ratio"
-    assert _page([reads])[arm, "64"]["pmem"] == Missing("needs", "sequential reads as well")
-    page = _page([reads, _perma(tmp_path, sequential, "raw/sequential_reads")])
+    assert paper_cells(reads)[arm, "64"]["pmem"] == Missing("needs", "sequential reads as well")
+    page = paper_cells(reads, _perma(tmp_path, sequential, "raw/sequential_reads"))
     assert page[arm, "64"]["pmem"] == 0.25  # 10/40
     assert page["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == 0.675  # 27/40
 
@@ -369,10 +358,10 @@ def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path:
         return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
                 for kind, value in held.items()]  # fmt: skip
 
-    page = _page([_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes")])
+    page = paper_cells(_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes"))
     assert page["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
     assert page["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == 1.25  # 5/4
-    few = _page([_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes")])
+    few = paper_cells(_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes"))
     cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
     assert cell == Missing("needs", "32 threads, measured with 1, 2")
 
@@ -393,7 +382,7 @@ def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> N
 
     rows = [("dram none over cache, operations_ratio", "hash"),
             ("barlow_256 none over cache, operations_ratio", "log")]  # fmt: skip
-    page, few = (_page([run(f"{threads}", threads)]) for threads in (32, 2))
+    page, few = (paper_cells(run(f"{threads}", threads)) for threads in (32, 2))
     assert [page[row]["pmem"] for row in rows] == [1.3, {"zero": 0.9}]
     needed = Missing("needs", "32 threads, measured with 2")
     assert [few[row]["pmem"] for row in rows] == [needed] * 2
@@ -410,7 +399,7 @@ def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) ->
             ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
         )
     ]  # fmt: skip
-    page = _page([_perma(tmp_path, metrics, "raw/latency")])
+    page = paper_cells(_perma(tmp_path, metrics, "raw/latency"))
     cell = page["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
     assert cell == {
         "cache over 64 B": 2.0,  # 800/400
@@ -442,7 +431,7 @@ def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None
         tmp_path, list(trees(80, 30, 500)), tier="dram", suite="perma-bench/operations",
         manifest_changes={"tiers": [numa_tier()]},
     )  # fmt: skip
-    page = _page([dram, _perma(tmp_path, trees(20, 10, 60), "operations")])
+    page = paper_cells(dram, _perma(tmp_path, trees(20, 10, 60), "operations"))
     cell = page["dram over apache_256, operations_ratio", "tree"]["pmem"]
     assert cell == {"lookup": 4.0, "update": 3.0}  # 80/20, 30/10
     hybrid = page["dram over barlow_256, operations_ratio", "hybrid tree"]["pmem"]
@@ -451,11 +440,16 @@ def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None
 
 def test_table_2_stands_in_the_reports_own_table_of_prices(tmp_path: Path) -> None:
     metrics = [rate("random_reads", 1, 1, **KINDS["load"], access_size_bytes=64)]
-    page = _page([
+    page = paper_cells(
         _perma(tmp_path, metrics, "raw"),  # the made-up host file has 9.21 USD a GB
-        micro_run(tmp_path, metrics, tier="dram", suite="perma-bench/raw",
-                  manifest_changes={"tiers": [numa_tier()]}),
-    ])  # fmt: skip
+        micro_run(
+            tmp_path,
+            metrics,
+            tier="dram",
+            suite="perma-bench/raw",
+            manifest_changes={"tiers": [numa_tier()]},
+        ),
+    )
     assert page["apache_128, price_performance", "rnd. read"] == {
         "dram": Missing("needs", "a price: --prices, or price_per_gb in the host file"),
         "pmem": Missing("elsewhere", "Price-performance"),

@@ -7,23 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import KINDS, micro_run, numa_tier, rate, shown, tier_facts, with_suite
+from micro_runs import KINDS, micro_run, numa_tier, paper_cells, rate, tier_facts, with_suite
 
 from harness.store.runs import StoredRun
-from reports.micro.papers import paper_rows
-from reports.micro.points import devices
 from reports.published import Missing
 
 ARM = "apache_256 enabled over disabled, slower_access_size"
-
-
-def cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
-    """Cells by quantity and place, then by device."""
-    found = devices(runs)
-    rows = paper_rows(found)
-    assert rows is not None
-    return {(row[1], row[2]): dict(zip([d.name for d in found], map(shown, row[4:]), strict=True))
-            for row in rows.rows}  # fmt: skip
 
 
 def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any) -> StoredRun:
@@ -38,7 +27,7 @@ def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any)
 
 
 def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Path) -> None:
-    found = cells(
+    found = paper_cells(
         reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
         reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
     )
@@ -62,12 +51,12 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
 def test_without_both_states_the_missing_one_is_named(
     tmp_path: Path, states: list[str], expected: str
 ) -> None:
-    found = cells(*(reads(tmp_path, state, {512: 20}) for state in states))
+    found = paper_cells(*(reads(tmp_path, state, {512: 20}) for state in states))
     assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
 
 
 def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
-    found = cells(
+    found = paper_cells(
         reads(tmp_path, "enabled", {512: 18}),
         reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
     )
@@ -102,7 +91,7 @@ WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
 
 
 def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
-    found = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
+    found = paper_cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
     one, six = found[READS, "1"]
     assert found[READS, "1"] == {
         one: 5.37,
@@ -113,12 +102,12 @@ def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> 
 
 
 def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
-    found = cells(dimms(tmp_path / "a", 6, 40.0))
+    found = paper_cells(dimms(tmp_path / "a", 6, 40.0))
     assert found[WRITES] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
-    found = cells(dimms(tmp_path / "b", None, 40.0))
+    found = paper_cells(dimms(tmp_path / "b", None, 40.0))
     assert found[READS, "6"] == {"pmem": Missing("needs", "a tier of 6 DIMMs, here: none")}
-    found = cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
+    found = paper_cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
     assert found[READS, "1"] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
     assert found[READS, "6"] == {"pmem": Missing()}
-    found = cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
+    found = paper_cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
     assert set(found[WRITES].values()) == {Missing("needs", "32 threads, measured with 2")}

@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from micro_runs import GB, KINDS, duration, micro_run, rate, shown, with_suite
+from micro_runs import GB, KINDS, duration, micro_run, paper_cells, rate, shown, with_suite
 
 from harness.micro.metrics import JobResults, labels_of
 from harness.micro.suite import suite_of
@@ -41,13 +41,16 @@ def _rates(device: Device) -> list[list[float]]:
 
 def _cell(device: Device) -> Any:
     rows = paper_rows([device])
-    assert rows is not None
     (row,) = (row for row in rows.rows if "[operation=load" in row[1])
     return shown(row[-1])
 
 
-def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path: Path) -> None:
-    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8)])
+@pytest.mark.parametrize("requested", [{}, {"only": "threads"}])
+def test_repeats_of_one_suite_in_two_runs_are_one_point(
+    tmp_path: Path, requested: dict[str, str]
+) -> None:
+    """Also where ``-p`` set what a label says."""
+    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, **requested)])
     assert _rates(device) == [[4, 8]]
     assert _cell(device) == 6  # the median, 6 GB/s
 
@@ -78,11 +81,18 @@ def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(
     assert [len(device.runs) for device in found] == [2, 1, 1]
 
 
-def test_a_suite_that_was_changed_between_two_runs_makes_two(tmp_path: Path) -> None:
-    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, duration="50ms")])
+@pytest.mark.parametrize(
+    ("changed", "suite"), [({"duration": "50ms"}, "fig4"), ({"cpus": "3"}, "fig4 -p cpus=3")]
+)
+def test_a_suite_that_was_set_otherwise_between_two_runs_makes_two(
+    tmp_path: Path, changed: dict[str, str], suite: str
+) -> None:
+    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, **changed)])
     assert _rates(device) == [[4], [8]]
     assert len(thread_counts(device)) == 1
-    assert "was set differently in several runs" in _cell(device).context
+    assert _cell(device).code == "ambiguous"
+    titles = [one.title for one in measurements(device, "card")]
+    assert titles == [f"threads: bandwidth, suite {name}" for name in ("fig4", suite)]
 
 
 def test_each_pattern_has_the_thread_counts_of_its_own_suite(tmp_path: Path) -> None:
@@ -92,18 +102,8 @@ def test_each_pattern_has_the_thread_counts_of_its_own_suite(tmp_path: Path) -> 
     )
     (device,) = devices([_threads(tmp_path, 4), with_suite(
         random, schema=1, measurements={"threads": {"duration": "50ms"}})])  # fmt: skip
-    told = [(p["pattern"], p["threads"]) for p in thread_counts(device)]
-    assert sorted(told) == [("random", "1"), ("random", "2"), ("sequential", "1")]
-
-
-def test_a_run_on_other_processors_is_another(tmp_path: Path) -> None:
-    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, cpus="3")])
-    assert _rates(device) == [[4], [8]]
-    assert "was set differently in several runs" in _cell(device).context
-    titles = [one.title for one in measurements(device, "card")]
-    assert titles == [
-        "threads: bandwidth, suite fig4", "threads: bandwidth, suite fig4 -p cpus=3",
-    ]  # fmt: skip
+    found = [(p["pattern"], p["threads"]) for p in thread_counts(device)]
+    assert sorted(found) == [("random", "1"), ("random", "2"), ("sequential", "1")]
 
 
 def test_fios_files_of_other_sizes_are_other_files(tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_a_latency_is_told_of_one_suite_where_two_measured_it(tmp_path: Path) ->
 def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None:
     def loads(isa: str, ns: str) -> StoredRun:
         labels = {**KINDS["load"], "access_size_bytes": 64, "range_bytes": 256 << 20, "isa": isa}
-        told = [duration("latency", {ns: 100}, pattern=pattern, **labels)
-                for pattern in ("random", "sequential")]  # fmt: skip
-        return micro_run(tmp_path, told, requested={"isa": isa})
+        metrics = [duration("latency", {ns: 100}, pattern=pattern, **labels)
+                   for pattern in ("random", "sequential")]  # fmt: skip
+        return micro_run(tmp_path, metrics, requested={"isa": isa})
 
     (device,) = devices([loads("avx512", "170"), loads("sse2", "180")])
     (one,) = (one for one in findings(device) if one.question == "Latency, load, 64 B")
@@ -141,11 +141,6 @@ def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None
         "random in 256 MiB (avx512)": 170, "sequential in 256 MiB (avx512)": 170,
         "random in 256 MiB (sse2)": 180, "sequential in 256 MiB (sse2)": 180,
     }  # fmt: skip
-
-
-def test_what_was_asked_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
-    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, only="threads")])
-    assert _rates(device) == [[4, 8]]
 
 
 def test_what_a_suite_sets_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
@@ -231,10 +226,10 @@ def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
     suite = suite_of("mine", [parse_yaml(dedent(text), "mine.yml")], {"cpus": 4.0})
     result = {"targets": {"t": {"kind": "dram", "huge_bytes": None}}}
     repeat = {"target": "t", "facts": {}, "durable": None}
-    told = [labels_of(JobResults(one, one.jobs[0], (repeat,)), result)
-            for one in suite.measurements]  # fmt: skip
-    assert [one["distance"] for one in told] == ["1", "16"]
-    assert {(one["lane"], one["written_by"], one["before"]) for one in told} == {
+    labels = [labels_of(JobResults(one, one.jobs[0], (repeat,)), result)
+              for one in suite.measurements]  # fmt: skip
+    assert [one["distance"] for one in labels] == ["1", "16"]
+    assert {(one["lane"], one["written_by"], one["before"]) for one in labels} == {
         ("words", "clwb", "written")
     }
 
@@ -246,8 +241,8 @@ def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
         for n, value in ((1, 9), (4, 2))
     ]
     (device,) = devices([micro_run(tmp_path, metrics)])
-    told = {p["writers.threads"]: round(p.samples[0] / GB) for p in device.select(RATE)}
-    assert told == {"1": 9, "4": 2}
+    rates = {p["writers.threads"]: round(p.samples[0] / GB) for p in device.select(RATE)}
+    assert rates == {"1": 9, "4": 2}
 
 
 def test_a_chain_in_a_configurations_name_is_one_value(tmp_path: Path) -> None:
@@ -256,8 +251,8 @@ def test_a_chain_in_a_configurations_name_is_one_value(tmp_path: Path) -> None:
         for chain, sort, value in (("r_64,w_64_none", "a", 3), ("r_64,w_64_cache", "a", 4))
     ]
     (device,) = devices([micro_run(tmp_path, metrics)])
-    told = [p["custom_operations"] for p in device.select(RATE)]
-    assert told == ["r_64,w_64_none", "r_64,w_64_cache"]
+    chains = [p["custom_operations"] for p in device.select(RATE)]
+    assert chains == ["r_64,w_64_none", "r_64,w_64_cache"]
     assert not any(p["sort"] for p in device.select(RATE))
 
 
@@ -270,10 +265,7 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
         )
     ]  # fmt: skip
     run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
-    rows = paper_rows(devices([run]))
-    assert rows is not None
-    told = {row[1]: shown(row[-1]) for row in rows.rows}
-    cell = told["pmem random over sequential, operation_duration_ratio"]
+    cell = paper_cells(run)["pmem random over sequential, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
 
 
@@ -283,7 +275,6 @@ def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
                for ns, name in (("100", "one"), ("300", "other"))]  # fmt: skip
     run = with_suite(micro_run(tmp_path, metrics), "nvm-for-databases", ["table3"])
     rows = paper_rows(devices([run]))
-    assert rows is not None
     (cell, *_) = (shown(row[-1]) for row in rows.rows if "operation=load" in row[1])
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
 
@@ -340,7 +331,7 @@ def test_ranges_of_whole_accesses_that_look_alike_are_in_one_place(tmp_path: Pat
     (device,) = devices([micro_run(tmp_path, metrics)])
     (table,) = measurements(device, "card")
     assert [row[:2] for row in table.rows] == [
-        (told, f"{size} B") for told in ("256 MiB", "1 GiB") for size in sorted(sizes)
+        (whole, f"{size} B") for whole in ("256 MiB", "1 GiB") for size in sorted(sizes)
     ]
 
 

@@ -78,7 +78,6 @@ def test_too_few_repeats_show_nothing_and_more_show_less() -> None:
 def test_the_repeats_for_a_difference_are_the_fewest_that_resolve_it() -> None:
     noise = log_ratios(3, 10)
     needed = repeats_to_resolve(noise, 0.03)
-    assert needed is not None
     at, below = (smallest_difference(noise, n) for n in (needed, needed - 1))
     assert at is not None and below is not None and at <= 0.03 < below
     assert repeats_to_resolve(noise, 0.5) == 6

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from report_runs import Case, metric, report, write
+from report_runs import Case, metric, report, with_artifacts, write
 
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
 from reports.over_time import Timeline, representative, timeline
 from reports.report import view_of
@@ -57,15 +57,7 @@ class Stored:
             metrics=[metric("new_orders_per_minute", self.rate, "higher"),
                      metric("window_duration_ns", 3.5 * S)],
         ))  # fmt: skip
-        return store(run, {"series": {"transactions": series}, **self.artifacts})
-
-
-def store(run: StoredRun, artifacts: Mapping[str, Any]) -> StoredRun:
-    folder = run.directory / "artifacts"
-    folder.mkdir(exist_ok=True)
-    for name, document in artifacts.items():
-        write_json_atomically(folder / f"{name}.json", document)
-    return run
+        return with_artifacts(run, {"series": {"transactions": series}, **self.artifacts})
 
 
 def process(seconds: Sequence[float | None], started: Sequence[int] = ()) -> dict[str, Any]:
@@ -80,7 +72,6 @@ def process(seconds: Sequence[float | None], started: Sequence[int] = ()) -> dic
 
 def strips(run: StoredRun) -> dict[str, Strip]:
     found = timeline(run)
-    assert found is not None
     return {strip.title.partition(" ")[0]: strip for strip in found.strips}
 
 
@@ -123,7 +114,6 @@ def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(
     all_three = {"delivery": rare, "payment": payment, "new_order": order}
     points = latencies(all_three, {"payment": (99, 4 * 10**6)}, {}, {"payment": (19, 10)})
     found = timeline(Stored(artifacts=points).write(tmp_path))
-    assert found is not None
     _, first, second = found.strips
     assert first.title.endswith("payment") and second.title.endswith("new order")
     lines = {line.name: values(line) for line in first.lines}
@@ -145,23 +135,23 @@ def test_percentiles_are_not_averaged(tmp_path: Path) -> None:
     assert {i.value for i in strips(run)["Latency,"].lines[0].intervals} == {1000, 9000}
 
 
-def test_a_missing_sample_is_a_hole(tmp_path: Path) -> None:
-    used = process([0, 0.5, 0.75, None, None, 1.0])
+def with_error(document: dict[str, Any], at: int) -> dict[str, Any]:
+    document["samples"][at] = {"monotonic_ns": T0 + at * S, "error": "OSError: gone"}
+    return document
+
+
+@pytest.mark.parametrize(
+    ("used", "rates"),
+    [
+        (process([0, 0.5, 0.75, None, None, 1.0]), [(0, 1, 0.5), (1, 2, 0.25)]),
+        (with_error(process([0, 0.5, 0.75, 1.0]), 1), [(2, 3, 0.25)]),
+        (process([1.0, 1.5, 1.75, 2.0], started=[7, 7, 9, 9]), [(0, 1, 0.5), (2, 3, 0.25)]),
+    ],
+    ids=["a missing sample", "a sample that failed", "other processes"],
+)
+def test_there_is_a_hole_where_nothing_is_known(tmp_path: Path, used: Any, rates: Any) -> None:
     run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
-    assert values(strips(run)["Processors"].lines[0]) == [(0, 1, 0.5), (1, 2, 0.25)]
-
-
-def test_a_sample_that_failed_is_a_hole_on_both_sides(tmp_path: Path) -> None:
-    used = process([0, 0.5, 0.75, 1.0])
-    used["samples"][1] = {"monotonic_ns": T0 + S, "error": "OSError: gone"}
-    run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
-    assert values(strips(run)["Processors"].lines[0]) == [(2, 3, 0.25)]
-
-
-def test_processor_time_of_other_processes_is_no_rate(tmp_path: Path) -> None:
-    used = process([1.0, 1.5, 1.75, 2.0], started=[7, 7, 9, 9])
-    run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
-    assert values(strips(run)["Processors"].lines[0]) == [(0, 1, 0.5), (2, 3, 0.25)]
+    assert values(strips(run)["Processors"].lines[0]) == rates
 
 
 def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(
@@ -263,7 +253,6 @@ def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
     made = [Stored(rate, IDLE, block=i).write(tmp_path) for i, rate in enumerate((900, 300, 600))]
     (panel,) = panels(made, "placement", None)
     found = representative(panel.arms[0])
-    assert found is not None
     assert found.run_id == made[2].run_id
     assert "3" in found.chosen
 
@@ -275,12 +264,11 @@ def queries(root: Path) -> StoredRun:
         {"query": "1", "submitted_ns": T0, "ended_ns": T0 + 2 * S},
         {"query": "6", "submitted_ns": T0 + 3 * S, "ended_ns": T0 + 4 * S},
     ]
-    return store(run, {"timeline": spans, **IDLE})
+    return with_artifacts(run, {"timeline": spans, **IDLE})
 
 
 def test_queries_are_marked_where_they_ran(tmp_path: Path) -> None:
     found = timeline(queries(tmp_path))
-    assert found is not None
     assert [(s.name, (s.begin_ns - T0) / S, (s.end_ns - T0) / S) for s in found.spans] == [
         ("Q1", 0, 2), ("Q6", 3, 4),
     ]  # fmt: skip
@@ -294,7 +282,6 @@ def test_a_checkpoint_is_marked_from_its_first_sample_to_its_last(tmp_path: Path
     name = "wait_background_ns[task=checkpoint]"
     waits = samples([{}, {}, {name: 0.5 * S}, {name: 0.75 * S}, {name: 0.75 * S}])
     found = timeline(Stored(artifacts={"monitor-waits": waits}).write(tmp_path))
-    assert found is not None
     (task,) = found.tasks
     assert (task.lane, (task.begin_ns - T0) / S, (task.end_ns - T0) / S) == ("checkpoint", 1, 3)
     axes = drawn(found)
@@ -306,7 +293,6 @@ def test_logged_tasks_have_a_lane_each(tmp_path: Path) -> None:
               "compaction": [{"begin_ns": T0 + 2 * S, "end_ns": T0 + 9 * S},
                              {"begin_ns": T0 + 10 * S, "end_ns": T0 + 11 * S}]}  # fmt: skip
     found = timeline(Stored(artifacts={"background": logged, **IDLE}).write(tmp_path))
-    assert found is not None
     assert [(task.lane, task.begin_ns - T0, task.end_ns - T0) for task in found.tasks] == [
         ("flush", S, S + S // 2), ("compaction", 2 * S, 9 * S),
     ]  # fmt: skip
@@ -321,7 +307,6 @@ def test_a_chart_has_no_more_tasks_than_it_can_show(tmp_path: Path) -> None:
                 for at in range(200, 300)]  # fmt: skip
     run = Stored(artifacts={"background": {"flush": flushes}, **IDLE}).write(tmp_path)
     found = timeline(run)
-    assert found is not None
     # The axis has 4.375 s, ramp-up included: gaps below 1/400 of that are not shown.
     assert [((task.begin_ns - T0) / ms, (task.end_ns - T0) / ms) for task in found.tasks] == [
         (0, 999.5), (2000, 2991),
@@ -341,10 +326,8 @@ def drawn(found: Timeline) -> list[Axes]:
 
 
 def test_holes_are_not_drawn_over(tmp_path: Path) -> None:
-    used = process([0, 1, 2, 3, 4])
-    used["samples"][2] = {"monotonic_ns": T0 + 2 * S, "error": "OSError: gone"}
+    used = with_error(process([0, 1, 2, 3, 4]), 2)
     found = timeline(Stored(artifacts={"monitor-process": used}).write(tmp_path))
-    assert found is not None
     (line,) = drawn(found)[1].lines
     assert line.get_xdata()[:2].tolist() == [0, 1]
     assert math.isnan(line.get_ydata()[2])

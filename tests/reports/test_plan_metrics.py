@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from report_runs import Case, report, write
+from report_runs import Case, report, with_artifacts, write
 
 from engines._innodb import explain_mysql
 from harness.query_plan import ExecutedPlan, Operator
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
 from reports.plan_metrics import plan_metrics, plan_summaries
 from reports.values import Quantity
 
@@ -30,11 +30,8 @@ QUERY_3 = """\
 
 
 def with_plans(run: StoredRun, **plans: ExecutedPlan) -> StoredRun:
-    folder = run.directory / "artifacts"
-    folder.mkdir(exist_ok=True)
     documents = {query.removeprefix("q"): plan.to_json() for query, plan in plans.items()}
-    write_json_atomically(folder / "plans.json", documents)
-    return run
+    return with_artifacts(run, {"plans": documents})
 
 
 def of(query: str, plan: ExecutedPlan) -> dict[tuple[str, str], float]:

@@ -136,7 +136,6 @@ def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
     ((_, group),) = view_of(runs, "x").answers
     row = group.deciding
-    assert row is not None and row.decision is not None and row.estimate is not None
     assert (group.verdict, row.decision.repeats_needed) == ("not resolvable", 6)
     assert row.estimate.confidence == 0.75
 
@@ -262,11 +261,11 @@ def test_a_bad_published_row_is_named_by_its_line(tmp_path: Path, row: str, foun
 
 
 def test_no_runs_and_no_place_to_write(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no finished run"):
+    with pytest.raises(UsageError):
         write_report([], tmp_path)
     (tmp_path / "file").write_text("")
     run = write(tmp_path / "store", Case(queries=FEW, plans=False))
-    with pytest.raises(UsageError, match="a report in"):
+    with pytest.raises(UsageError, match=str(tmp_path)):
         write_report([run], tmp_path / "file")
 
 

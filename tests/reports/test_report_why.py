@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, PLACES, Case, csv_rows, demo, metric, printed, report, write
+from report_runs import (
+    EMULATED,
+    PLACES,
+    Case,
+    csv_rows,
+    demo,
+    metric,
+    printed,
+    report,
+    with_artifacts,
+    write,
+)
 
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
 from reports.charts.forest import speedups
 from reports.compare import compare
 from reports.conditions import CheckCount, checks
@@ -60,7 +71,6 @@ def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
     assert first.query.read == {"ssd": 2048 * MIB}
     assert first.query.size("spilled") == 100 * MIB
     assert first.query.size("working_set") == 1024 * MIB
-    assert second.compared is not None
     assert second.compared.ratio == pytest.approx(4) and not second.compared.shown
 
 
@@ -103,8 +113,7 @@ def test_a_run_s_own_reason_stands_for_its_arm(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=profiled), queries=(6,)))
             for profiled in (3.7, 8.0)]  # fmt: skip
     why = "the server reports no time below a view"
-    (runs[1].directory / "artifacts").mkdir(exist_ok=True)
-    write_json_atomically(runs[1].directory / "artifacts/accounting.json", {"6": {"why": why}})
+    with_artifacts(runs[1], {"accounting": {"6": {"why": why}}})
     assert plan_sums(runs[1])["6"] == (2.0, why)
     (panel,) = panels(runs, "placement", None)
     fit = query_breakdowns(panel.arms[0])["6"].fit
@@ -314,7 +323,7 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("fact", "value", "told"),
+    ("fact", "value", "text"),
     [
         ("params.query_timeout_s", "null", ""),
         ("params.refresh_batch_orders", "20", "refresh batch orders 20"),
@@ -326,8 +335,8 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
         ("no_monitors", '["waits", "io"]', "without monitors waits, io"),
     ],
 )
-def test_a_title_names_parameters_in_few_words(fact: str, value: str, told: str) -> None:
-    assert in_words(fact, value) == told
+def test_a_title_names_parameters_in_few_words(fact: str, value: str, text: str) -> None:
+    assert in_words(fact, value) == text
 
 
 @pytest.mark.draws
@@ -339,7 +348,6 @@ def test_a_title_is_wrapped(tmp_path: Path) -> None:
     panel, _ = panels(runs, "placement", None)
     long = replace(panel, context=("a long setting of this panel " * 4,))
     drawing = speedups(long, "query_duration_ns", "query time", "x")
-    assert drawing is not None
     titles = re.findall(r"font-weight: 700[^>]*>([^<]*)<", drawing.svg)
     assert len(titles) > 2 and max(map(len, titles)) < 62
     assert "EMULATED" in " ".join(titles)

@@ -280,8 +280,8 @@ def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path:
     files = write_report([ycsb(tmp_path)], out)
     assert files.queries_csv is None and not (out / "queries.csv").exists()
     rows = csv_rows(files.csv)
-    told = dict(item.split("=") for item in rows[0]["params"].split(";"))
-    assert told["workload"] == "a" and told["threadcount"] == "8" and "target" not in told
+    params = dict(item.split("=") for item in rows[0]["params"].split(";"))
+    assert params["workload"] == "a" and params["threadcount"] == "8" and "target" not in params
     assert {row["driver"] for row in rows} == {"loadgen"}
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import Case, metric, report, write
+from report_runs import Case, metric, report, with_artifacts, write
 
 from harness.monitors import MonitorContext
 from harness.monitors.perf import PerfMonitor
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
 from reports.series import panels
 from reports.stalls import StallTable, per_operation, stall_tables
 
@@ -51,14 +51,6 @@ def series_of(lines: list[str]) -> Mapping[str, Any]:
     return monitor.series()
 
 
-def stored(run: StoredRun, **artifacts: Any) -> StoredRun:
-    (run.directory / "artifacts").mkdir()
-    for name, document in artifacts.items():
-        path = run.directory / "artifacts" / f"{name.replace('_', '-')}.json"
-        write_json_atomically(path, document)
-    return run
-
-
 def tpcc(
     root: Path, placement: str, counts: Mapping[str, float], done: int, block: int = 0,
     lines: list[str] | None = None, **experiment: Any,
@@ -78,7 +70,7 @@ def tpcc(
     case = Case(placement=placement, block=block, spec_changes=spec, metrics=metrics)
     run = write(root, replace(case, run_changes=experiment))
     perf = series_of(lines if lines is not None else printed(counts, 13))
-    return stored(run, series={"transactions": points}, monitor_perf=perf)
+    return with_artifacts(run, {"series": {"transactions": points}, "monitor-perf": perf})
 
 
 def tables(runs: list[StoredRun]) -> list[StallTable]:
@@ -155,7 +147,8 @@ def test_queries_must_be_long_beside_perf_s_intervals(
         at += seconds * S
     lines = printed(FAST, (at - BEGAN_NS) // S, 0)
     run = write(tmp_path, Case(queries=(1, 6)))
-    found = per_operation(stored(run, timeline=spans, monitor_perf=series_of(lines)))
+    artifacts = {"timeline": spans, "monitor-perf": series_of(lines)}
+    found = per_operation(with_artifacts(run, artifacts))
     assert (found is not None) == counted
     if found is not None:
         assert found.each == "query" and found.cycles["all cycles"] == pytest.approx(60 * 2e9)

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from report_runs import Case, histogram, metric, write
+from report_runs import Case, histogram, metric, with_artifacts, write
 
 from harness.explain.fit import Block
 from harness.explain.whatif import Calls, WhatIf
-from harness.store.runs import write_json_atomically
 from reports.charts.what_if import whatif_fits
 from reports.series import panels
 
@@ -34,9 +33,7 @@ def drawn(tmp_path, monkeypatch):
 
     def draw(*fits: WhatIf, runs=()):
         run = write(tmp_path, Case(metrics=[metric("whatif_slope", 1.5, part="wal")]))
-        (run.directory / "artifacts").mkdir()
-        document = {"fits": [fit.to_json() for fit in fits]}
-        write_json_atomically(run.directory / "artifacts" / "whatif.json", document)
+        with_artifacts(run, {"whatif": {"fits": [fit.to_json() for fit in fits]}})
         (panel,) = panels([run], "placement", None)
         drawing = whatif_fits(panel, "whatif_slope", "what if", "1-what-if", runs)
         return figures[0] if figures else None, drawing

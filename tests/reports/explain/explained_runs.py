@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report_runs import Case, metric, write
+from report_runs import Case, metric, with_artifacts, write
 
 from harness import hdr
 from harness.explain.fit import Block
 from harness.explain.whatif import Calls, WhatIf
-from harness.store.runs import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun
 
 US = 1e3
 NOTHING: Mapping[str, str] = {}
@@ -133,6 +133,4 @@ def what_if(
             "plant": (f"{part}.{operation}=+100us/200us/400us/800us",)}  # fmt: skip
     metrics = [metric(one.name, one.value or 0, **one.labels) for one in fit.metrics()]
     run = write(root, Case(placement="ssd-both", spec_changes=spec | changes, metrics=metrics))
-    (run.directory / "artifacts").mkdir()
-    write_json_atomically(run.directory / "artifacts" / "whatif.json", {"fits": [fit.to_json()]})
-    return run
+    return with_artifacts(run, {"whatif": {"fits": [fit.to_json()]}})

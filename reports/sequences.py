@@ -1,0 +1,23 @@
+"""Values by key, and the first of many texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """The values of each key, both in the order given."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def first_of(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
+    """At most this many of the texts, and how many more there are."""
+    left = len(texts) - most
+    return [*texts[:most], *([more.format(left)] if left > 0 else [])]
