@@ -96,7 +96,7 @@ _GROUPS = {
     },
     "microbench": ("microbench/",),
     "tpcc": ("workloads/tpcc/",),
-    "browser": ("reports/test_card_browser", "reports/test_report_browser"),
+    "browser": ("reports/test_browser",),
     "refused": ("cli/test_bad_input", "cli/test_help"),
     # What changes settings of the kernel.
     "settings": ("supervise/",),
@@ -112,7 +112,7 @@ _SYSTEM = (
     "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/", "test_packaging",
     "drivers/test_hammerdb_real", "iotrace/test_intervals", "iotrace/test_library",
     "micro/test_fio", "playbooks/test_experiment_role", "playbooks/test_every_place",
-    "playbooks/test_roles", "reports/test_card_browser", "reports/test_report_browser",
+    "playbooks/test_roles", "reports/test_browser",
     "rewrite/test_programs", "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
     "workloads/ycsb/test_ycsb_checks", "workloads/ycsb/test_ycsb_window",
     "workloads/tpch/test_refresh",

@@ -1,0 +1,305 @@
+"""A report and a card of devices in a real browser: nothing cut, nothing over anything else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micro_runs import DRAM, KINDS, card_run, duration, micro_run, rate
+from report_runs import EMULATED, Case, demo, write
+from selenium.webdriver import Chrome
+
+from reports.micro.report import write_cards
+from reports.report import write_report
+
+pytestmark = pytest.mark.draws
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture(scope="module")
+def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that a report can hold: two engines, three placements, emulated, failed, unknown."""
+    folder = tmp_path_factory.mktemp("runs")
+    placements = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")
+    runs = demo(folder, placements=placements, blocks=2)
+    extra = {"block": 2, "emulated": EMULATED, "placement": "pmem-both"}
+    runs.append(write(folder, Case(status="failed", **extra)))
+    runs.append(write(folder, Case(status="unknown", engine="duckdb", **extra)))
+    runs.append(
+        write(folder, Case(block=3, run_changes={"uncontrolled": [
+            {"what": HOSTILE, "found": "a-very-long-word" * 20, "do": HOSTILE}]}))
+    )  # fmt: skip
+    return write_report(runs, folder / "report", title="Does PMem pay?").html
+
+
+@pytest.fixture(scope="module")
+def card_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hosts, one of them emulated, with names as long as they get."""
+    folder = tmp_path_factory.mktemp("runs")
+    long = "a_measurement_with_a_name_that_does_not_fit_above_its_axes"
+    own = [
+        rate(long, size / 64, 11, **KINDS["clwb"], pattern="sequential_desc", threads=threads,
+             access_size_bytes=size, numa=numa)
+        for size in (64, 256, 1024) for threads in (1, 16) for numa in ("near", "far")
+    ]  # fmt: skip
+    own += [duration("overwrite_tail", {"90": 99, "70000": 1}, hotspot_bytes=size,
+                     **KINDS["ntstore"]) for size in (256, 4096, 65536)]  # fmt: skip
+    own += _beside_loads()
+    depths = [rate("random_read", depth / 4, 11, operation="read", queue_depth=depth,
+                   access_size_bytes=4096) for depth in (1, 2, 4, 8, 16, 32)]  # fmt: skip
+    runs = [
+        card_run(folder, host="a-server-with-a-long-name"),
+        micro_run(folder, own, host="a-server-with-a-long-name", suite="mine"),
+        micro_run(folder, depths, host="a-server-with-a-long-name", suite="block-io"),
+        card_run(folder, DRAM, host="lab2", emulated=EMULATED),
+    ]
+    return write_cards(runs, folder / "card").html
+
+
+def _beside_loads() -> list[dict[str, Any]]:
+    """What loads and what waits, as the suite of FAST'20's Figure 6 stores it."""
+    found = []
+    for place, pace in enumerate((250e6, 500e6, 1e9, 2e9, 4e9, 8e9, 16e9)):
+        for kind, share in (("load", {}), ("mixed", {"load_read_share": 0.67})):
+            named = {"configuration": f"write_latency/kernel={kind},pace={pace:g}"}
+            had = rate("write_latency", 0.9 * pace / 1e9, 3, **named, job="load", operation=kind,
+                       pace_bytes_per_second=f"{pace:.0f}")  # fmt: skip
+            waits = duration("write_latency", {str(90 + 20 * place): 99}, **named, job="probe",
+                             load_operation=kind, load_bytes_per_second=f"{pace:.0f}",
+                             **share)  # fmt: skip
+            waits |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
+            found += [had, waits]
+    return found
+
+
+@pytest.fixture(params=["report_page", "card_page"])
+def page(request: pytest.FixtureRequest) -> Path:
+    """Either page."""
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+def open_at(browser: Chrome, page: Path, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page.as_uri())
+
+
+def requested(browser: Chrome) -> list[str]:
+    messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    return [
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+
+
+#: The lowest contrast (WCAG 2.1, 1.4.3) of any text outside the charts.
+CONTRAST = """
+const rgb = c => c.match(/[\\d.]+/g).map(Number);
+const light = c => { const [r, g, b] = rgb(c).map(v => v / 255)
+  .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+const behind = e => { for (; e; e = e.parentElement) {
+  const c = getComputedStyle(e).backgroundColor;
+  if (rgb(c)[3] !== 0) return c } return 'rgb(255,255,255)' };
+let worst = {ratio: 99};
+for (const e of document.querySelectorAll('h1,h2,p,th,td,dt,dd,figcaption,summary,caption')) {
+  if (!e.innerText || !e.innerText.trim()) continue;
+  const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < worst.ratio) worst = {ratio, text: e.innerText.slice(0, 40)};
+}
+return worst;
+"""
+
+
+def worst_contrast(browser: Chrome, page: Path, scheme: str) -> Any:
+    """The text that stands out least from what is behind it, in ``light`` or ``dark``."""
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    open_at(browser, page, 1280)
+    worst = browser.execute_script(CONTRAST)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    return worst
+
+
+def open_all(browser: Chrome, page: Path, width: int) -> None:
+    open_at(browser, page, width)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+
+
+# Both -----------------------------------------------------------------------------
+
+
+def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) -> None:
+    browser.get_log("performance")
+    browser.get_log("browser")
+    open_at(browser, page, 1280)
+    fetched = [url for url in requested(browser) if not url.startswith("data:")]
+    assert fetched == [page.as_uri()]
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_does_not_scroll_sideways(browser: Chrome, page: Path, width: int) -> None:
+    open_all(browser, page, width)
+    inner, scroll = browser.execute_script(
+        "return [document.documentElement.clientWidth, document.documentElement.scrollWidth]"
+    )
+    assert scroll <= inner <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_either_scheme(browser: Chrome, page: Path, scheme: str) -> None:
+    worst = worst_contrast(browser, page, scheme)
+    assert worst["ratio"] >= 4.5, worst
+
+
+# The report -----------------------------------------------------------------------
+
+
+def test_hostile_text_is_not_run(browser: Chrome, report_page: Path) -> None:
+    open_at(browser, report_page, 1280)
+    assert browser.title == "Does PMem pay? (EMULATED)"
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_every_figure_is_drawn_and_named(browser: Chrome, report_page: Path, width: int) -> None:
+    open_all(browser, report_page, width)
+    charts: list[dict[str, Any]] = browser.execute_script(
+        """return [...document.querySelectorAll('figure.chart')].map(f => {
+             const svg = f.querySelector('svg'), box = svg.getBoundingClientRect();
+             return {width: box.width, height: box.height,
+                     shapes: [...svg.querySelectorAll('path, use')]
+                       .filter(s => s.getBoundingClientRect().width > 0).length,
+                     alt: f.querySelector('[role=img]').getAttribute('aria-label')}})"""
+    )
+    # The overview, and for two engines: times, speed-ups, operators, bytes per tier, memory.
+    assert len(charts) == 11
+    for chart in charts:
+        assert chart["width"] > 300 and chart["height"] > 100 and chart["shapes"] > 10
+        assert chart["alt"]
+
+
+def test_the_first_screen_holds_every_verdict_and_the_overview(
+    browser: Chrome, report_page: Path
+) -> None:
+    open_at(browser, report_page, 1300)
+    shown = browser.execute_script(
+        """const box = e => e.getBoundingClientRect();
+           return {badges: [...document.querySelectorAll('.answers .badge')]
+                     .filter(b => !b.closest('details')).map(b => box(b).bottom),
+                   right: Math.max(...[...document.querySelectorAll('.answers td')]
+                     .map(e => box(e).right)),
+                   overview: box(document.querySelector('#figure-overview')).bottom}"""
+    )
+    assert len(shown["badges"]) == 4  # two engines, two placements besides the baseline
+    assert max(*shown["badges"], shown["overview"]) <= 900
+    assert shown["right"] <= 1300
+
+
+def test_the_reader_sees_what_must_be_seen(browser: Chrome, report_page: Path) -> None:
+    open_all(browser, report_page, 400)
+    text = browser.execute_script("return document.body.innerText")
+    assert text.count("EMULATED") > 10
+    for shown in ("not resolvable", "server died", "†", HOSTILE):
+        assert shown in text
+    charts = browser.execute_script(
+        "return [...document.querySelectorAll('figure.chart svg')].map(s => s.textContent)"
+    )
+    assert all("EMULATED" in chart for chart in charts)
+
+
+def test_paper_shows_what_is_folded_on_screen(browser: Chrome, tmp_path: Path) -> None:
+    run = write(tmp_path, Case(queries=(1,), plans=False))
+    open_at(browser, write_report([run], tmp_path / "report").html, 1280)
+    browser.execute_script(
+        """window.opened = 0;
+           addEventListener('beforeprint', () =>
+             opened = document.querySelectorAll('details[open]').length)"""
+    )
+    pdf = browser.execute_cdp_cmd("Page.printToPDF", {})
+    assert base64.b64decode(pdf["data"]).startswith(b"%PDF")
+    folded = browser.execute_script("return document.querySelectorAll('details').length")
+    assert browser.execute_script("return opened") == folded > 0
+    assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
+
+
+# The card --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_no_text_of_a_chart_is_cut_or_lies_over_another(
+    browser: Chrome, card_page: Path, width: int
+) -> None:
+    open_all(browser, card_page, width)
+    found: dict[str, Any] = browser.execute_script(TEXTS)
+    assert found["texts"] > 200
+    assert found["cut"] == []
+    assert found["over"] == []
+
+
+def test_every_axis_has_its_name_and_unit(browser: Chrome, card_page: Path) -> None:
+    open_all(browser, card_page, 1280)
+    axes: list[dict[str, Any]] = browser.execute_script(AXES)
+    assert len(axes) > 15
+    for one in axes:
+        assert one["x"] and one["y"], one
+        assert any(unit in tick for tick in one["ticks"] for unit in ("B/s", "ns", "µs", "ms")), one
+        counted = ("threads", "queue depth", "share of reads")
+        sized = any("B" in tick for tick in one["x_ticks"])
+        assert sized or one["x"].startswith(counted), one
+
+
+def test_a_chart_tells_its_title_once(browser: Chrome, card_page: Path) -> None:
+    open_all(browser, card_page, 1280)
+    twice = browser.execute_script(
+        """return [...document.querySelectorAll('figure.chart svg')].map(svg => {
+             const said = [...svg.querySelectorAll('text')].map(t => t.textContent)
+               .filter(t => t.length > 25);
+             return said.filter((t, i) => said.indexOf(t) !== i) }).flat()"""
+    )
+    assert twice == []
+
+
+def test_what_decides_is_said_beside_the_verdicts(browser: Chrome, card_page: Path) -> None:
+    open_at(browser, card_page, 1280)
+    text = browser.execute_script("return document.body.innerText")
+    assert text.count("Holm–Bonferroni") == 2  # on both devices
+    assert "knee shown" in text and "EMULATED" in text
+
+
+#: Of every chart: texts that leave it, and pairs of them that lie over one another.
+TEXTS = """
+const cut = [], over = []; let texts = 0;
+for (const svg of document.querySelectorAll('figure.chart svg')) {
+  const whole = svg.getBoundingClientRect();
+  const held = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim())
+    .map(t => ({said: t.textContent, box: t.getBoundingClientRect()}));
+  texts += held.length;
+  for (const {said, box} of held)
+    if (box.left < whole.left - 1 || box.right > whole.right + 1 ||
+        box.top < whole.top - 1 || box.bottom > whole.bottom + 1) cut.push(said);
+  held.forEach((a, i) => held.slice(i + 1).forEach(b => {
+    const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+    const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+    if (wide > 2 && high > 4) over.push([a.said, b.said]) }));
+}
+return {texts, cut, over};
+"""
+#: Of every pair of axes: their names, and what stands at their ticks.
+AXES = """
+const words = g => [...g.querySelectorAll('text')].map(t => t.textContent).join(' ').trim();
+const named = axis => [...axis.children].filter(c => /text_\\d+$/.test(c.id)).map(words).join(' ');
+const ticks = axis => [...axis.children].filter(c => /tick_\\d+$/.test(c.id)).map(words)
+  .filter(t => t);
+return [...document.querySelectorAll('figure.chart svg g')]
+  .filter(g => /axes_\\d+$/.test(g.id) && g.querySelector('[id*="matplotlib.axis_"]'))
+  .map(g => { const [x, y] = g.querySelectorAll(':scope > [id*="matplotlib.axis_"]');
+    return {x: named(x), y: named(y), x_ticks: ticks(x), ticks: ticks(y)} });
+"""
