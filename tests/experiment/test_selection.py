@@ -59,7 +59,7 @@ class Missing:
     def __init__(self, *missing: str) -> None:
         self.missing = missing
 
-    def __call__(self, name: str) -> Any:
+    def __call__(self, name: str, workload: str) -> Any:
         def available(options: object, prefix: object) -> str:
             if name in self.missing:
                 raise UsageError(name, "installations found: none", f"install {name}")
