@@ -56,11 +56,9 @@ class Placement:
 def parse_placement(text: str) -> Placement:
     """A placement from its text form; UsageError (exit 2) where it is not one."""
     if match := _BOTH.match(text):
-        tier = match.group(1)
-        return Placement(text, tier, tier, tier, tier, None, frozenset({"data", "wal"}))
+        return _from_parts(text, {"data": match[1], "wal": match[1]})
     if match := _SPLIT.match(text):
-        data, wal = match.groups()
-        return Placement(text, data, wal, data, data, None, frozenset({"data", "wal"}))
+        return _from_parts(text, {"data": match[1], "wal": match[2]})
     if "=" in text:
         return _from_parts(text, _parse_parts(text))
     raise UsageError(f"placement {text!r}", "not in the placement grammar", _HELP)
