@@ -28,6 +28,7 @@ from harness.engine import (
 )
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
+from harness.sql_files import created
 
 PREFIX = "tierbench"
 _UNLOCK_S = 5.0
@@ -80,11 +81,12 @@ def end_session(unlock: Callable[[], object], close: Callable[[], None]) -> None
 class ExternalServer(ABC, Generic[_Connection]):
     """Methods of an engine that an external server refuses or for which there is nothing to do.
 
-    List it after the class that has the SQL abilities. With ``prepare``, ``mark_prepared`` and
-    ``data_bytes`` it implements KeepsOwnData.
+    List it after the class that has the SQL abilities. With ``data_bytes`` it implements
+    KeepsOwnData.
     """
 
     kind: EngineKind = "external"
+    sql_folder: Path
     supported_parts: frozenset[Part] = frozenset()
 
     #: The server's terms for what contains one dataset, and for what contains those.
@@ -119,6 +121,18 @@ class ExternalServer(ABC, Generic[_Connection]):
     @abstractmethod
     def _stored_mark(self, schema: str) -> str | None:
         """The stored mark ("" if there is none); None if there is no such schema."""
+
+    @abstractmethod
+    def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
+        """Drop a marked schema; RunFailed if it has others than our objects (see ``created``)."""
+
+    @abstractmethod
+    def _create(self, schema: str, mark: str) -> None:
+        """Make an empty schema with a mark."""
+
+    @abstractmethod
+    def _set_mark(self, schema: str, mark: str) -> None:
+        """Replace the mark of a schema."""
 
     @abstractmethod
     def _lock(self) -> Callable[[], None]:
@@ -166,6 +180,18 @@ class ExternalServer(ABC, Generic[_Connection]):
 
     def restore(self, dataset: Path, directories: DataDirectories) -> None:
         raise UsageError(f"restore an external {self._title}", "its files belong to its owner")
+
+    def prepare(self, key: str) -> None:
+        """Make an empty, marked schema; RunFailed if another user's has that name."""
+        name = self._schema_name(key)
+        if self._mark_of(name) is not None:
+            self._drop(name, created(self.sql_folder / key.partition("-")[0]))
+        self._create(name, mark_text(complete=False))
+        self._schema = name
+
+    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
+        """Write ``facts`` into the mark."""
+        self._set_mark(self._schema_name(key), mark_text(complete=True, facts=facts))
 
     def prepared(self, key: str) -> Mapping[str, Any] | None:
         """The facts of the complete data under ``key``, which become the data in use."""

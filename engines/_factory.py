@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engines._installation import FoundInstallation
 from harness.engine import Engine, EngineContext, EngineKind, EngineVersion
 from harness.experiment.placement import Part
 
@@ -21,8 +22,8 @@ class Factory:
     """``ENGINE`` of an engine's folder (see EngineFactory).
 
     ``workloads``: those that it brings SQL or calls for. ``placeable``: parts of an engine that
-    the harness starts; ``not_placeable``: why others cannot be placed. ``installed_version``:
-    UsageError if there is no installation.
+    the harness starts; ``not_placeable``: why others cannot be placed. ``installation``:
+    UsageError if there is none.
     ``external`` and ``external_version``: of an engine with the option ``dsn``, which names an
     external server; UsageError if the server does not answer.
     """
@@ -34,7 +35,7 @@ class Factory:
     workloads: Collection[str]
     placeable: frozenset[Part]
     make: Callable[[EngineContext], Engine]
-    installed_version: Callable[[Mapping[str, Any], Path], EngineVersion]
+    installation: Callable[[Mapping[str, Any], Path], FoundInstallation]
     not_placeable: Mapping[Part, str] = field(default_factory=dict)
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[Mapping[str, Any]], EngineVersion] | None = None
@@ -47,7 +48,7 @@ class Factory:
         """The version of the installation or of the external server."""
         if self.external_version is not None and "dsn" in options:
             return self.external_version(options)
-        return self.installed_version(options, engines_prefix)
+        return self.installation(options, engines_prefix).engine_version(self.name)
 
     def create(self, context: EngineContext) -> Engine:
         if self.external is not None and "dsn" in context.options:

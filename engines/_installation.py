@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.tiers.verify import may_enter
@@ -24,6 +25,8 @@ class FoundInstallation:
     ``source``: where it came from, as recorded with a run.
     """
 
+    product: ClassVar[str]
+
     version: str
     banner: str
     source: str
@@ -31,6 +34,15 @@ class FoundInstallation:
     @property
     def version_tuple(self) -> tuple[int, ...]:
         return tuple(int(part) for part in self.version.split("."))
+
+    @property
+    def title(self) -> str:
+        """Product and release, for messages."""
+        return f"{self.product} {self.version}"
+
+    def engine_version(self, engine: str) -> EngineVersion:
+        """As recorded with a run of ``engine``."""
+        return EngineVersion(engine, self.version, self.banner, self.source)
 
 
 Found = TypeVar("Found", bound=FoundInstallation)

@@ -5,66 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from engines._server import ServerProcess, Timeouts, readable_by_server
+from engines._data_folders import DataFolders
+from engines._installation import Found
+from engines._server import ServerProcess, Timeouts
+from engines._settings import SettingTable
 from engines._tls import Listening, listening
-from harness.copytree import copy_tree, make_durable, move_tree
-from harness.engine import EngineContext, EngineKind, ProcessId
-from harness.errors import RunFailed
+from harness.engine import EngineContext, EngineKind, EngineVersion, ProcessId
+
+_Cluster = TypeVar("_Cluster", bound=DataFolders[Any])
+_Server = TypeVar("_Server", bound=ServerProcess[Any])
 
 
-class DataFolders(ABC):
-    """The database on disk; its server is stopped while these methods run."""
-
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
-        self._user = context.credentials
-        #: Whether the last shutdown of its server was clean.
-        self.clean = False
-
-    @abstractmethod
-    def directories(self) -> list[Path]:
-        """All directories that contain its data."""
-
-    @abstractmethod
-    def dataset_names(self) -> Mapping[Path, str]:
-        """The directories of a dataset, with their names in it."""
-
-    def make_durable(self) -> None:
-        """Force to the devices what the server wrote without fsync."""
-        for folder in self.directories():
-            make_durable(folder, self._user)
-
-    def assert_clean(self, problem: str) -> None:
-        """RunFailed unless the server was shut down cleanly."""
-        if not self.clean:
-            where = self.directories()[0]
-            raise RunFailed(
-                problem, f"the server on {where} was not shut down cleanly", "load it again"
-            )
-
-    def snapshot(self, dataset: Path) -> None:
-        """Move (copy across file systems) the data to the folder ``dataset``."""
-        self.assert_clean("store as a dataset")
-        self._strip(dataset)
-        for folder, name in self.dataset_names().items():
-            move_tree(folder, dataset / name, self._user)
-        make_durable(dataset)
-
-    def _copy(self, dataset: Path) -> None:
-        for folder, name in self.dataset_names().items():
-            copy_tree(dataset / name, folder, writer=self._user)
-
-    def _strip(self, dataset: Path) -> None:  # noqa: B027 (nothing by default)
-        """Remove what is not part of a dataset; write what it needs besides into ``dataset``."""
-
-
-_Cluster = TypeVar("_Cluster", bound=DataFolders)
-_Server = TypeVar("_Server", bound=ServerProcess)
-
-
-class ManagedServer(ABC, Generic[_Cluster, _Server]):
+class ManagedServer(ABC, Generic[Found, _Cluster, _Server]):
     """An engine of one cluster and its server.
 
     List it after the class that has the SQL abilities. ``initialise`` and ``restore`` set the
@@ -72,6 +26,8 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
     """
 
     kind: EngineKind = "managed"
+    name: str
+    _setting_table: ClassVar[SettingTable] = SettingTable()
 
     _cluster: _Cluster | None = None
     _server: _Server | None = None
@@ -79,19 +35,26 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
     #: Where the server listens in addition to its private socket, at every start.
     _listening: Listening | None = None
 
-    def _manage(self, context: EngineContext, settings: Mapping[str, str]) -> None:
+    def _manage(
+        self, installation: Found, context: EngineContext, settings: Mapping[str, str]
+    ) -> None:
         """``settings``: the tuning profile's. UsageError for an invalid timeout."""
+        self._installation = installation
         self._context = context
         self._settings = settings
-        self._timeouts = Timeouts.of(context.options)
+        Timeouts.of(context.options)
+
+    def version(self) -> EngineVersion:
+        """Release and build of the installation."""
+        return self._installation.engine_version(self.name)
 
     @property
     def memory_bytes(self) -> int | None:
         return self._context.memory_limit_bytes
 
-    @abstractmethod
     def stored_settings(self) -> dict[str, str]:
         """The tuning profile's settings that decide what a load stores, such as statistics."""
+        return self._setting_table.stored_of(self._settings)
 
     @abstractmethod
     def _start(self, settings: Mapping[str, str]) -> None:
@@ -133,7 +96,11 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
 
     def can_read(self, paths: Sequence[Path]) -> bool:
         """Whether the server's user may read every one of ``paths``."""
-        return readable_by_server(self._context, paths)
+        process = self._context.processes.spawn(
+            ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
+            credentials=self._context.credentials,
+        )
+        return process.wait() == 0
 
     def processes(self) -> Sequence[ProcessId]:
         return self._server.processes() if self._server is not None else []
@@ -169,4 +136,4 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
         return self._server
 
 
-AnyServer = ManagedServer[Any, Any]
+AnyServer = ManagedServer[Any, Any, Any]

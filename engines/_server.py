@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from engines._data_folders import DataFolders
 from harness.engine import EngineContext, MemoryPolicy, Process, ProcessId
 from harness.errors import RunFailed, UsageError
 from harness.supervise.failures import log_tail
 from harness.supervise.process import descendants, process_identity
-from harness.supervise.user_files import make_directory
 
 _START_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 900.0
@@ -50,23 +50,20 @@ class Timeouts:
         )
 
 
-class ServerProcess(ABC):
-    """At most one server process; ``title`` names it in messages ("PostgreSQL 15.18")."""
+_Cluster = TypeVar("_Cluster", bound=DataFolders[Any])
 
-    def __init__(
-        self,
-        title: str,
-        context: EngineContext,
-        memory: MemoryPolicy | None,
-        timeouts: Timeouts,
-        log: str,
-    ) -> None:
-        self._title = title
-        self._context = context
+
+class ServerProcess(ABC, Generic[_Cluster]):
+    """At most one server process, on one cluster."""
+
+    def __init__(self, cluster: _Cluster, memory: MemoryPolicy | None) -> None:
+        self._cluster = cluster
+        self._context = cluster.context
+        self._user = cluster.context.credentials
         self._memory = memory
-        self._timeouts = timeouts
+        self._timeouts = Timeouts.of(cluster.context.options)
         self._process: Process | None = None
-        self.log = context.scratch / log
+        self.log = cluster.context.scratch / "server.log"
 
     @property
     def running(self) -> bool:
@@ -105,7 +102,7 @@ class ServerProcess(ABC):
             argv,
             cwd=self._context.scratch,
             log=self.log,
-            credentials=self._context.credentials,
+            credentials=self._user,
             memory=self._memory,
             traced=True,
             stop_signal=orphaned,
@@ -157,11 +154,13 @@ class ServerProcess(ABC):
         return status
 
     def _failed(self, verb: str, context: str, hint: str = "") -> RunFailed:
-        return RunFailed(f"{verb} {self._title}", f"{context}; {self._log_end()}", hint)
+        return RunFailed(
+            f"{verb} {self._cluster.installation.title}", f"{context}; {self._log_end()}", hint
+        )
 
     def _log_end(self) -> str:
         """The end of the log, as the end of a sentence."""
-        return f"the last lines of its log:\n{log_tail(self.log, self._context.credentials)}"
+        return f"the last lines of its log:\n{log_tail(self.log, self._user)}"
 
 
 def run_once(
@@ -205,20 +204,6 @@ def _write_stdin(process: Process, stdin: str) -> None:
         process.stdin.write(stdin.encode())
         process.stdin.close()
     process.stdout.read()
-
-
-def make_folder(context: EngineContext, folder: Path) -> None:
-    """Make a folder that only the server's user may enter."""
-    make_directory(folder, context.credentials)
-
-
-def readable_by_server(context: EngineContext, paths: Sequence[Path]) -> bool:
-    """Whether the user that servers run as may read every one of ``paths``."""
-    process = context.processes.spawn(
-        ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
-        credentials=context.credentials,
-    )
-    return process.wait() == 0
 
 
 def _seconds(options: Mapping[str, Any], name: str, default: float) -> float:

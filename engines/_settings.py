@@ -1,15 +1,25 @@
-"""What the harness knows about an engine's settings: ``settings.yml`` in the engine's folder."""
+"""Settings: what the harness knows about an engine's, and how its server is made to read some.
+
+The former is ``settings.yml`` in the engine's folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.supervise.credentials import run_unprivileged, unprivileged
+from harness.supervise.supervisor import minimal_environment
 from harness.yamlfile import load_yaml
 
+#: A home directory of programs that need none.
+NOWHERE = Path("/nonexistent")
+TIMEOUT_S = 60
 _RESERVED = "reserved for the harness (directories, sockets, access, data format)"
 
 
@@ -59,3 +69,26 @@ class SettingTable:
     def is_secret(self, name: str) -> bool:
         """Whether a setting of that name is left out of the record."""
         return any(part in name for part in self.secret)
+
+
+def run_with_file(
+    text: str, command: Callable[[str], list[str]]
+) -> subprocess.CompletedProcess[str]:
+    """Run a server that only reads an option file with ``text``; nothing is started.
+
+    ``command``: the command line, from the file's path.
+    """
+    # An anonymous file: nothing is left however the harness ends.
+    descriptor = os.memfd_create("settings")
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, 0o600)  # MySQL ignores a file that others may write
+        if (user := unprivileged()) is not None:
+            os.fchown(descriptor, user.uid, user.gid)
+        file.write(text)
+        file.flush()
+        return run_unprivileged(
+            command(f"/proc/self/fd/{descriptor}"),
+            timeout_s=TIMEOUT_S,
+            env=minimal_environment(NOWHERE),
+            descriptors=[descriptor],
+        )

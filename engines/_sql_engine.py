@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol
 
@@ -27,24 +28,44 @@ class Monitor(Protocol):
         """Close; no error if the server no longer runs."""
 
 
-class SqlEngine(ABC, Generic[Connection]):
-    """Runs, loads and natively calls the SQL in ``sql/<workload>/``."""
+class CallsSql(ABC):
+    """Reads a server's counters, and natively calls the SQL in ``sql/<workload>/``."""
 
-    load_format: ClassVar[LoadFormat] = "csv"
     sql_folder: Path
-    threads: int
-
-    def __init__(self) -> None:
-        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._monitor: Monitor | None = None
-
-    @abstractmethod
-    def _new_connection(self) -> Connection:
-        """A new connection in autocommit mode."""
+    _monitor: Monitor | None = None
 
     @abstractmethod
     def _new_monitor(self) -> Monitor:
         """A connection for reading counters."""
+
+    def counters(self) -> Mapping[str, float]:
+        """Cumulative counters of the server; see the engine's counters.py."""
+        if self._monitor is None:
+            self._monitor = self._new_monitor()
+        return self._monitor.read()
+
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
+        """From ``sql/<workload>/calls/``."""
+        return calls(self.sql_folder / workload, params)
+
+    def _close_monitor(self) -> None:
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close()
+
+
+class SqlEngine(CallsSql, Generic[Connection]):
+    """Runs, loads and natively calls the SQL in ``sql/<workload>/``."""
+
+    load_format: ClassVar[LoadFormat] = "csv"
+    threads: int
+
+    def __init__(self) -> None:
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+    @abstractmethod
+    def _new_connection(self) -> Connection:
+        """A new connection in autocommit mode."""
 
     @abstractmethod
     def _loader(self) -> Loader[Connection]:
@@ -60,12 +81,6 @@ class SqlEngine(ABC, Generic[Connection]):
         self._connections.add(connection)
         return connection
 
-    def counters(self) -> Mapping[str, float]:
-        """Cumulative counters of the server; see the engine's counters.py."""
-        if self._monitor is None:
-            self._monitor = self._new_monitor()
-        return self._monitor.read()
-
     def bulk_load(
         self,
         workload: str,
@@ -75,10 +90,6 @@ class SqlEngine(ABC, Generic[Connection]):
     ) -> None:
         """Schema, files in parallel, keys, indexes, statistics; row counts verified."""
         self._loader().load(self.sql_folder / workload, files, row_counts, progress)
-
-    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """From ``sql/<workload>/calls/``."""
-        return calls(self.sql_folder / workload, params)
 
     def native_load(
         self,
@@ -99,13 +110,5 @@ class SqlEngine(ABC, Generic[Connection]):
 
     def _query(self, sql: str) -> list[tuple[Scalar, ...]]:
         """The rows of one statement, read by a connection of its own."""
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             return connection.execute(sql).rows
-        finally:
-            connection.close()
-
-    def _close_monitor(self) -> None:
-        monitor, self._monitor = self._monitor, None
-        if monitor is not None:
-            monitor.close()

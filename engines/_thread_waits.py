@@ -56,7 +56,7 @@ class ThreadObserver:
     ``idle``: the events in which it executes none.
     """
 
-    resources: frozenset[Resource] = frozenset(RESOURCES.values())
+    resources: frozenset[Resource]
 
     def __init__(
         self,

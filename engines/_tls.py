@@ -12,11 +12,11 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines._server import make_folder, run_once
+from engines._server import run_once
 from harness.engine import EngineContext
 from harness.errors import RunFailed
-from harness.host.listen_address import Address, free_port
-from harness.supervise.user_files import acting_as, read_text, write_text
+from harness.host.listen_address import free_port
+from harness.supervise.user_files import acting_as, make_directory, read_text, write_text
 
 #: Longer than any run.
 _DAYS = 90
@@ -54,7 +54,10 @@ authorityKeyIdentifier = keyid
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a server listens, and its PEM files; only its user can read the key."""
+    """Where a server listens, and its PEM files; only its user can read the key.
+
+    ``authority_pem``: the authority's certificate, with which clients verify the server.
+    """
 
     host: str
     port: int
@@ -62,13 +65,6 @@ class Listening:
     authority: Path
     certificate: Path
     key: Path
-
-    def __str__(self) -> str:
-        return str(Address(self.host, self.port))
-
-    def authority_text(self) -> str:
-        """The authority's certificate, with which clients verify the server."""
-        return self.authority_pem
 
 
 def listening(context: EngineContext) -> Listening:
@@ -80,7 +76,7 @@ def listening(context: EngineContext) -> Listening:
     except OSError as error:
         raise RunFailed(f"listen {context.listen}", str(error.strerror).lower()) from error
     folder = context.scratch / "tls"
-    make_folder(context, folder)
+    make_directory(folder, context.credentials)
     _certify(context, folder, host)
     authority = folder / "authority.pem"
     pem = read_text(authority, context.credentials)

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from engines._data_folders import DataFolders
 from engines._innodb.installation import Installation
-from engines._managed import DataFolders
-from engines._server import make_folder, run_once
+from engines._server import run_once
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import UsageError
 from harness.experiment.placement import Part
-from harness.supervise.user_files import acting_as
+from harness.supervise.user_files import acting_as, make_directory
 
 #: The user that the harness uses.
 ROLE = "harness"
@@ -37,7 +37,7 @@ _NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*.pem", "*.pid", "ib_buffer_pool")
 _SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
 
 
-class Cluster(DataFolders):
+class Cluster(DataFolders[Installation]):
     """One data directory of a run; its server is stopped while these methods run."""
 
     def __init__(
@@ -47,8 +47,7 @@ class Cluster(DataFolders):
         directories: DataDirectories,
         doublewrite: Part = "data",
     ) -> None:
-        super().__init__(context)
-        self._installation = installation
+        super().__init__(installation, context)
         self.data = directories["data"] / "data"
         self.redo = directories["wal"] / "redo"
         self.binary_log = directories["wal"] / "binlog"
@@ -84,18 +83,23 @@ class Cluster(DataFolders):
     def create(self, configuration: Path) -> None:
         """Make the system tables of an empty server, with the option file's settings."""
         for folder in self.directories():
-            make_folder(self._context, folder)
-        if self._installation.flavour == "mysql":
-            self._run("initialise", configuration, "--initialize-insecure")
-        else:
-            self._run("initialise", configuration, "--bootstrap", statements=self._system_tables())
+            make_directory(folder, self._user)
+        mariadb = self.installation.flavour == "mariadb"
+        option = "--bootstrap" if mariadb else "--initialize-insecure"
+        run_once(
+            self.context,
+            f"initialise {self.title}",
+            [*self.installation.command, f"--defaults-file={configuration}", option],
+            self.context.scratch / "initialise.log",
+            stdin=self._system_tables() if mariadb else "",
+        )
         self.clean = True
 
     def restore(self, dataset: Path) -> None:
         """Copy data and redo log; the other directories start empty."""
         self._copy(dataset)
         for folder in (self.binary_log, self.tmp, self.temporary_tablespaces):
-            make_folder(self._context, folder)
+            make_directory(folder, self._user)
         self.clean = True
 
     def dataset_names(self) -> dict[Path, str]:
@@ -112,11 +116,11 @@ class Cluster(DataFolders):
         scripts = ["CREATE DATABASE mysql;", "USE mysql;", "SET @auth_root_socket=NULL;"]
         for name in _SYSTEM_TABLES:
             candidates = (f"mariadb_{name}.sql", f"mysql_{name}.sql")
-            path = next(filter(None, map(self._installation.share, candidates)), None)
+            path = next(filter(None, map(self.installation.share, candidates)), None)
             if path is None:
                 raise UsageError(
-                    f"initialise {self._installation.title}",
-                    f"{' or '.join(candidates)} is not under {self._installation.base}/share",
+                    f"initialise {self.installation.title}",
+                    f"{' or '.join(candidates)} is not under {self.installation.base}/share",
                     "install the complete server package (Debian: mariadb-server-core), or select "
                     "another installation with the engine option 'prefix'",
                 )
@@ -125,13 +129,3 @@ class Cluster(DataFolders):
         scripts.append("DELETE FROM mysql.global_priv WHERE Host <> 'localhost';")
         scripts.append("DELETE FROM mysql.proxies_priv WHERE Host <> 'localhost';\n")
         return "\n".join(scripts)
-
-    def _run(self, what: str, configuration: Path, *arguments: str, statements: str = "") -> None:
-        """Run the server as its own user until it exits; ``statements`` go to its stdin."""
-        run_once(
-            self._context,
-            f"{what} {self._installation.title}",
-            [*self._installation.command, f"--defaults-file={configuration}", *arguments],
-            self._context.scratch / f"{what}.log",
-            stdin=statements,
-        )

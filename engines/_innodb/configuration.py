@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from engines._innodb.accepted import ReadSettings, accepted
 from engines._innodb.cluster import Cluster
 from engines._innodb.installation import Installation
-from engines._innodb.values import same_value
-from engines._settings import SettingTable
+from engines._innodb.values import ReadSettings, accepted, same_value
+from engines._settings import SettingTable, run_with_file
 from engines._tls import Listening
 from harness.engine import EngineContext
 from harness.errors import UsageError, nearest
-from harness.supervise.credentials import run_unprivileged, unprivileged
-from harness.supervise.supervisor import minimal_environment
 from harness.supervise.user_files import write_text
 
 SOCKET = "sql.sock"
-_TIMEOUT_S = 60
 SETTINGS = SettingTable.read(Path(__file__).parent)
 #: The character set and collation of every database of the harness.
 CHARACTERS = "CHARACTER SET {character_set_server} COLLATE {collation_server}".format(
@@ -44,11 +39,8 @@ _TABLE_HEAD = re.compile(r"^-{20,} -+$", re.MULTILINE)
 
 
 def write_configuration(
-    installation: Installation,
-    context: EngineContext,
     cluster: Cluster,
     settings: Mapping[str, str],
-    format_settings: Mapping[str, str],
     init_statements: str = "",
     listening: Listening | None = None,
 ) -> Path:
@@ -57,10 +49,10 @@ def write_configuration(
     ``init_statements`` contain a secret: they go into a separate file that the server reads at
     its start and the caller removes.
     """
-    known = known_settings(installation)
-    lines = {**settings, **SETTINGS.values, **format_settings}
+    context, known = cluster.context, known_settings(cluster.installation)
+    lines = {**settings, **SETTINGS.values}
     lines |= {n: value for n, value in SETTINGS.values_where_known.items() if n in known}
-    lines |= installation.folders() | cluster.locations(known.__contains__)
+    lines |= cluster.installation.folders() | cluster.locations(known.__contains__)
     if binary_log_is_on(settings):
         lines |= cluster.binary_log_options()
     else:
@@ -180,7 +172,7 @@ def _instead(name: str, known: Collection[str]) -> str:
 
 def configured(installation: Installation, settings: Mapping[str, str], name: str) -> str:
     """The value that a setting has with ``settings`` and the server's defaults."""
-    return settings.get(name) or _values(_described(installation, "--no-defaults").stdout)[name]
+    return settings.get(name) or _values(_read(installation, ()).stdout)[name]
 
 
 def _problems(installation: Installation, settings: Mapping[str, str]) -> list[str]:
@@ -213,36 +205,25 @@ def _is_truth(text: str) -> bool:
 def _read(
     installation: Installation, settings: tuple[tuple[str, str], ...]
 ) -> subprocess.CompletedProcess[str]:
-    """The server reads the settings and prints their values; nothing is started."""
-    # An anonymous file: nothing is left however the harness ends.
-    descriptor = os.memfd_create("server.cnf")
-    with os.fdopen(descriptor, "w") as configuration:
-        os.fchmod(descriptor, 0o600)  # the server ignores a file that others may write
-        if (user := unprivileged()) is not None:
-            os.fchown(descriptor, user.uid, user.gid)
-        lines = {**dict(settings), **installation.folders(), BINARY_LOG: ""}
-        configuration.write(_render(lines))
-        configuration.flush()
-        return _described(installation, f"--defaults-file=/proc/self/fd/{descriptor}", descriptor)
+    """The server reads the settings and prints the values of all it has; nothing is started."""
+    folders = installation.folders()
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in folders.items()]
+    return run_with_file(
+        _render({**dict(settings), **folders, BINARY_LOG: ""}),
+        lambda file: [
+            *installation.command,
+            f"--defaults-file={file}",
+            *options,
+            "--verbose",
+            "--help",
+        ],
+    )
 
 
 @lru_cache(maxsize=8)
 def known_settings(installation: Installation) -> frozenset[str]:
     """Names of the settings that the server describes, written with ``_``."""
-    return frozenset(_values(_described(installation, "--no-defaults").stdout))
-
-
-def _described(
-    installation: Installation, first: str, *descriptors: int
-) -> subprocess.CompletedProcess[str]:
-    """The server's table of its settings and their values."""
-    options = [f"--{name.replace('_', '-')}={v}" for name, v in installation.folders().items()]
-    return run_unprivileged(
-        [*installation.command, first, *options, "--verbose", "--help"],
-        timeout_s=_TIMEOUT_S,
-        env=minimal_environment(Path("/nonexistent")),
-        descriptors=descriptors,
-    )
+    return frozenset(_values(_read(installation, ()).stdout))
 
 
 def _values(described: str) -> dict[str, str]:

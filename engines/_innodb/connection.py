@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -37,39 +39,48 @@ _TIMED_OUT = frozenset({3024, 1969})
 _INTERRUPTED = frozenset({1317, 1028})
 
 
-def open_connection(
-    *,
-    unix_socket: str | None = None,
-    host: str | None = None,
-    port: int | None = None,
-    user: str,
-    password: str,
-    database: str | None = None,
-    local_infile: bool = False,
-    ssl_ca: str | None = None,
-    socket_owner: Credentials | None = None,
-) -> LazyConnection:
-    """A new connection in autocommit mode; text compares by byte unless a column decides.
+@dataclass(frozen=True)
+class Login:
+    """A server's address and a user of it; its representation does not contain the password.
 
-    Over TCP, it is encrypted if the server offers TLS; with ``ssl_ca``, TLS is required and the
-    certificate is verified. ``local_infile``: whether LOAD DATA LOCAL may be used.
     ``socket_owner``: owner of the directory that contains the socket.
     """
-    tls: dict[str, Any] = {}
-    if unix_socket is not None:
-        tls = {"ssl_disabled": True}  # the socket is private, and TLS would cost time
-    elif ssl_ca is not None:
-        tls = {"ssl_ca": ssl_ca, "ssl_verify_cert": True, "ssl_verify_identity": True}
 
-    def connect() -> LazyConnection:
-        with acting_as(socket_owner):
+    user: str
+    password: str = field(repr=False)
+    host: str | None = None
+    port: int | None = None
+    database: str | None = None
+    socket: str | None = None
+    ssl_ca: str | None = None
+    socket_owner: Credentials | None = None
+
+    @property
+    def address(self) -> str:
+        """Server and database, for messages and records, without user and password."""
+        where = f"socket={self.socket}" if self.socket else f"host={self.host} port={self.port}"
+        return f"{where} dbname={self.database}" if self.database else where
+
+    def connect(self, database: str | None = None, local_infile: bool = False) -> LazyConnection:
+        """A new connection in autocommit mode to ``database`` (default: the login's).
+
+        Text compares by byte unless a column decides. Over TCP, the connection is encrypted if the
+        server offers TLS; with ``ssl_ca``, TLS is required and the certificate is verified.
+        ``local_infile``: whether LOAD DATA LOCAL may be used.
+        """
+        tls: dict[str, Any] = {}
+        if self.socket is not None:
+            tls = {"ssl_disabled": True}  # the socket is private, and TLS would cost time
+        elif self.ssl_ca is not None:
+            tls = {"ssl_ca": self.ssl_ca, "ssl_verify_cert": True, "ssl_verify_identity": True}
+        with acting_as(self.socket_owner):
             connection = LazyConnection(
-                unix_socket=unix_socket,
-                host=host,
-                port=port or 0,
-                user=user,
-                password=password,
-                database=database,
+                unix_socket=self.socket,
+                host=self.host,
+                port=self.port or 0,
+                user=self.user,
+                password=self.password,
+                database=database or self.database,
                 local_infile=local_infile,
                 charset="utf8mb4",
                 collation="utf8mb4_bin",
@@ -79,10 +90,21 @@ def open_connection(
                 program_name="harness",
                 **tls,
             )
-        connection.again = connect
+        connection.again = partial(self.connect, database, local_infile)
         return connection
 
-    return connect()
+    def native(self, database: str | None = None) -> dict[str, Any]:
+        """The same for the native client, without members that are None."""
+        members = {
+            "socket": self.socket,
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "password": self.password,
+            "database": database or self.database,
+            "ssl_ca": self.ssl_ca,
+        }
+        return {name: value for name, value in members.items() if value is not None}
 
 
 def flavour_of(connection: LazyConnection) -> Flavour:

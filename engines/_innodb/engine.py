@@ -25,7 +25,7 @@ from engines._innodb.configuration import (
     known_settings,
     write_configuration,
 )
-from engines._innodb.connection import open_connection
+from engines._innodb.connection import Login
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
 from engines._innodb.server import Server
@@ -40,13 +40,11 @@ from engines._innodb.verify import (
 from engines._innodb.wire import LazyConnection
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
-from engines._tls import Listening
 from harness.drivers.loadgen.protocols import Tunnel
 from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
-    EngineVersion,
     ProcessId,
 )
 from harness.errors import UsageError
@@ -56,9 +54,10 @@ from harness.supervise.user_files import acting_as
 _PAGE_SIZES = (4, 8, 16, 32, 64)
 
 
-class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
+class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
     """A server and directories that belong to the run."""
 
+    _setting_table = SETTINGS
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
 
     def __init__(self, context: EngineContext, flavour: Flavour) -> None:
@@ -68,19 +67,16 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         #: InnoDB's own threads: log writer, page cleaners, purge. MariaDB 10.11 names no threads.
         self.background_threads = ("thread=ib_",) if flavour == "mysql" else None
         self.hammerdb_database = {"mysql": "mysql", "mariadb": "maria"}[flavour]
-        self._installation = choose(flavour, context.options, context.engines_prefix)
-        check_settings(self._installation, context.settings)
-        self._manage(context, applied(self._installation, context.settings))
-        self._doublewrite = _part_of_doublewrite(self._installation, context.options)
+        installation = choose(flavour, context.options, context.engines_prefix)
+        check_settings(installation, context.settings)
+        self._manage(installation, context, applied(installation, context.settings))
+        self._doublewrite = _part_of_doublewrite(installation, context.options)
         self._format = {"innodb_page_size": _page_size(context.options)}
         self._password = secrets.token_hex(16)
         self._tunnel_password = secrets.token_hex(16)
         self._first_start = True
         self.threads = context.threads
-        self.version_tuple = self._installation.version_tuple
-
-    def version(self) -> EngineVersion:
-        return self._installation.engine_version()
+        self.version_tuple = installation.version_tuple
 
     def format_options(self) -> Mapping[str, str]:
         """What initialisation fixes for good, and the settings that decide what a load stores."""
@@ -88,10 +84,6 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             **self._format,
             "collation": SETTINGS.values["collation_server"],
         } | self.stored_settings()
-
-    def stored_settings(self) -> dict[str, str]:
-        """The tuning profile's settings that decide what a load stores, such as statistics."""
-        return SETTINGS.stored_of(self._settings)
 
     def _loaded_with(self) -> dict[str, str]:
         """A slow shutdown leaves nothing to purge or merge in a dataset."""
@@ -101,7 +93,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         """Make an empty server; until a restore, it starts with the settings for loading."""
         self._loading = True
         cluster = self._use(directories)
-        cluster.create(self._configuration(self.stored_settings()))
+        settings = {**self.stored_settings(), **self._format}
+        cluster.create(write_configuration(cluster, settings))
 
     def effective_config(self) -> Mapping[str, str]:
         """The recorded variables, and how the redo log is written.
@@ -125,17 +118,22 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     def _local_processes(self) -> Sequence[ProcessId]:
         return self.processes()
 
+    @property
+    def _login(self) -> Login:
+        """The private socket."""
+        return Login(
+            user=ROLE,
+            password=self._password,
+            database=DATABASE,
+            socket=str(self._used().socket),
+            socket_owner=self._context.credentials,
+        )
+
     def _open(self, local_infile: bool = False) -> LazyConnection:
-        return self._open_database(DATABASE, local_infile)
+        return self._login.connect(local_infile=local_infile)
 
     def native_connection(self) -> Mapping[str, Any]:
-        """The private socket."""
-        return {
-            "socket": str(self._used().socket),
-            "user": ROLE,
-            "password": self._password,
-            "database": DATABASE,
-        }
+        return self._login.native()
 
     def tunnel(self, token: str) -> Tunnel:
         """A socket of any name."""
@@ -158,24 +156,15 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             "user": ROLE,
             "password": self._password,
             "database": DATABASE,
-            "ca_certificate": listening.authority_text(),
+            "ca_certificate": listening.authority_pem,
         }
-
-    def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
-        return open_connection(
-            unix_socket=str(self._used().socket),
-            user=ROLE,
-            password=self._password,
-            database=name,
-            local_infile=local_infile,
-            socket_owner=self._context.credentials,
-        )
 
     def _start(self, settings: Mapping[str, str]) -> None:
         """The first start on these files also sets the passwords of the run."""
         listening = self._listens()
         statements = self._access(listening is not None) if self._first_start else ""
-        configuration = self._configuration(settings, statements, listening)
+        settings = {**settings, **self._format}
+        configuration = write_configuration(self._placed(), settings, statements, listening)
         try:
             self._used().start(configuration, lambda pid: self._verify(pid, settings))
         finally:
@@ -187,7 +176,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         """Verify the locations of the parts and the settings."""
         cluster = self._placed()
         verify_locations(pid, cluster, also=(self._context.scratch,))
-        verify_variables(pid, self._variables(), cluster, {**settings, **self._format})
+        verify_variables(pid, self._variables(), cluster, settings)
 
     def _access(self, listens: bool) -> str:
         """Statements that make the database and its user; no other user can log in.
@@ -217,27 +206,9 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             ]
         return "".join(f"{statement};\n" for statement in statements)
 
-    def _configuration(
-        self,
-        settings: Mapping[str, str],
-        statements: str = "",
-        listening: Listening | None = None,
-    ) -> Path:
-        return write_configuration(
-            self._installation,
-            self._context,
-            self._placed(),
-            settings,
-            self._format,
-            statements,
-            listening,
-        )
-
     def _use(self, directories: DataDirectories) -> Cluster:
         self._cluster = Cluster(self._installation, self._context, directories, self._doublewrite)
-        self._server = Server(
-            self._installation, self._context, self._cluster, directories.memory, self._timeouts
-        )
+        self._server = Server(self._cluster, directories.memory)
         self._first_start = True
         return self._cluster
 
@@ -295,6 +266,6 @@ def factory(flavour: Flavour) -> EngineFactory:
         not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
         make=lambda context: ManagedInnoDB(context, flavour),
         external=lambda context: ExternalInnoDB(context, flavour),
-        installed_version=lambda options, prefix: choose(flavour, options, prefix).engine_version(),
+        installation=partial(choose, flavour),
         external_version=partial(server_version, flavour),
     )

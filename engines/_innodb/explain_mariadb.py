@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engines._innodb.connection import MySqlConnection
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _NS_PER_MS = 1e6
@@ -36,6 +37,12 @@ _NAMED: Mapping[str, tuple[OperatorKind, str]] = {
 #: Access types of which every loop is one index lookup.
 _LOOKUPS = ("eq_ref", "ref", "ref_or_null")
 _OWN_TIMES = ("r_unpack_time_ms", "r_other_time_ms")
+
+
+def explain(connection: MySqlConnection, sql: str) -> ExecutedPlan:
+    """Execute ``sql`` with profiling and translate its plan."""
+    result = connection.execute("ANALYZE FORMAT=JSON " + sql)
+    return translate(str(result.rows[0][0]), result.duration_ns)
 
 
 def translate(text: str, duration_ns: int) -> ExecutedPlan:

@@ -7,7 +7,13 @@ condition uses it: the own times add up to the root's total. The rest of the exe
 outside the operators: planning, and writing the plan. Every row of every operator reads the clock
 twice, which makes plans with many rows slower than the query.
 
-Before 8.3, the tree is text, rounded to three digits.
+======================  =====================================================
+release                 statement
+======================  =====================================================
+MySQL from 8.3          ``EXPLAIN ANALYZE FORMAT=JSON`` (second JSON version)
+MySQL 8.0.18 to 8.2     ``EXPLAIN ANALYZE FORMAT=TREE``: text, rounded to three digits
+MySQL before 8.0.18     none: CannotExplain
+======================  =====================================================
 """
 
 from __future__ import annotations
@@ -17,8 +23,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engines._innodb.connection import MySqlConnection
+from harness.engine import CannotExplain
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
+_FIRST_WITH_ANALYZE = (8, 0, 18)
+_FIRST_WITH_JSON = (8, 3)
+_RELEASE = re.compile(r"\d+(?:\.\d+)+")
 _NS_PER_MS = 1e6
 _NOTE = "own times are wall time; reading the clock for every row of every operator is in them"
 #: By the first words of an operation; an operation on another operator's rows is not a scan.
@@ -37,6 +48,23 @@ _LINE = re.compile(
 )
 _INDENT = 4
 _RELATION = re.compile(r" on (?P<table>[^<\s]\S*)")
+
+
+def explain(connection: MySqlConnection, sql: str) -> ExecutedPlan:
+    """Execute ``sql`` with profiling and translate its plan; CannotExplain on old releases."""
+    info: Any = connection.raw.get_server_info()  # type: ignore[no-untyped-call]
+    match = _RELEASE.search(str(info))
+    release = tuple(map(int, match[0].split("."))) if match else ()
+    if release < _FIRST_WITH_ANALYZE:
+        raise CannotExplain(
+            f"MySQL {'.'.join(map(str, release))} has no EXPLAIN ANALYZE: it was added in 8.0.18"
+        )
+    if release < _FIRST_WITH_JSON:
+        result = connection.execute("EXPLAIN ANALYZE FORMAT=TREE " + sql)
+        return translate_tree(str(result.rows[0][0]), result.duration_ns)
+    connection.run("SET SESSION explain_json_format_version = 2")
+    result = connection.execute("EXPLAIN ANALYZE FORMAT=JSON " + sql)
+    return translate_json(str(result.rows[0][0]), result.duration_ns)
 
 
 def translate_json(text: str, duration_ns: int) -> ExecutedPlan:

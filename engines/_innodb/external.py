@@ -2,6 +2,10 @@
 
 Each dataset goes into a database of its own. The mark is a table: these servers have no comments
 on databases. A database without the mark belongs to the user.
+
+The DSN is ``mysql://user[:password]@host[:port][/database][?ssl-ca=FILE]``, or with
+``?socket=PATH`` and no host. ``env`` means ``$HARNESS_DSN``. A DSN in an option is stored with
+every run, so it must not contain a password.
 """
 
 from __future__ import annotations
@@ -11,20 +15,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
 
-from engines._external import PREFIX, ExternalServer, end_session, mark_text
+from engines._external import PREFIX, ExternalServer, dsn_text, end_session
 from engines._innodb.configuration import CHARACTERS
-from engines._innodb.connection import MySqlConnection, close, flavour_of, message
-from engines._innodb.dsn import dsn_of
+from engines._innodb.connection import Login, MySqlConnection, close, flavour_of, message
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.wire import LazyConnection
 from harness.engine import EngineContext, EngineVersion
-from harness.errors import RunFailed, UsageError
-from harness.sql_files import created
+from harness.errors import RunFailed, UsageError, nearest
 
+_PARAMETERS = ("socket", "ssl-ca")
+_FORM = "write mysql://user@host/database, or mysql://user@/database?socket=/run/mysqld/mysqld.sock"
+_DEFAULT_PORT = 3306
 _MARK_TABLE = f"{PREFIX}_mark"
 #: A lock's session is idle during a run: no limit of the server may end it.
 _LOCK_IDLE_S = 365 * 24 * 3600
@@ -38,12 +44,53 @@ _OBJECTS = """
 """
 
 
+def dsn_of(flavour: Flavour, options: Mapping[str, Any]) -> Login:
+    """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
+    problem = f"external {TITLES[flavour]} by DSN"
+
+    def secrets(text: str) -> str:
+        return "a password" if _parsed(text, problem).password else ""
+
+    return _parsed(dsn_text(problem, options, secrets), problem)
+
+
+def _parsed(text: str, problem: str) -> Login:
+    """Errors do not contain ``text``, which may contain a password."""
+    try:
+        url = urlsplit(text)
+        port = url.port
+        parameters = dict(parse_qsl(url.query, strict_parsing=bool(url.query)))
+    except ValueError as error:
+        raise UsageError(problem, "not a URL", _FORM) from error
+    if url.scheme not in TITLES or not url.username:
+        raise UsageError(problem, "not a mysql:// or mariadb:// URL with a user", _FORM)
+    for name in parameters:
+        if name not in _PARAMETERS:
+            raise UsageError(
+                problem,
+                f"unknown parameter {name!r}{nearest(name, _PARAMETERS)}",
+                f"known: {', '.join(_PARAMETERS)}",
+            )
+    socket = parameters.get("socket")
+    if bool(socket) == bool(url.hostname):
+        raise UsageError(problem, "it must name either a host or a socket", _FORM)
+    return Login(
+        user=unquote(url.username),
+        password=unquote(url.password or ""),
+        host=url.hostname,
+        port=(port or _DEFAULT_PORT) if url.hostname else None,
+        database=unquote(url.path.lstrip("/")) or None,
+        socket=socket,
+        ssl_ca=parameters.get("ssl-ca"),
+    )
+
+
 def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersion:
     """The server's version; UsageError if it does not answer or is of the other flavour."""
     dsn = dsn_of(flavour, options)
     problem = f"external {TITLES[flavour]} at {dsn.address}"
     try:
-        with closing(dsn.open()) as connection:
+        with closing(dsn.connect()) as connection:
             found = flavour_of(connection)
             ((version, comment),) = _rows(connection, "SELECT VERSION(), @@version_comment")
     except (pymysql.Error, OSError) as error:
@@ -81,31 +128,30 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
     def version(self) -> EngineVersion:
         return server_version(self.flavour, self._options)
 
-    def prepare(self, key: str) -> None:
-        """Make an empty, marked database; RunFailed if another user's has that name."""
-        name = self._schema_name(key)
-        ours = self._mark_of(name) is not None
+    def _create(self, schema: str, mark: str) -> None:
         with self._server() as connection:
-            if ours:
-                if others := self._others(connection, name, key.partition("-")[0]):
-                    raise self._not_ours(name, others)
-                _rows(connection, f"DROP DATABASE `{name}`")
-            _rows(connection, f"CREATE DATABASE `{name}` {CHARACTERS}")
-            _rows(connection, f"CREATE TABLE `{name}`.{_MARK_TABLE} (mark LONGTEXT NOT NULL)")
-            _set_mark(connection, name, mark_text(complete=False))
-        self._schema = name
+            _rows(connection, f"CREATE DATABASE `{schema}` {CHARACTERS}")
+            _rows(connection, f"CREATE TABLE `{schema}`.{_MARK_TABLE} (mark LONGTEXT NOT NULL)")
+        self._set_mark(schema, mark)
 
-    def _others(self, connection: LazyConnection, schema: str, workload: str) -> list[str]:
-        """Objects in the database that the workload did not make."""
-        ours = created(self.sql_folder / workload)
+    def _set_mark(self, schema: str, mark: str) -> None:
+        with self._server() as connection:
+            _rows(connection, f"DELETE FROM `{schema}`.{_MARK_TABLE}")
+            _rows(connection, f"INSERT INTO `{schema}`.{_MARK_TABLE} (mark) VALUES (%s)", mark)
+
+    def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
         known = {(kind, name) for kind, names in ours.items() for name in names}
         known.add(("table", _MARK_TABLE))
-        found = _rows(connection, _OBJECTS, *[schema] * 4)
-        return [f"{kind} {name}" for kind, name in found if (kind, name.lower()) not in known]
+        with self._server() as connection:
+            found = _rows(connection, _OBJECTS, *[schema] * 4)
+            others = [f"{kind} {name}" for kind, name in found if (kind, name.lower()) not in known]
+            if others:
+                raise self._not_ours(schema, others)
+            _rows(connection, f"DROP DATABASE `{schema}`")
 
     def _lock(self) -> Callable[[], None]:
         with self._server() as asking:
-            connection = self._dsn.open()
+            connection = self._dsn.connect()
             try:
                 _rows(connection, "SET SESSION wait_timeout = %s", _LOCK_IDLE_S)
                 if _rows(connection, "SELECT GET_LOCK(%s, 0)", PREFIX) == [(1,)]:
@@ -122,12 +168,6 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
             )
             rows = _rows(asking, holder, PREFIX)
         raise self._locked(rows[0][0] if rows else "a session that this user cannot see")
-
-    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
-        """Write ``facts`` into the mark."""
-        mark = mark_text(complete=True, facts=facts)
-        with self._server() as connection:
-            _set_mark(connection, self._schema_name(key), mark)
 
     def data_bytes(self) -> int | None:
         """Size of tables and indexes, as the server counts it now."""
@@ -154,13 +194,13 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         return self._dsn.native(self._schema)
 
     def _open(self, local_infile: bool = False) -> LazyConnection:
-        return self._dsn.open(self._schema, local_infile)
+        return self._dsn.connect(self._schema, local_infile)
 
     @contextmanager
     def _server(self) -> Iterator[LazyConnection]:
         """A connection for work on the harness's databases; RunFailed if it is not allowed."""
         try:
-            with closing(self._dsn.open()) as connection:
+            with closing(self._dsn.connect()) as connection:
                 yield connection
         except pymysql.Error as error:
             raise RunFailed(
@@ -181,11 +221,6 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
                 return ""
             rows = _rows(connection, f"SELECT mark FROM `{schema}`.{_MARK_TABLE}")
         return str(rows[0][0]) if rows else ""
-
-
-def _set_mark(connection: LazyConnection, schema: str, mark: str) -> None:
-    _rows(connection, f"DELETE FROM `{schema}`.{_MARK_TABLE}")
-    _rows(connection, f"INSERT INTO `{schema}`.{_MARK_TABLE} (mark) VALUES (%s)", mark)
 
 
 def _unlock(connection: LazyConnection) -> None:

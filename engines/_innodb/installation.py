@@ -24,7 +24,6 @@ from engines._installation import (
     first_fitting,
     output_of,
 )
-from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, linker
 
@@ -64,9 +63,6 @@ class Installation(FoundInstallation):
     @property
     def title(self) -> str:
         return f"{TITLES[self.flavour]} {self.version}"
-
-    def engine_version(self) -> EngineVersion:
-        return EngineVersion(self.flavour, self.version, self.banner, self.source)
 
     def folders(self) -> dict[str, str]:
         """Options for its folders: compiled-in paths are wrong in a private prefix."""

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from engines._innodb.cluster import Cluster
 from engines._innodb.configuration import SOCKET
-from engines._innodb.installation import Installation
-from engines._server import ServerProcess, Timeouts
-from harness.engine import Credentials, EngineContext, MemoryPolicy
+from engines._server import ServerProcess
+from harness.engine import Credentials
 from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
 
@@ -29,22 +28,12 @@ _PROTOCOL = 10
 _TRACED_LINES, _TRACED_BYTES, _SHOWN_ERRORS = 2000, 1 << 18, 6
 
 
-class Server(ServerProcess):
+class Server(ServerProcess[Cluster]):
     """One server on one cluster."""
 
-    def __init__(
-        self,
-        installation: Installation,
-        context: EngineContext,
-        cluster: Cluster,
-        memory: MemoryPolicy | None,
-        timeouts: Timeouts,
-    ) -> None:
-        super().__init__(installation.title, context, memory, timeouts, "server.log")
-        self._installation = installation
-        self._cluster = cluster
-        self._user = context.credentials
-        self.socket = context.scratch / SOCKET
+    @property
+    def socket(self) -> Path:
+        return self._context.scratch / SOCKET
 
     def start(self, configuration: Path, verify: Callable[[int], None]) -> None:
         """Start and return when the server greets; otherwise, RunFailed with its last lines.
@@ -55,7 +44,7 @@ class Server(ServerProcess):
             return
         self._cluster.clean = False
         process = self._launch(
-            [*self._installation.command, f"--defaults-file={configuration}"],
+            [*self._cluster.installation.command, f"--defaults-file={configuration}"],
             ready=lambda _: self._greets(),
             # Only files outlive the server's process, and the supervisor removes them.
             orphaned=signal.SIGKILL,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from engines._innodb import counters, durability, explain
+from engines._innodb import counters, durability, explain_mariadb, explain_mysql
 from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import MySqlConnection, connecting
 from engines._innodb.installation import Flavour
@@ -52,8 +52,11 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         """A new connection in autocommit mode; ``local_infile``: it may send files."""
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """Execute ``sql`` with profiling; see explain.py for its times."""
-        return explain.explain(connection, sql)
+        """Execute ``sql`` with profiling; see explain_mysql.py and explain_mariadb.py."""
+        assert isinstance(connection, MySqlConnection)
+        if self.flavour == "mariadb":
+            return explain_mariadb.explain(connection, sql)
+        return explain_mysql.explain(connection, sql)
 
     def wait_observer(self) -> SessionObserver:
         """Row locks, states and system calls; see waits.py."""
@@ -114,11 +117,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
 
     def _set_variables(self) -> set[str]:
         """Names of the variables that were set; empty if the user may not read them."""
-        connection = self.connect()
         try:
-            rows = connection.execute(_SET_SQL[self.flavour]).rows
+            return {str(row[0]).lower() for row in self._query(_SET_SQL[self.flavour])}
         except RunFailed:
             return set()
-        finally:
-            connection.close()
-        return {str(row[0]).lower() for row in rows}

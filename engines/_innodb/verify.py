@@ -29,7 +29,6 @@ class OpenFile:
     """A file that a process has open; ``flags`` as in open(2)."""
 
     path: Path
-    deleted: bool
     flags: int
 
     @property
@@ -138,9 +137,7 @@ def _descriptors(pid: int) -> Iterator[OpenFile]:
             continue  # closed in the meantime
         if target.startswith("/") and not target.startswith(_MEMORY):
             flags = next(line.split()[1] for line in info.splitlines() if line[:6] == "flags:")
-            yield OpenFile(
-                Path(target.removesuffix(_DELETED)), target.endswith(_DELETED), int(flags, 8)
-            )
+            yield OpenFile(Path(target.removesuffix(_DELETED)), int(flags, 8))
 
 
 def _shared_mappings(pid: int) -> Iterator[Path]:

@@ -99,8 +99,9 @@ class DuckDBConnection:
     def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
         """Run one statement, timed inside the worker; QueryTimeout at the limit."""
         try:
+            # Not timeout_s, which is Worker.request's own for the answer.
             answer = self._worker.request(
-                "execute", connection=self._number, sql=sql, **_limit(timeout_s)
+                "execute", connection=self._number, sql=sql, limit_s=timeout_s
             )
         except WorkerError as error:
             raise RunFailed(f"DuckDB: {head(sql)}", str(error)) from error
@@ -116,8 +117,3 @@ class DuckDBConnection:
     def close(self) -> None:
         with contextlib.suppress(RunFailed, WorkerError):
             self._worker.request("close", connection=self._number)
-
-
-def _limit(timeout_s: float | None) -> dict[str, Any]:
-    # Not timeout_s, which is Worker.request's timeout for the answer.
-    return {} if timeout_s is None else {"limit_s": timeout_s}

@@ -2,29 +2,30 @@
 
 DuckDB writes its WAL next to the database file. It resolves links in the file's path first and
 replaces the WAL file at each checkpoint, so a link cannot place the WAL. If the WAL's directory is
-on another file system, the database file is bind-mounted into it for the worker (binding.py), and
+on another file system, the database file is bind-mounted into it for the worker (worker.py), and
 the WAL appears next to the mount. On the same file system, it is next to the database file.
 Indexes are inside the database file and cannot be placed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import itertools
 import os
 import queue
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from engines._factory import Factory, workloads_in
+from engines._installation import FoundInstallation
+from engines._loading import total_bytes, verify_counts
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
 from engines.duckdb import explain
 from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
-from engines.duckdb.load import load
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
@@ -38,8 +39,9 @@ from harness.engine import (
 )
 from harness.errors import RunFailed, UsageError, nearest
 from harness.experiment.placement import Part
-from harness.progress import Progress
+from harness.progress import Progress, Task
 from harness.query_plan import ExecutedPlan
+from harness.sql_files import statements
 from harness.supervise.process import process_identity
 from harness.supervise.user_files import acting_as, make_directory, write_text
 from harness.units import KIB
@@ -73,7 +75,7 @@ class DuckDB:
         self._log = context.scratch / "duckdb.log"
 
     def version(self) -> EngineVersion:
-        return _version()
+        return _installed().engine_version(self.name)
 
     def format_options(self) -> Mapping[str, str]:
         """Block size, compression and so on, where a setting changes them."""
@@ -192,19 +194,26 @@ class DuckDB:
         progress: Progress,
     ) -> None:
         """Schema, Parquet files, keys, indexes, statistics, checkpoint; counts verified."""
-        connection = self.connect()
-        try:
-            load(connection, self.sql_folder / workload, files, row_counts, progress)
-        finally:
-            connection.close()
+        folder = self.sql_folder / workload
+        with closing(self.connect()) as connection:
+            for statement in statements(folder, "10_tables"):
+                connection.execute(statement)
+            with progress.task("loading tables", total_bytes(files), "B") as task:
+                loaded = {t: _insert(connection, t, paths, task) for t, paths in files.items()}
+            verify_counts(loaded, row_counts)
+            for stem in ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze"):
+                texts = statements(folder, stem)
+                what = stem[3:].replace("_", " ")
+                with progress.task(f"building {what}", total=len(texts)) as task:
+                    for statement in texts:
+                        connection.execute(statement)
+                        task.advance()
+            connection.execute("CHECKPOINT")
 
     def effective_config(self) -> Mapping[str, str]:
         """Every setting that has a value; no secrets."""
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             rows = connection.execute("SELECT name, value FROM duckdb_settings()").rows
-        finally:
-            connection.close()
         return {
             str(name): str(value)
             for name, value in rows
@@ -282,27 +291,37 @@ class DuckDB:
 
     def _verify_paths(self, pid: int, path: Path) -> None:
         """RunFailed unless the worker opened the file in ``data`` by the path of the WAL."""
-        connection = self.connect()
-        opened = str(connection.execute("PRAGMA database_list").rows[0][2])
-        connection.close()
+        with closing(self.connect()) as connection:
+            opened = str(connection.execute("PRAGMA database_list").rows[0][2])
         with acting_as(self._user):
             if Path(opened).resolve() != path.resolve():
                 raise RunFailed(f"WAL in {path.parent}", f"DuckDB has opened {opened}")
             database = self._database.lstat()
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if os.path.samestat(descriptor.stat(), database):
                     return
         raise RunFailed(f"open {self._database}", "DuckDB has opened another file")
 
 
-def _version() -> EngineVersion:
+def _insert(connection: SqlConnection, table: str, paths: Sequence[Path], task: Task) -> int:
+    """Insert the rows of Parquet files into an empty table, and count them there."""
+    names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
+    connection.execute(f"INSERT INTO {table} SELECT * FROM read_parquet([{names}])")
+    task.advance(total_bytes({table: paths}), note=table)
+    return int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
+
+
+def _installed(*_: object) -> FoundInstallation:
+    """The Python package; there is no other, whatever the options and the prefix."""
+    if importlib.util.find_spec("duckdb") is None:
+        raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
     import duckdb
 
     row = duckdb.execute("SELECT library_version, source_id FROM pragma_version()").fetchone()
     release, revision = row if row else (duckdb.__version__, "")
     release = str(release).removeprefix("v")
-    return EngineVersion("duckdb", release, f"{release} {revision}", f"PyPI duckdb {release}")
+    return FoundInstallation(release, f"{release} {revision}", f"PyPI duckdb {release}")
 
 
 def _settings(context: EngineContext) -> dict[str, str]:
@@ -337,12 +356,6 @@ def _resources(context: EngineContext) -> dict[str, str]:
     return {"threads": str(context.threads), "memory_limit": limit}
 
 
-def _available(options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-    if importlib.util.find_spec("duckdb") is None:
-        raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
-    return _version()
-
-
 ENGINE: EngineFactory = Factory(
     name="duckdb",
     title="DuckDB",
@@ -351,5 +364,5 @@ ENGINE: EngineFactory = Factory(
     workloads=workloads_in(DuckDB.sql_folder),
     placeable=DuckDB.supported_parts,
     make=DuckDB,
-    installed_version=_available,
+    installation=_installed,
 )

@@ -21,14 +21,14 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engines._managed import DataFolders
-from engines._server import make_folder, run_once
+from engines._data_folders import DataFolders
+from engines._server import run_once
 from engines.postgres.installation import Installation
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.supervise.failures import log_tail
-from harness.supervise.user_files import acting_as, read_text
+from harness.supervise.user_files import acting_as, make_directory, read_text
 
 #: The superuser that the harness uses.
 ROLE = "harness"
@@ -61,14 +61,13 @@ def scram_verifier(password: str) -> str:
     return f"SCRAM-SHA-256${_SCRAM_ITERATIONS}:{text[0]}${text[1]}:{text[2]}"
 
 
-class Cluster(DataFolders):
+class Cluster(DataFolders[Installation]):
     """One cluster in the directories of a run; its server is stopped while these methods run."""
 
     def __init__(
         self, installation: Installation, context: EngineContext, directories: DataDirectories
     ) -> None:
-        super().__init__(context)
-        self._installation = installation
+        super().__init__(installation, context)
         self.data = directories["data"] / "pgdata"
         self.wal = directories["wal"] / "pg_wal"
         self.tablespaces = {part: directories[part] / "tblspc" for part in _TABLESPACES}
@@ -79,7 +78,7 @@ class Cluster(DataFolders):
     def create(self, initdb_options: Sequence[str], password: str) -> None:
         """Run initdb; make tablespaces, database and the password of the harness's role."""
         for folder in self.tablespaces.values():
-            make_folder(self._context, folder)
+            make_directory(folder, self._user)
         directories = (f"--pgdata={self.data}", f"--waldir={self.wal}", f"--username={ROLE}")
         self._run("initdb", *directories, *_INITDB_OPTIONS, *initdb_options)
         statements = [
@@ -95,10 +94,10 @@ class Cluster(DataFolders):
 
     def state(self) -> str:
         """``Database cluster state`` as reported by pg_controldata (``CLEAN``)."""
-        log = self._context.scratch / "pg_controldata.log"
+        log = self.context.scratch / "pg_controldata.log"
         with acting_as(self._user):
             log.unlink(missing_ok=True)
-        self._run("pg_controldata", "--pgdata", str(self.data), log=log)
+        self._run("pg_controldata", "--pgdata", str(self.data))
         for line in read_text(log, self._user).splitlines():
             if line.startswith("Database cluster state:"):
                 return line.split(":", 1)[1].strip()
@@ -157,22 +156,22 @@ class Cluster(DataFolders):
         with acting_as(self._user):
             link.symlink_to(target)
 
-    def _run(self, tool: str, *arguments: str, log: Path | None = None) -> None:
+    def _run(self, tool: str, *arguments: str) -> None:
         run_once(
-            self._context,
-            f"{tool} of PostgreSQL {self._installation.version}",
-            [str(self._installation.bin / tool), *arguments],
-            log or self._context.scratch / f"{tool}.log",
+            self.context,
+            f"{tool} of {self.installation.title}",
+            [str(self.installation.bin / tool), *arguments],
+            self.context.scratch / f"{tool}.log",
         )
 
     def _single_user(self, *statements: str) -> None:
         """Run statements in single-user mode: before anyone can connect, and without a socket."""
-        program = [str(self._installation.bin / "postgres"), "--single", "-D", str(self.data)]
+        program = [str(self.installation.bin / "postgres"), "--single", "-D", str(self.data)]
         run_once(
-            self._context,
+            self.context,
             "set up the PostgreSQL cluster",
             [*program, *_SINGLE_USER_OPTIONS, MAINTENANCE_DATABASE],
-            self._context.scratch / "single-user.log",
+            self.context.scratch / "single-user.log",
             stdin="".join(f"{s};\n" for s in statements),
         )
 

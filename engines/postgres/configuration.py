@@ -1,35 +1,45 @@
-"""postgresql.conf of one start, and the check of settings before anything is loaded."""
+"""postgresql.conf of one start; checks of its settings, before anything is loaded and after."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from engines._settings import SettingTable
+import psycopg
+
+from engines._settings import NOWHERE, TIMEOUT_S, SettingTable, run_with_file
 from engines._tls import Listening
 from engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
 from engines.postgres.installation import Installation
 from harness.engine import EngineContext
-from harness.errors import UsageError, nearest
+from harness.errors import RunFailed, UsageError, nearest
 from harness.host.listen_address import Address
 from harness.supervise.credentials import run_unprivileged
-from harness.supervise.supervisor import minimal_environment
 from harness.supervise.user_files import write_text
 
 SETTINGS = SettingTable.read(Path(__file__).parent)
 #: The default size of a WAL segment in MiB, and the number of segments the log must hold.
 SEGMENT_MB = 16
 _LEAST_SEGMENTS = 2
-_TIMEOUT_S = 60
 _WAL_SIZES = ("max_wal_size", "min_wal_size")
-_NOWHERE = Path("/nonexistent")
 _PROBLEM = re.compile(r"^.*?(?:LOG|ERROR|FATAL|HINT|DETAIL):\s+(.*)$")
 _UNKNOWN = re.compile(r'unrecognized configuration parameter "([^"]+)"')
+#: Sources that do not override the configuration file for other sessions.
+_SOURCES = ("configuration file", "client", "session")
+#: The value with which the server chooses one.
+_SERVERS_CHOICE = "-1"
+_SOURCES_SQL = """
+SELECT name, current_setting(name), source FROM pg_settings
+WHERE name = ANY(%s) AND source <> ALL(%s)"""
+#: Shared catalogs, so that nothing of the measured database is read before the measurement.
+_OVERRIDES_SQL = """
+SELECT unnest(setconfig) FROM pg_db_role_setting LEFT JOIN pg_database d ON d.oid = setdatabase
+WHERE setdatabase = 0 OR datname = %s"""
 
 
 def write_configuration(
@@ -72,7 +82,7 @@ def check_tls(installation: Installation, address: Address) -> None:
     """UsageError if the server was built without TLS."""
     if _read(installation, (("ssl", "on"),), "ssl").returncode != 0:
         raise UsageError(
-            f"listen {address} on PostgreSQL {installation.version} ({installation.source})",
+            f"listen {address} on {installation.title} ({installation.source})",
             "it was built without TLS",
             "select another installation with the engine options version or prefix (the builds "
             "of Debian and postgresql.org have TLS), or omit listen",
@@ -100,7 +110,7 @@ def check_settings(
     known = known_settings(installation)
     hints = [nearest(name, known) for p in problems for name in _UNKNOWN.findall(p)]
     raise UsageError(
-        f"settings for PostgreSQL {installation.version}",
+        f"settings for {installation.title}",
         "; ".join(shown) + "".join(hints) if shown else done.stderr.strip(),
         f"see {installation.bin / 'postgres'} --describe-config",
     )
@@ -114,10 +124,40 @@ def _check_wal_sizes(
         size_mb = int(_read(installation, ((name, settings[name]),), name).stdout)
         if size_mb < _LEAST_SEGMENTS * segment_mb:
             raise UsageError(
-                f"settings for PostgreSQL {installation.version}: {name}={settings[name]}",
+                f"settings for {installation.title}: {name}={settings[name]}",
                 f"{size_mb} MiB, but a WAL segment has {segment_mb} MiB",
                 f"set it to {_LEAST_SEGMENTS * segment_mb}MB or more",
             )
+
+
+def verify_settings(
+    connection: psycopg.Connection[Any], database: str, settings: Mapping[str, str], title: str
+) -> None:
+    """RunFailed if sessions in ``database`` have other values than ``settings``.
+
+    A setting of a database or a user is part of a dataset and silently overrides the configuration
+    file in the measured sessions.
+    """
+    names = {name.lower(): value for name, value in settings.items()}
+    for name, requested, found in _differing(connection, database, names):
+        raise RunFailed(
+            f"{title} with {name}={requested}",
+            f"the server has {found}",
+            "load the data again, or remove the setting",
+        )
+
+
+def _differing(
+    connection: psycopg.Connection[Any], database: str, settings: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    rows = connection.execute(_SOURCES_SQL, [list(settings), list(_SOURCES)]).fetchall()
+    for name, value, source in rows:
+        if settings[name.lower()] != _SERVERS_CHOICE:
+            yield name, settings[name.lower()], f"{value}, from {source}"
+    for (override,) in connection.execute(_OVERRIDES_SQL, [database]).fetchall():
+        name, _, value = override.partition("=")
+        if name.lower() in settings:
+            yield name, settings[name.lower()], f"{value}, set for a database or a user"
 
 
 @lru_cache(maxsize=512)  # every run of a plan is checked, and most have the same settings
@@ -125,26 +165,16 @@ def _read(
     installation: Installation, settings: tuple[tuple[str, str], ...], name: str
 ) -> subprocess.CompletedProcess[str]:
     """The server reads the settings and prints the value of ``name``; nothing is started."""
-    # An anonymous file: nothing is left however the harness ends.
-    descriptor = os.memfd_create("postgresql.conf")
-    with os.fdopen(descriptor, "w") as configuration:
-        configuration.write(_render(dict(settings)))
-        configuration.flush()
-        files = [f"config_file=/proc/self/fd/{descriptor}"]
-        files += [f"{file}={_NOWHERE}" for file in ("data_directory", "hba_file", "ident_file")]
-        return run_unprivileged(
-            [str(installation.bin / "postgres"), "-C", name, *(f"--{file}" for file in files)],
-            timeout_s=_TIMEOUT_S,
-            env=minimal_environment(_NOWHERE),
-            descriptors=[descriptor],
-        )
+    elsewhere = [f"--{file}={NOWHERE}" for file in ("data_directory", "hba_file", "ident_file")]
+    command = [str(installation.bin / "postgres"), "-C", name, *elsewhere]
+    return run_with_file(_render(dict(settings)), lambda file: [*command, f"--config_file={file}"])
 
 
 @lru_cache(maxsize=8)
 def known_settings(installation: Installation) -> tuple[str, ...]:
     """Names of the settings that the server describes."""
     command = [str(installation.bin / "postgres"), "--describe-config"]
-    done = run_unprivileged(command, timeout_s=_TIMEOUT_S)
+    done = run_unprivileged(command, timeout_s=TIMEOUT_S)
     return tuple(line.split("\t", 1)[0] for line in done.stdout.splitlines() if "\t" in line)
 
 

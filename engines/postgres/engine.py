@@ -28,19 +28,23 @@ from engines.postgres.cluster import (
     Cluster,
     scram_verifier,
 )
-from engines.postgres.configuration import SEGMENT_MB, SETTINGS, check_settings, check_tls
+from engines.postgres.configuration import (
+    SEGMENT_MB,
+    SETTINGS,
+    check_settings,
+    check_tls,
+    verify_settings,
+)
 from engines.postgres.connection import connecting
-from engines.postgres.installation import choose
+from engines.postgres.installation import Installation, choose
 from engines.postgres.load import Loader
 from engines.postgres.server import Server
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
-from engines.postgres.verify import verify_settings
 from harness.drivers.loadgen.protocols import Tunnel
 from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
-    EngineVersion,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part
@@ -57,10 +61,11 @@ _CLIENT_RIGHTS = (
 )
 
 
-class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
+class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server]):
     """A server and directories that belong to the run."""
 
     name = "postgres"
+    _setting_table = SETTINGS
     supported_parts: frozenset[Part] = frozenset(PARTS)
     hammerdb_database = "pg"
     #: Not the I/O workers of release 18: they read for a backend that waits. Titles have the
@@ -82,30 +87,23 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
-        self._manage(context, context.settings)
-        self._installation = choose(context.options, context.engines_prefix)
+        installation = choose(context.options, context.engines_prefix)
+        self._manage(installation, context, context.settings)
         self._initdb_options = _initdb_options(context.options)
         segment_mb = int(context.options.get("wal_segment_size_mb") or SEGMENT_MB)
-        check_settings(self._installation, context.settings, segment_mb)
+        check_settings(installation, context.settings, segment_mb)
         if context.listen is not None:
-            check_tls(self._installation, context.listen)
+            check_tls(installation, context.listen)
         self._user = context.credentials
         self._password = secrets.token_hex(16)
         self._client_password = secrets.token_hex(16)
         self._client_role_made = False
         self.threads = context.threads
 
-    def version(self) -> EngineVersion:
-        return self._installation.engine_version()
-
     def format_options(self) -> Mapping[str, str]:
         """Options of initdb and the settings that decide what a load stores."""
         initdb = {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}
         return initdb | self.stored_settings()
-
-    def stored_settings(self) -> dict[str, str]:
-        """The tuning profile's settings that decide what a load stores, such as statistics."""
-        return SETTINGS.stored_of(self._settings)
 
     def initialise(self, directories: DataDirectories) -> None:
         """Make an empty cluster; until a restore, it starts with the settings for loading."""
@@ -149,7 +147,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
             **self._connection_elsewhere(),
             "host": listening.host,
             "sslmode": "verify-full",
-            "ca_certificate": listening.authority_text(),
+            "ca_certificate": listening.authority_pem,
         }
 
     def _connection_elsewhere(self) -> Mapping[str, Any]:
@@ -196,9 +194,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         self._used().start(settings, self._listens())
         try:
             with self._open_database(MAINTENANCE_DATABASE) as connection:
-                verify_settings(
-                    connection, DATABASE, settings, f"PostgreSQL {self._installation.version}"
-                )
+                verify_settings(connection, DATABASE, settings, self._installation.title)
             if self._listening is not None and not self._loading:
                 self._make_client_role()  # before anything is measured
         except BaseException:
@@ -208,9 +204,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def _use(self, directories: DataDirectories) -> Cluster:
         self._client_role_made = False
         self._cluster = Cluster(self._installation, self._context, directories)
-        self._server = Server(
-            self._installation, self._context, self._cluster, directories.memory, self._timeouts
-        )
+        self._server = Server(self._cluster, directories.memory)
         return self._cluster
 
 
@@ -252,6 +246,6 @@ ENGINE: EngineFactory = Factory(
     placeable=ManagedPostgres.supported_parts,
     make=ManagedPostgres,
     external=external.ExternalPostgres,
-    installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
+    installation=choose,
     external_version=external.server_version,
 )

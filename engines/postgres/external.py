@@ -16,14 +16,13 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from engines._external import ExternalServer, dsn_text, end_session, mark_text, session_name
+from engines._external import ExternalServer, dsn_text, end_session, session_name
 from engines.postgres.cluster import MAINTENANCE_DATABASE
 from engines.postgres.connection import PostgresConnection
 from engines.postgres.load import Loader
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.engine import EngineContext, EngineVersion
 from harness.errors import RunFailed, UsageError
-from harness.sql_files import created
 
 _CONNECT_TIMEOUT_S = 15
 #: The advisory lock: "tier", "benc".
@@ -128,27 +127,23 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
     def version(self) -> EngineVersion:
         return server_version(self._options)
 
-    def prepare(self, key: str) -> None:
-        """Make an empty, marked schema; RunFailed if another user's has that name."""
-        name = self._schema_name(key)
-        mark = self._mark_of(name)
-        with _connect(self._dsn) as connection:
-            if mark is not None:
-                self._drop(connection, name, key.partition("-")[0])
-            create = sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name))
-            with connection.transaction():
-                connection.execute(create)
-                _comment(connection, name, mark_text(complete=False))
-        self._schema = name
+    def _create(self, schema: str, mark: str) -> None:
+        create = sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema))
+        with _connect(self._dsn) as connection, connection.transaction():
+            connection.execute(create)
+            _comment(connection, schema, mark)
 
-    def _drop(self, connection: psycopg.Connection[Any], schema: str, workload: str) -> None:
-        """Drop the workload's objects, then the schema; the server refuses if others remain."""
-        ours = created(self.sql_folder / workload)
+    def _set_mark(self, schema: str, mark: str) -> None:
+        with _connect(self._dsn) as connection:
+            _comment(connection, schema, mark)
+
+    def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
+        """Drop our objects, then the schema; the server refuses if others remain."""
         kinds = [("ROUTINE", ours["function"] | ours["procedure"]), ("TABLE", ours["table"])]
         drop_objects = sql.SQL("DROP {} IF EXISTS {} RESTRICT")
         drop_schema = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(schema))
         try:
-            with connection.transaction():
+            with _connect(self._dsn) as connection, connection.transaction():
                 for kind, names in kinds:
                     if names:
                         objects = [sql.Identifier(schema, name) for name in sorted(names)]
@@ -176,12 +171,6 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             connection.close()
             raise self._locked(holder[0])
         return partial(end_session, partial(_unlock, connection), connection.close)
-
-    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
-        """Write ``facts`` into the schema's comment."""
-        with _connect(self._dsn) as connection:
-            mark = mark_text(complete=True, facts=facts)
-            _comment(connection, self._schema_name(key), mark)
 
     def data_bytes(self) -> int | None:
         """Size of tables, indexes and TOAST in the schema."""

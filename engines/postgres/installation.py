@@ -20,7 +20,6 @@ from engines._installation import (
     first_fitting,
     output_of,
 )
-from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
 
@@ -32,15 +31,8 @@ _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
 class Installation(FoundInstallation):
     """Binaries of one PostgreSQL, in the folder ``bin``."""
 
+    product = "PostgreSQL"
     bin: Path
-
-    @property
-    def major(self) -> int:
-        """The major release, 15 of "15.18"."""
-        return self.version_tuple[0]
-
-    def engine_version(self) -> EngineVersion:
-        return EngineVersion("postgres", self.version, self.banner, self.source)
 
 
 def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:

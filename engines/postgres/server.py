@@ -8,33 +8,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from engines._server import ServerProcess, Timeouts
+from engines._server import ServerProcess
 from engines._tls import Listening
 from engines.postgres.cluster import CLEAN, Cluster
 from engines.postgres.configuration import write_configuration
-from engines.postgres.installation import Installation
-from harness.engine import EngineContext, MemoryPolicy
 from harness.supervise.segments import remove_segment
 from harness.supervise.user_files import acting_as, read_text
 
 _PID_FILE_BYTES = 8192
 
 
-class Server(ServerProcess):
+class Server(ServerProcess[Cluster]):
     """One server on one cluster; each start has its own settings."""
-
-    def __init__(
-        self,
-        installation: Installation,
-        context: EngineContext,
-        cluster: Cluster,
-        memory: MemoryPolicy | None,
-        timeouts: Timeouts,
-    ) -> None:
-        title = f"PostgreSQL {installation.version}"
-        super().__init__(title, context, memory, timeouts, "postgres.log")
-        self._installation = installation
-        self._cluster = cluster
 
     def start(self, settings: Mapping[str, str], listening: Listening | None = None) -> None:
         """Start and return when it accepts connections; otherwise, RunFailed with its log."""
@@ -42,11 +27,11 @@ class Server(ServerProcess):
             return
         self._cluster.verify_locations()
         configuration = write_configuration(self._context, settings, listening)
-        with acting_as(self._context.credentials):
+        with acting_as(self._user):
             self._pid_file.unlink(missing_ok=True)
         self._launch(
             [
-                str(self._installation.bin / "postgres"),
+                str(self._cluster.installation.bin / "postgres"),
                 "-D",
                 str(self._cluster.data),
                 "-c",
@@ -76,10 +61,9 @@ class Server(ServerProcess):
 
     def _remove_interlock(self) -> None:
         """Remove the System V segment by which postmasters exclude one another (line 7)."""
-        user = self._context.credentials
+        owner = os.geteuid() if self._user is None else self._user.uid
         with suppress(IndexError, ValueError):
-            segment = int(self._pid_file_lines()[6].split()[1])
-            remove_segment(segment, os.geteuid() if user is None else user.uid)
+            remove_segment(int(self._pid_file_lines()[6].split()[1]), owner)
 
     @property
     def _pid_file(self) -> Path:
@@ -87,8 +71,6 @@ class Server(ServerProcess):
 
     def _pid_file_lines(self) -> list[str]:
         try:
-            return read_text(
-                self._pid_file, self._context.credentials, _PID_FILE_BYTES
-            ).splitlines()
+            return read_text(self._pid_file, self._user, _PID_FILE_BYTES).splitlines()
         except OSError:
             return []

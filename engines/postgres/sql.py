@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -119,8 +120,5 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         )
 
     def _raw_query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             return connection.raw.execute(sql, values or None).fetchall()
-        finally:
-            connection.close()

@@ -32,7 +32,7 @@ class OfficialClient:
         found = self._installation
         if found.classes is None:
             raise UsageError(
-                f"driver ycsb on RocksDB {found.version} ({found.source})",
+                f"driver ycsb on {found.title} ({found.source})",
                 "this installation has no Java classes",
                 "run `harness engines install rocksdb`, and omit prefix and version",
             )

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 from engines._factory import Factory
 from engines._installation import check_reachable
 from engines._loading import verify_counts
-from engines._server import make_folder
 from engines._thread_waits import ThreadObserver
 from engines.rocksdb.background import background_tasks
 from engines.rocksdb.binding import OfficialClient
@@ -52,7 +51,7 @@ from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.store.spec import JsonObject
 from harness.supervise.process import alive, send_signal
-from harness.supervise.user_files import acting_as, read_text, write_text
+from harness.supervise.user_files import acting_as, make_directory, read_text, write_text
 from harness.warnings import RunWarning
 
 _FOLDER = "rocksdb"
@@ -100,7 +99,7 @@ class RocksDb(OfficialClient):
 
     def version(self) -> EngineVersion:
         """Release, revision and a digest of the library."""
-        return self._installation.engine_version()
+        return self._installation.engine_version(self.name)
 
     @property
     def library(self) -> Path:
@@ -119,7 +118,7 @@ class RocksDb(OfficialClient):
         self._loading = True
         self._directories = directories
         for folder in (self._data, self._wal):
-            make_folder(self._context, folder)
+            make_directory(folder, self._user)
 
     def start(self) -> None:
         """Nothing to start: a client opens the database."""
@@ -179,7 +178,9 @@ class RocksDb(OfficialClient):
 
     def snapshot(self, dataset: Path) -> None:
         """Move (copy across file systems) both directories to ``dataset``, without info logs."""
-        self._remove_logs(self._data)
+        with acting_as(self._user):
+            for path in self._data.glob(_LOGS):
+                path.unlink()
         for folder, name in self._dataset_names().items():
             move_tree(folder, dataset / name, self._user)
         make_durable(dataset)
@@ -222,7 +223,14 @@ class RocksDb(OfficialClient):
         return background_tasks(log, ahead_ns, time.monotonic_ns())
 
     def lost_without_power(self) -> Mapping[str, str]:
-        return _lost_without_power(self._options)
+        if self._options.disable_wal:
+            return {"disable_wal=true": "writes are only in memory until a memtable is flushed"}
+        found = {}
+        if self._options.flat().get("manual_wal_flush") == "true":
+            found["manual_wal_flush=true"] = "writes are acknowledged before their log is written"
+        if not self._options.sync:
+            found["sync=false"] = "writes are acknowledged before their log is forced to the device"
+        return found
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
@@ -350,22 +358,6 @@ class RocksDb(OfficialClient):
             size = None
         return f"unknown from {log}" if size is None else str(size)
 
-    def _remove_logs(self, folder: Path) -> None:
-        with acting_as(self._user):
-            for path in folder.glob(_LOGS):
-                path.unlink()
-
-
-def _lost_without_power(options: Options) -> dict[str, str]:
-    if options.disable_wal:
-        return {"disable_wal=true": "writes are only in memory until a memtable is flushed"}
-    found = {}
-    if options.flat().get("manual_wal_flush") == "true":
-        found["manual_wal_flush=true"] = "writes are acknowledged before their log is written"
-    if not options.sync:
-        found["sync=false"] = "writes are acknowledged before their log is forced to the device"
-    return found
-
 
 def _statistics(options: Mapping[str, Any]) -> bool:
     value = str(options.get("statistics", "on")).lower()
@@ -410,5 +402,5 @@ ENGINE: EngineFactory = RocksDbFactory(
         "temp": "it has no temporary files: compactions write new tables next to the old ones",
     },
     make=RocksDb,
-    installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
+    installation=choose,
 )

@@ -21,7 +21,6 @@ from typing import Any
 from engines._installation import FoundInstallation, first_fitting
 from engines.rocksdb import probe
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
-from harness.engine import EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.install import installed
 from harness.supervise.credentials import unprivileged
@@ -42,11 +41,9 @@ _FACTS = (re.compile(r"Git sha (\S+)"), re.compile(r"Compile date (.+)"))
 class Installation(FoundInstallation):
     """``library``: the shared library. ``classes``: folder of its Java classes, if there is one."""
 
+    product = "RocksDB"
     library: Path
     classes: Path | None
-
-    def engine_version(self) -> EngineVersion:
-        return EngineVersion("rocksdb", self.version, self.banner, self.source)
 
 
 @dataclass(frozen=True)

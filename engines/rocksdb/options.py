@@ -76,7 +76,7 @@ class Options:
 
 def read_settings(installation: Installation, settings: Mapping[str, str]) -> Options:
     """UsageError for a name that this RocksDB does not have, or a value that it rejects."""
-    title = f"RocksDB {installation.version}"
+    title = installation.title
     defaults = _defaults(installation)
     writes = {name: _truth(title, name, settings.get(name)) for name in WRITES}
     parts: dict[str, dict[str, str]] = {DB: {}, TABLE: {}, "": {}}
@@ -191,7 +191,7 @@ def _defaults(installation: Installation) -> OptionsFile:
     found = ask(installation.library).options
     if found is None:
         raise UsageError(
-            f"options of RocksDB {installation.version}",
+            f"options of {installation.title}",
             "it writes no OPTIONS file",
             "select another installation with the engine option 'prefix'",
         )

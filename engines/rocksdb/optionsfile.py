@@ -20,12 +20,8 @@ _DEFAULT_FAMILY = "default"
 
 @dataclass(frozen=True)
 class OptionsFile:
-    """``rocksdb_version`` of its writer (empty: unknown), and its options by section.
+    """Options by section. ``lines``: line number of each option."""
 
-    ``lines``: line number of each option.
-    """
-
-    rocksdb_version: str
     sections: Mapping[str, Mapping[str, str]]
     lines: Mapping[str, int]
 
@@ -63,7 +59,7 @@ def parse_options(text: str, where: str) -> OptionsFile:
     version = sections.pop("Version")
     if "rocksdb_version" not in version and not any(sections.values()):
         raise _invalid(where, "it has no options")
-    return OptionsFile(version.get("rocksdb_version", ""), sections, lines)
+    return OptionsFile(sections, lines)
 
 
 def _section(line: str, where: str) -> str:

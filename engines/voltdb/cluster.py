@@ -14,21 +14,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engines._managed import DataFolders
-from engines._server import make_folder, run_once
+from engines._data_folders import DataFolders
+from engines._server import run_once
 from engines.voltdb.installation import Installation
 from harness.engine import DataDirectories, EngineContext
-from harness.supervise.user_files import acting_as, write_text
+from harness.supervise.user_files import acting_as, make_directory, write_text
 
 
-class Cluster(DataFolders):
+class Cluster(DataFolders[Installation]):
     """The directories of one server."""
 
     def __init__(
         self, installation: Installation, context: EngineContext, places: DataDirectories
     ) -> None:
-        super().__init__(context)
-        self._installation = installation
+        super().__init__(installation, context)
         self.root = places["data"] / "root"
         self.snapshots = places["data"] / "snapshots"
 
@@ -41,15 +40,15 @@ class Cluster(DataFolders):
     def create(self, deployment: str) -> None:
         """Without data; ``deployment``: the text of the file."""
         for folder in self.directories():
-            make_folder(self._context, folder)
-        make_folder(self._context, self._temporary)
-        file = self._context.scratch / "deployment.xml"
+            make_directory(folder, self._user)
+        make_directory(self._temporary, self._user)
+        file = self.context.scratch / "deployment.xml"
         write_text(file, deployment, self._user)
         run_once(
-            self._context,
-            f"initialise {self._installation.title}",
+            self.context,
+            f"initialise {self.installation.title}",
             [
-                *self._installation.command(*self.java_options("initialise")),
+                *self.installation.command(*self.java_options("initialise")),
                 "initialize",
                 "voltdbroot",
                 str(self.root),
@@ -57,7 +56,7 @@ class Cluster(DataFolders):
                 str(file),
                 "force",
             ],
-            self._context.scratch / "initialise.log",
+            self.context.scratch / "initialise.log",
         )
         with acting_as(self._user):
             file.unlink()
@@ -70,7 +69,7 @@ class Cluster(DataFolders):
 
     def java_options(self, log: str) -> list[str]:
         """Options of Java that keep every file of its own in the scratch directory."""
-        scratch = self._context.scratch
+        scratch = self.context.scratch
         return [
             f"-Djava.io.tmpdir={self._temporary}",
             f"-Djna.tmpdir={self._temporary}",
@@ -93,4 +92,4 @@ class Cluster(DataFolders):
 
     @property
     def _temporary(self) -> Path:
-        return self._context.scratch / "tmp"
+        return self.context.scratch / "tmp"

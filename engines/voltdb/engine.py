@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from engines._factory import Factory, workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
+from engines._sql_engine import CallsSql
 from engines.voltdb.cluster import Cluster
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.counters import Monitor
@@ -27,7 +28,7 @@ from engines.voltdb.deployment import (
     heap_bytes,
     settled,
 )
-from engines.voltdb.installation import choose
+from engines.voltdb.installation import Installation, choose
 from engines.voltdb.load import load, procedures_digest
 from engines.voltdb.server import Server, write_log4j
 from engines.voltdb.window import warnings as window_warnings
@@ -37,13 +38,10 @@ from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
-    EngineKind,
-    EngineVersion,
 )
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.sql_files import calls
 from harness.store.spec import JsonObject
 from harness.warnings import RunWarning
 
@@ -52,11 +50,10 @@ _NOT_REPORTED = ("voltdbroot", "adminport", "httpport")
 _LOST = "is lost when the server's process ends: the community edition keeps no log"
 
 
-class ManagedVoltDb(ManagedServer[Cluster, Server]):
+class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster, Server]):
     """A server of our own on directories of our own."""
 
     name = "voltdb"
-    kind: EngineKind = "managed"
     supported_parts: frozenset[Part] = frozenset({"data", "memory"})
     sql_folder: Path = Path(__file__).parent / "sql"
     #: See harness.engine.TellsDurability.
@@ -65,24 +62,15 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
     lost_when_killed = "what was committed after the newest snapshot"
 
     def __init__(self, context: EngineContext) -> None:
-        self._installation = choose(context.options, context.engines_prefix)
-        self._manage(context, context.settings)
+        installation = choose(context.options, context.engines_prefix)
+        self._manage(installation, context, context.settings)
         settled(context.settings, context.threads)
         self._used_settings: dict[str, str] = {}
         self._password = secrets.token_hex(16)
-        self._monitor: Monitor | None = None
-
-    def version(self) -> EngineVersion:
-        """Release and build of the server, and the release of Java."""
-        return self._installation.engine_version()
 
     def format_options(self) -> Mapping[str, str]:
         """Snapshots have the procedures in them."""
         return {"procedures": procedures_digest()}
-
-    def stored_settings(self) -> dict[str, str]:
-        """None: a snapshot is restored under any."""
-        return {}
 
     def _loaded_with(self) -> dict[str, str]:
         """One snapshot is made, when it is stopped."""
@@ -117,12 +105,6 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
             },
         }
 
-    def counters(self) -> Mapping[str, float]:
-        """Of the started server; see counters.py."""
-        if self._monitor is None:
-            self._monitor = Monitor(self.connect())
-        return self._monitor.read()
-
     def lost_without_power(self) -> Mapping[str, str]:
         """Snapshots are the only durability there is."""
         settings = self._used_settings
@@ -151,10 +133,6 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
             "user": USER,
             "password": password_digest(self._password).hex(),
         }
-
-    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """From ``sql/<workload>/calls/``."""
-        return calls(self.sql_folder / workload, params)
 
     def native_load(
         self,
@@ -206,20 +184,11 @@ class ManagedVoltDb(ManagedServer[Cluster, Server]):
     def _use(self, places: DataDirectories) -> Cluster:
         write_log4j(self._context)
         self._cluster = Cluster(self._installation, self._context, places)
-        self._server = Server(
-            self._installation,
-            self._context,
-            self._cluster,
-            places.memory,
-            self._timeouts,
-            self._password,
-        )
+        self._server = Server(self._cluster, places.memory, self._password)
         return self._cluster
 
-    def _close_monitor(self) -> None:
-        monitor, self._monitor = self._monitor, None
-        if monitor is not None:
-            monitor.close()
+    def _new_monitor(self) -> Monitor:
+        return Monitor(self.connect())
 
 
 ENGINE: EngineFactory = Factory(
@@ -241,5 +210,5 @@ ENGINE: EngineFactory = Factory(
         "index": "its indexes are in memory",
     },
     make=ManagedVoltDb,
-    installed_version=lambda options, prefix: choose(options, prefix).engine_version(),
+    installation=choose,
 )

@@ -19,7 +19,6 @@ from engines._installation import (
     first_fitting,
     output_of,
 )
-from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, java_command
 
@@ -34,17 +33,9 @@ _OPENED = ("java.base/java.lang", "java.base/sun.nio.ch")
 class Installation(FoundInstallation):
     """``folder``: has ``lib`` and ``classes``. ``java``: the program that runs them."""
 
+    product = "VoltDB"
     folder: Path
     java: str
-
-    @property
-    def title(self) -> str:
-        """Name and release, for messages."""
-        return f"VoltDB {self.version}"
-
-    def engine_version(self) -> EngineVersion:
-        """As recorded with a run."""
-        return EngineVersion("voltdb", self.version, self.banner, self.source)
 
     def command(self, *options: str) -> list[str]:
         """What runs the server's main class, with Java's own ``options``."""

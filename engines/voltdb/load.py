@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from engines._loading import verify_counts
-from engines._server import make_folder, run_once
+from engines._server import run_once
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.installation import Installation
 from harness.drivers.loadgen.protocols import Fill
 from harness.engine import EngineContext
 from harness.progress import Progress
 from harness.sql_files import statements
-from harness.supervise.user_files import copy_file, read_bytes, walk
+from harness.supervise.user_files import copy_file, make_directory, read_bytes, walk
 
 _SOURCES = Path(__file__).parent / "java" / "procedures"
 #: Names of types as the server's catalog has them, and as its wire protocol does.
@@ -89,8 +89,8 @@ def _compiled(context: EngineContext, installation: Installation) -> bytes:
     """A jar of the procedures, compiled as the server's user."""
     user, folder = context.credentials, context.scratch / "procedures"
     sources = context.scratch / "procedures-sources"
-    make_folder(context, folder)
-    make_folder(context, sources)
+    make_directory(folder, user)
+    make_directory(sources, user)
     copies = []
     for file in _sources():
         copies.append(sources / file.name)

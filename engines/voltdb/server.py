@@ -13,11 +13,10 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from engines._server import ServerProcess, Timeouts
+from engines._server import ServerProcess
 from engines.voltdb.cluster import Cluster
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.deployment import USER
-from engines.voltdb.installation import Installation
 from engines.voltdb.wire import Connection, Refused, WireError
 from harness.engine import EngineContext, MemoryPolicy, Process
 from harness.errors import RunFailed
@@ -47,22 +46,11 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{1}: %m%n
 """
 
 
-class Server(ServerProcess):
+class Server(ServerProcess[Cluster]):
     """One server on one cluster."""
 
-    def __init__(
-        self,
-        installation: Installation,
-        context: EngineContext,
-        cluster: Cluster,
-        memory: MemoryPolicy | None,
-        timeouts: Timeouts,
-        password: str,
-    ) -> None:
-        super().__init__(installation.title, context, memory, timeouts, "server.log")
-        self._installation = installation
-        self._cluster = cluster
-        self._user = context.credentials
+    def __init__(self, cluster: Cluster, memory: MemoryPolicy | None, password: str) -> None:
+        super().__init__(cluster, memory)
         self._password = password
         self._looked_s = 0.0
         self.ports: dict[str, int] = {}
@@ -124,30 +112,23 @@ class Server(ServerProcess):
                 Connection(self.ports["port"], USER, self._password, self._timeouts.start_s)
             )
         except WireError as error:
-            raise RunFailed(f"connect to {self._title}", str(error)) from error
+            raise RunFailed(f"connect to {self._cluster.installation.title}", str(error)) from error
 
     def _command(self, heap_bytes: int) -> list[str]:
         heap = heap_bytes >> 20
         options = [f"-Xmx{heap}m", f"-Xms{heap}m", *self._cluster.java_options("server")]
-        found = [
-            *self._installation.command(*options),
-            "probe",
-            "voltdbroot",
-            str(self._cluster.root),
-            "hostcount",
-            "1",
-            "mesh",
-            f"{_HOST}:{self.ports['internalport']}",
-            "externalinterface",
-            _HOST,
-            "internalinterface",
-            _HOST,
-            "publicinterface",
-            _HOST,
-        ]
-        for name, port in self.ports.items():
-            found += [name, f"{_HOST}:{port}"]
-        return found
+        ports = {name: f"{_HOST}:{port}" for name, port in self.ports.items()}
+        values = {
+            "voltdbroot": str(self._cluster.root),
+            "hostcount": "1",
+            "mesh": ports["internalport"],
+            "externalinterface": _HOST,
+            "internalinterface": _HOST,
+            "publicinterface": _HOST,
+            **ports,
+        }
+        words = [word for pair in values.items() for word in pair]
+        return [*self._cluster.installation.command(*options), "probe", *words]
 
     def _answers(self, process: Process) -> bool:
         now = time.monotonic()

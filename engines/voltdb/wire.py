@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -62,10 +62,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Answer:
-    """``error``: empty of a call that succeeded. ``app_status``: what the procedure set."""
+    """``error``: empty of a call that succeeded."""
 
     error: str
-    app_status: str
     tables: list[Table]
 
 
@@ -184,7 +183,8 @@ def _answer(message: _Reader) -> Answer:
     fields, status = message.integer(1), message.integer(1)
     words = message.text() if fields & _STATUS else None
     message.skip(1)  # the application's status as a number
-    app_status = message.text() if fields & _APP_STATUS else None
+    if fields & _APP_STATUS:
+        message.text()
     message.skip(4)  # time in the server
     if fields & _EXCEPTION:
         message.skip(message.integer(4))
@@ -192,7 +192,7 @@ def _answer(message: _Reader) -> Answer:
         message.skip(4)
     error = "" if status == _SUCCESS else words or f"status {status}"
     tables = [_table(message) for _ in range(message.integer(2))]
-    return Answer(error, app_status or "", tables)
+    return Answer(error, tables)
 
 
 def _table(message: _Reader) -> Table:
@@ -250,20 +250,15 @@ def _string(text: str) -> bytes:
 
 
 def _parameter(value: Parameter) -> bytes:
-    return b"".join(_parameter_pieces(value))
-
-
-def _parameter_pieces(value: Parameter) -> Iterator[bytes]:
     if value is None:
-        yield struct.pack(">b", _NULL)
-    elif isinstance(value, int):
-        yield struct.pack(">bq", _BIGINT, value)
-    elif isinstance(value, Decimal):
+        return struct.pack(">b", _NULL)
+    if isinstance(value, int):
+        return struct.pack(">bq", _BIGINT, value)
+    if isinstance(value, Decimal):
         number = int(value / _DECIMAL_UNIT)
-        yield struct.pack(">b", _DECIMAL) + number.to_bytes(16, "big", signed=True)
-    elif isinstance(value, str):
-        yield struct.pack(">b", _STRING) + _string(value)
-    elif isinstance(value, bytes):
-        yield struct.pack(">bi", _VARBINARY, len(value)) + value
-    else:
-        yield struct.pack(f">bbh{len(value)}i", _ARRAY, _INTEGER, len(value), *value)
+        return struct.pack(">b", _DECIMAL) + number.to_bytes(16, "big", signed=True)
+    if isinstance(value, str):
+        return struct.pack(">b", _STRING) + _string(value)
+    if isinstance(value, bytes):
+        return struct.pack(">bi", _VARBINARY, len(value)) + value
+    return struct.pack(f">bbh{len(value)}i", _ARRAY, _INTEGER, len(value), *value)

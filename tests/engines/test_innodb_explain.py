@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engines._innodb import explain, explain_mariadb, explain_mysql
+from engines._innodb import explain_mariadb, explain_mysql
 from engines._innodb.connection import MySqlConnection
 from harness.engine import CannotExplain
 from harness.query_plan import ExecutedPlan, Operator
@@ -117,13 +117,11 @@ def test_a_recorded_plan_of_mariadb_separates_reading_from_the_rest() -> None:
 
 
 @pytest.mark.parametrize(("banner", "release"), [("8.0.15", "8.0.15"), ("5.7.44-log", "5.7.44")])
-def test_a_release_without_explain_analyze_names_one_with_it(
-    monkeypatch: pytest.MonkeyPatch, banner: str, release: str
-) -> None:
+def test_a_release_without_explain_analyze_names_one_with_it(banner: str, release: str) -> None:
     class Greeted:
         def get_server_info(self) -> str:
             return banner
 
     connection = MySqlConnection(Greeted())  # type: ignore[arg-type]
     with pytest.raises(CannotExplain, match=rf"MySQL {release} .* 8\.0\.18"):
-        explain.explain(connection, "select 1")
+        explain_mysql.explain(connection, "select 1")

@@ -34,7 +34,7 @@ def elsewhere(innodb: Any, connection: Any) -> Iterator[Any]:
     """Opens connections to an empty database of the same server, as to a server of the user's."""
     connection.execute("create database elsewhere character set latin1 collate latin1_bin")
     connection.execute("set global local_infile = on")
-    yield lambda: MySqlConnection(innodb._open_database("elsewhere", local_infile=True))
+    yield lambda: MySqlConnection(innodb._login.connect("elsewhere", local_infile=True))
     connection.execute("set global local_infile = default")
     connection.execute("drop database elsewhere")
 
@@ -70,7 +70,7 @@ def test_there_are_statistics_of_columns_without_an_index(innodb: Any, connectio
 
 
 def test_no_setting_of_the_load_outlives_it(innodb: Any, connection: Any) -> None:
-    variables = dict(connection.execute("show global variables").rows)
+    variables = innodb._variables()
     assert variables["innodb_doublewrite"] == "ON"
     assert variables["innodb_flush_log_at_trx_commit"] == "1"
     assert variables["innodb_buffer_pool_size"] == str(128 << 20)  # of the profile

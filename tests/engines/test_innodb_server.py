@@ -13,7 +13,7 @@ import pymysql
 import pytest
 
 from engines._innodb.cluster import Cluster
-from engines._innodb.connection import open_connection
+from engines._innodb.connection import Login
 from engines._innodb.values import same_value
 from engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness import paths, registry
@@ -63,14 +63,6 @@ def test_the_redo_log_is_no_data(running: Any) -> None:
 
 def files_of(engine: Any) -> list[Any]:
     return [file for process in engine.processes() for file in open_files(process.pid)]
-
-
-def variables(engine: Any) -> dict[str, str]:
-    connection = engine.connect()
-    try:
-        return dict(connection.execute("show global variables").rows)
-    finally:
-        connection.close()
 
 
 # Where it lies ------------------------------------------------------------------
@@ -165,7 +157,7 @@ def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
 
 
 def test_a_start_is_cold_private_and_without_binary_log(running: Any) -> None:
-    found = variables(running)
+    found = running._variables()
     assert found["innodb_buffer_pool_load_at_startup"] == "OFF"
     assert found["innodb_buffer_pool_dump_at_shutdown"] == "OFF"
     assert found["log_bin"] == "OFF"
@@ -180,7 +172,7 @@ def test_a_start_is_cold_private_and_without_binary_log(running: Any) -> None:
 def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running: Any) -> None:
     tunnel = running.tunnel("1")
     user, password = tunnel.connection["user"], tunnel.connection["password"]
-    connection = open_connection(unix_socket=str(tunnel.local), user=user, password=password)
+    connection = Login(user, password, socket=str(tunnel.local)).connect()
     try:
         connection.query("USE harness")
         for statement in ("CREATE DATABASE other", "SELECT 1 INTO OUTFILE '/tmp/tb-stolen'"):
@@ -203,7 +195,7 @@ def test_a_loose_setting_is_taken_where_the_release_has_it(lab: Any, name: str) 
 
 def test_a_setting_that_does_not_hold_is_noticed(running: Any) -> None:
     (process,) = running.processes()
-    found = variables(running)
+    found = running._variables()
     verify_variables(process.pid, found, running._cluster, {"sort_buffer_size": "64K"})
     for asked in ({"sort_buffer_size": "128K"}, {"innodb_flush_method": "fsync"}):
         with pytest.raises(RunFailed, match="the server has"):
@@ -222,7 +214,7 @@ def test_a_pool_that_would_be_another_size_fails_the_start(
     engine.restore(folder, lab.places())
     if name == "mariadb":
         engine.start()
-        assert variables(engine)["innodb_buffer_pool_size"] == str(130 << 20)
+        assert engine._variables()["innodb_buffer_pool_size"] == str(130 << 20)
         engine.kill()
         return
     with pytest.raises(RunFailed, match="pool_size=130M: the server has 268435456"):
@@ -256,7 +248,7 @@ def test_page_size_is_part_of_the_format(lab: Any) -> None:
     assert engine.format_options()["innodb_page_size"] == "4096"
     engine.initialise(lab.places())
     engine.start()
-    assert variables(engine)["innodb_page_size"] == "4096"
+    assert engine._variables()["innodb_page_size"] == "4096"
     engine.stop()
     with pytest.raises(UsageError, match="page_size=5"):
         lab.engine("mariadb", options={"page_size": 5})
@@ -311,4 +303,4 @@ def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:
 
     installation = choose("mysql", {}, paths.engines_prefix())
     moved = _with_libraries(replace(installation, banner="mysqld 9"), ("libc6 2.44-1",))
-    assert moved.engine_version().build == "mysqld 9 with libc6 2.44-1"
+    assert moved.engine_version("mysql").build == "mysqld 9 with libc6 2.44-1"

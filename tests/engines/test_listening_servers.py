@@ -17,7 +17,7 @@ import pymysql
 import pytest
 from native_client import operation
 
-from engines._innodb.dsn import dsn_of
+from engines._innodb.external import dsn_of
 from harness import paths, registry
 from harness.drivers.loadgen import processes
 from harness.engine import EngineContext, Listens

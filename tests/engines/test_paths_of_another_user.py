@@ -45,16 +45,12 @@ ALLOWED = {
     "below /proc": {
         "engines/_innodb/verify.py _descriptors",
         "engines/_innodb/verify.py _shared_mappings",
-        "engines/duckdb/binding.py bind_file",
+        "engines/duckdb/worker.py bind_file",
         "engines/duckdb/spill.py SpillMeter._file_bytes",
         "engines/voltdb/server.py _free_ports",
     },
     "in a process of that user": {"engines/rocksdb/probe.py _text"},
-    "no files, but connections and conversations": {
-        "engines/_innodb/external.py ExternalInnoDB._lock",
-        "engines/_innodb/external.py ExternalInnoDB._open",
-        "engines/_innodb/external.py ExternalInnoDB._server",
-        "engines/_innodb/external.py server_version",
+    "no files, but conversations": {
         "harness/drivers/hammerdb/process.py build",
         "harness/drivers/hammerdb/process.py measure",
         "harness/drivers/ycsb/client.py run",
