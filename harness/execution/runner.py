@@ -129,6 +129,7 @@ class EngineRun:
             with ExitStack() as stack, naming_full_tiers(record.tiers):
                 run = _Run(prepared, env, record, stack)
                 run.start()
+                run.record_config(run.engine.effective_config())
                 with record.monitored(run.monitor_context()) as run.session.monitors:
                     outcome = prepared.workload.measure(prepared.params, run.session)
                 run.conclude(outcome)
@@ -209,7 +210,7 @@ class _Run:
         self.trace = _io_trace(prepared, env, stack)
         confined = env.supervisor.capped_by(record.cap, prepared.cpus, self.trace)
         engine = self.engine = make_engine(prepared, env, stack, confined)
-        self._record_config({})
+        self.record_config({})
         self.session = RunSession(
             engine,
             env.progress,
@@ -242,7 +243,6 @@ class _Run:
             self._load_external(engine)
         else:
             self._restore()
-        self._record_config(engine.effective_config())
 
     def conclude(self, outcome: Outcome) -> None:
         """Record what the measured phase has left, and stop the engine."""
@@ -263,7 +263,7 @@ class _Run:
         if session.placement_checks is None:
             session.measured()
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
-            self._record_config(engine.effective_config())
+            self.record_config(engine.effective_config())
         if self.places is not None:
             grown, before = part_bytes(self.places, self.env.credentials), record.part_bytes
             record.part_bytes = {part: max(size, before[part]) for part, size in grown.items()}
@@ -334,7 +334,8 @@ class _Run:
                 self.session.delays = DelayBlocks(trace.page, plant, seed)
                 self.stack.callback(self.session.delays.end)  # before the page is closed
 
-    def _record_config(self, config: Mapping[str, str]) -> None:
+    def record_config(self, config: Mapping[str, str]) -> None:
+        """Record the program with what it says of its own configuration."""
         version, engine = self.prepared.version, self.engine
         self.record.program = Program(
             self.prepared.spec.engine,

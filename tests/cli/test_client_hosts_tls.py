@@ -102,7 +102,7 @@ def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
         (("tpcc", "--engine", "postgres", *_LISTEN), "listen 127.0.0.1 on postgres"),
         (
             ("tpcc", "--engine", "mysql", "--listen", _NOBODYS, "-p", "client_hosts=client1"),
-            f"listen {_NOBODYS}",
+            "not an address",
         ),
         (
             ("tpcc", "--engine", "mariadb", "--listen", "0.0.0.0", "-p", "client_hosts=client1"),

@@ -1,6 +1,8 @@
 """The store: a run without run.json is unfinished, whatever else is there."""
 
+import errno
 import json
+import os
 import shutil
 import threading
 from dataclasses import replace
@@ -62,8 +64,8 @@ def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(tmp_path):
     for writer in writers:
         writer.finish(result(writer))
     assert store.run(writers[1].run_id).run_id == writers[1].run_id
-    for name in (writers[0].run_id[:4], "nothing"):
-        with pytest.raises(UsageError):
+    for name, reason in ((writers[0].run_id[:4], "2 runs"), ("nothing", "no such")):
+        with pytest.raises(UsageError, match=reason):
             store.run(name)
 
 
@@ -159,6 +161,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path):
     with pytest.raises(RunFailed) as refused:
         write_json_atomically(tmp_path / "run.json", {"a": 1})
     assert str(tmp_path) in refused.value.problem
+    assert os.strerror(errno.ENOSPC) in refused.value.context
     assert list(tmp_path.iterdir()) == []
     assert Path("/dev/full").exists()
 

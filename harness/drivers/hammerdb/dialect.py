@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from harness.drivers.loadgen.protocols import RunsNatively
 from harness.engine import Engine
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ def drivable(engine: Engine) -> str:
     It wants to make users and databases and fills whatever schema comes first, so that it is
     let loose only on a server of our own.
     """
-    if not isinstance(engine, DrivenByHammerDb) or engine.hammerdb_database not in LIBRARIES:
+    if not isinstance(engine, DrivenByHammerDb):
         raise UsageError(
             f"driver hammerdb on {engine.name}",
             "HammerDB does not know this engine, or its engine here does not say so",
@@ -68,7 +68,10 @@ def drivable(engine: Engine) -> str:
             "HammerDB alters users and owners and builds outside the schema that is ours",
             "choose --driver loadgen, or let the harness run the server",
         )
-    return engine.hammerdb_database
+    word = engine.hammerdb_database
+    if word not in LIBRARIES:
+        raise unknown(f"HammerDB on its database {word!r}", "it is not driven", word, LIBRARIES)
+    return word
 
 
 def target_of(engine: Engine) -> Target:

@@ -41,7 +41,7 @@ _GAP = 1
 
 
 def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
-    """Make those of ``sets`` (1 … 999) that ``folder`` does not hold yet, each one atomically.
+    """Make those of ``sets`` (within 1 … 999) that ``folder`` does not hold, each one atomically.
 
     ``folder``: no other process makes sets in it meanwhile. UsageError for a scale that has
     none, RunFailed where the generator fails or the disk is full.
