@@ -87,8 +87,11 @@ class PanelTables:
         self.kinds = _with_limited({q: one for arm in panel.arms for q, one in arm.kinds().items()})
         self._roles: dict[str, list[Quantity]] = {}
         names = {quantity.name for quantity in self.kinds}
+        of_arms = [{quantity.name for quantity in arm.kinds()} for arm in panel.arms]
         for quantity, one in self.kinds.items():
-            if of_window(quantity) and quantity.name.removeprefix(_WINDOW) in names:
+            of_trace = quantity.name.removeprefix(_WINDOW)
+            having = [of_arm for of_arm in of_arms if quantity.name in of_arm]
+            if of_window(quantity) and having and all(of_trace in one for one in having):
                 continue  # the I/O trace has it by role of the thread, too
             windowed = of_window(quantity) or f"{_WINDOW}{quantity.name}" in names
             role = "window" if windowed else metric_info(quantity, one.better).role

@@ -184,7 +184,8 @@ static void *innodb_connect(void *own, const struct lg_statement *statements, si
 
     (void)statements;
     (void)count;
-    mysql_init(&connection->server);
+    if (mysql_init(&connection->server) == NULL)
+        abort(); /* out of memory */
     set_options(&connection->server, client);
     /* An empty host is this machine, by the socket. */
     if (!mysql_real_connect(&connection->server, client->socket ? "localhost" : client->host,

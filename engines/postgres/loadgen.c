@@ -70,14 +70,14 @@ static bool add_member(struct client *client, const char *name, const json_t *va
 
     if (json_is_null(value))
         return true;
-    if (json_is_integer(value)) {
+    if (json_is_integer(value) && strcmp(name, "isolation") != 0) {
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         text = number;
     }
     if (text == NULL)
         return tb_fail(error, "connection.%s: must be a text or a whole number", name);
     if (strcmp(name, "isolation") == 0) {
-        client->isolation = text;
+        client->isolation = text; /* of the spec, which outlives the client */
         return true;
     }
     if (strcmp(name, "database") == 0)

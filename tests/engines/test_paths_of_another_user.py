@@ -81,8 +81,8 @@ def _acts_as_another(item: ast.withitem) -> bool:
 
 def _uses_path(function: ast.expr) -> bool:
     match function:
-        case ast.Name(id="open"):
-            return True
+        case ast.Name(id=name):
+            return name in {"open", "opened", "open_regular"}
         case ast.Attribute(value=ast.Name(id="os"), attr=name):
             return name in OS
         case ast.Attribute(value=ast.Name(id="shutil"), attr=name):
@@ -110,7 +110,7 @@ def start(self):
     {}
 """
     calls = ("log.unlink()", "os.chown(log, 1, 1)", "shutil.rmtree(folder)", "open(log)")
-    for call in calls:
+    for call in (*calls, "opened(log, flags)", "open_regular(log, flags)"):
         assert list(with_own_rights(ast.parse(source.format(call)))) == ["start"]
     for call in ("shutil.which('ssh')", "os.fchown(number, 1, 1)", "text.replace('a', 'b')"):
         assert list(with_own_rights(ast.parse(source.format(call)))) == []

@@ -324,8 +324,9 @@ def test_the_host_files_price_is_taken_without_a_list(tmp_path: Path) -> None:
 
 def test_a_list_that_fits_no_device_is_refused(tmp_path: Path) -> None:
     listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
+    found = devices([card_run(tmp_path)])
     with pytest.raises(UsageError):
-        price_table(devices([card_run(tmp_path)]), listed)
+        price_table(found, listed)
 
 
 def test_an_unknown_key_of_a_price_list_is_named_with_its_line(tmp_path: Path) -> None:
