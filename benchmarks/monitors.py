@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from reports.statistics import Estimate, compare_paired
@@ -56,7 +56,10 @@ def run(workload: str, given: Sequence[str], results: Path) -> dict[str, Any]:
 
 
 def alternating(workload: str, minutes: float, monitors: Sequence[str], results: Path) -> Estimate:
-    """Operations of a second with monitors over without, by pairs of blocks of one run."""
+    """Operations of a second with monitors over without, by pairs of blocks of one run.
+
+    Prints what processor time the harness itself takes in either.
+    """
     without = [text for name in monitors if name != "io" for text in ("--no-monitor", name)]
     window = ("--ramp-up", "5s", "--duration", f"{minutes * 60:.0f}s", "--monitor", "alternating")
     artifacts = (
@@ -74,6 +77,13 @@ def alternating(workload: str, minutes: float, monitors: Sequence[str], results:
         if all(counts):
             for block, of_block in zip(pair, counts, strict=True):
                 arms[block["monitored"]].append(mean(of_block))
+    for monitored in (True, False):
+        spent = [
+            b["cpu_ns"] / (b["end_ns"] - b["begin_ns"])
+            for b in blocks[:-2]
+            if b["monitored"] is monitored
+        ]
+        print(f"{workload}: {monitored=}: the harness takes {median(spent):.4f} processors")
     return compare_paired(arms[True], arms[False])
 
 

@@ -52,20 +52,29 @@ class Alternating:
         return {}
 
     def series(self) -> Mapping[str, Any]:
-        """``{blocks: [{monitored, begin_ns, end_ns}]}``, monotonic; two by two."""
+        """``{blocks: [{monitored, begin_ns, end_ns, cpu_ns}]}``, monotonic; two by two.
+
+        ``cpu_ns``: processor time of the harness in it.
+        """
         return {"blocks": self._blocks}
 
     def _loop(self) -> None:
         while not self._stopped.is_set():
             for monitored in random.sample([True, False], 2):
                 started = self._started() if monitored else []
-                begin_ns = time.monotonic_ns()
+                begin_ns, began_cpu_ns = time.monotonic_ns(), time.process_time_ns()
                 self._stopped.wait(_BLOCK_S)
-                end_ns = time.monotonic_ns()
+                end_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns() - began_cpu_ns
                 for monitor in started:
                     monitor.stop()
-                block = {"monitored": monitored, "begin_ns": begin_ns, "end_ns": end_ns}
-                self._blocks.append(block)
+                self._blocks.append(
+                    {
+                        "monitored": monitored,
+                        "begin_ns": begin_ns,
+                        "end_ns": end_ns,
+                        "cpu_ns": cpu_ns,
+                    }
+                )
 
     def _started(self) -> list[GuardedMonitor]:
         monitors = [GuardedMonitor(kind, self._context) for kind in self._kinds]
