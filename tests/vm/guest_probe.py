@@ -9,6 +9,7 @@ import pwd
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 sys.path.insert(0, "/opt/harness")
 
@@ -30,11 +31,12 @@ def facts(place: str) -> dict[str, object]:
     return facts_of_directory(place).to_json()
 
 
-def verdict(fields: dict[str, object]) -> dict[str, object]:
+def verdict(fields: dict[str, Any]) -> dict[str, object]:
     engines = pwd.getpwnam("engines")
     user = SimpleNamespace(uid=engines.pw_uid, gid=engines.pw_gid, name="engines")
+    nodes = tuple(fields.get("nodes", ()))
     try:
-        return verify(TierClaim(**fields), user).to_json()
+        return verify(TierClaim(**{**fields, "nodes": nodes}), user).to_json()
     except UsageError as error:
         return {"error": error.to_json()}
 

@@ -33,8 +33,8 @@ CLAIMS: list[dict[str, Any]] = [
     {"name": "dax_device", "kind": "devdax", "device": "/dev/dax1.4"},
     {"name": "dax_taken", "kind": "devdax", "device": "/dev/dax1.5"},
     {"name": "dax_absent", "kind": "devdax", "device": "/dev/dax9.9"},
-    {"name": "system_ram", "kind": "numa", "node": 3},
-    {"name": "empty_node", "kind": "numa", "node": 2},
+    {"name": "system_ram", "kind": "numa", "nodes": [3]},
+    {"name": "empty_node", "kind": "numa", "nodes": [2]},
 ]
 PLACES = [
     "/",
