@@ -86,7 +86,7 @@ def test_a_tmpfs_cannot_be_evicted_and_that_is_said():
         evict([path])
         found = residency([path])
         assert found.resident_bytes == found.unevictable_bytes == found.total_bytes == MIB
-        assert "/dev/shm is a tmpfs: its pages are the data and cannot be evicted" in found.note
+        assert "/dev/shm is a tmpfs" in found.note
     finally:
         path.unlink()
 

@@ -207,8 +207,8 @@ def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
     [
         (mounted("/srv/theirs", "xfs"), "it is mounted at /srv/theirs (xfs)"),
         (mounted("/", "ext4"), "it holds / (ext4 on /dev/pmem1)"),
-        (used_by("swap on /dev/pmem1"), "it is in use: swap on /dev/pmem1"),
-        (used_by("dm-0 is built on it"), "it is in use: dm-0 is built on it"),
+        (used_by("swap on /dev/pmem1"), "swap on /dev/pmem1"),
+        (used_by("dm-0 is built on it"), "dm-0"),
         (used_by("/dev/pmem1 is open in pid 7 (mysqld)"), "pid 7 (mysqld)"),
         (filesystem("ext4"), "/dev/pmem1 has ext4 (UUID 0f-theirs), not ours"),
         (filesystem("LVM2_member"), "/dev/pmem1 has LVM2_member"),

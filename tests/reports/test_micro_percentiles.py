@@ -72,5 +72,5 @@ def test_a_table_says_beside_the_count_what_it_is_too_few_for(tmp_path: Path) ->
     few, enough = table.rows
     cells = dict(zip(table.head, few, strict=True))
     assert (cells["p99"], cells["p99.9"], cells["p99.99"]) == ("90 ns", "–", "–")
-    assert cells["count"] == "500 (too few for p99.9, p99.99)"
+    assert cells["count"].startswith("500 ") and "p99.9, p99.99" in cells["count"]
     assert "–" not in enough and enough[-1] == "10,000"

@@ -105,12 +105,9 @@ def test_numa_claims(nvdimms: RecordedKernel) -> None:
     sizes = [verify(TierClaim("n", "numa", nodes=(n,)), kernel=nvdimms).facts for n in (0, 3)]
     assert verify(both, kernel=nvdimms).facts.size_bytes == sum(f.size_bytes or 0 for f in sizes)
     for claim, found in (
-        (TierClaim("far", "numa", nodes=(9,)), "the kernel has no node 9"),
+        (TierClaim("far", "numa", nodes=(9,)), "node 9"),
         (TierClaim("far", "numa"), "without a node"),
-        (
-            TierClaim("far", "numa", nodes=(3,), policy="interleave"),
-            "interleave over a single node",
-        ),
+        (TierClaim("far", "numa", nodes=(3,), policy="interleave"), "interleave"),
     ):
         with pytest.raises(UsageError, match=found):
             verify(claim, kernel=nvdimms)
