@@ -7,10 +7,23 @@ alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from harness.engine import ProcessId
-from harness.host.threads import READS, SYNCS, WRITES, Blocked, Thread, blocked, name_of, threads_of
+from harness.host.kept_files import KeptFiles
+from harness.host.threads import (
+    READS,
+    SYNCS,
+    WRITES,
+    Blocked,
+    Thread,
+    blocked,
+    name_of,
+    thread_count,
+    threads_of,
+)
 from harness.waits import Observation, Resource
 
 #: A thread that writes or forces the log for others, too, which wait for it meanwhile.
@@ -33,20 +46,15 @@ RESOURCES: Mapping[str, Resource] = {
 }
 LOG_EVENTS = frozenset(e for e, resource in RESOURCES.items() if resource.startswith("log"))
 
+#: Threads that take a name, or take another's place, are found so often.
+_LIST_EVERY_S = 1.0
+
 
 def event_of(found: Blocked, is_log: Callable[[str], bool]) -> str:
     """The event's name; ``is_log``: whether a file is one of the log's, by its path."""
     if found.path.startswith("/"):
         return f"{found.call} {'log' if is_log(found.path) else 'data'}"
     return "recv" if found.call in READS else "send" if found.call in WRITES else found.call
-
-
-def where_blocked(thread: Thread) -> Blocked | None:
-    """As ``blocked``; None, too, where the thread has ended."""
-    try:
-        return blocked(thread)
-    except ProcessLookupError:
-        return None
 
 
 class ThreadObserver:
@@ -64,21 +72,31 @@ class ThreadObserver:
         foreground: Callable[[str], bool] | None,
         is_log: Callable[[str], bool],
         idle: frozenset[str],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._processes, self._foreground = processes, foreground
         self._is_log, self._idle = is_log, idle
         self.resources = frozenset(r for event, r in RESOURCES.items() if event not in idle)
+        self._clock = clock
+        self._threads: list[Thread] = []
+        self._counts: dict[int, int] = {}
+        self._list_due_s = 0.0
+        self._files = KeptFiles()
 
     def resource(self, event: str) -> Resource:
         return RESOURCES.get(event, "other")
 
     def observe(self) -> Sequence[Observation]:
+        if not self._counts or self._clock() >= self._list_due_s or self._changed():
+            self._list()
         events: dict[Thread, str | None] = {}
-        for process in self._processes():
-            for thread in threads_of(process.pid):
-                if self._foreground is None or self._foreground(name_of(thread)):
-                    found = where_blocked(thread)
-                    events[thread] = None if found is None else event_of(found, self._is_log)
+        for thread in self._threads:
+            try:
+                found = blocked(thread, self._files.read)
+            except ProcessLookupError:
+                self._list_due_s = 0.0
+            else:
+                events[thread] = None if found is None else event_of(found, self._is_log)
         grouped = any(event in LOG_EVENTS for event in events.values())
         return [
             self._observation(thread, GROUP_COMMIT if grouped and event == "futex" else event)
@@ -86,8 +104,29 @@ class ThreadObserver:
             if event not in self._idle
         ]
 
+    def _changed(self) -> bool:
+        """Whether a process has ended, or has another number of threads."""
+        try:
+            return any(thread_count(pid) != count for pid, count in self._counts.items())
+        except OSError:
+            return True
+
+    def _list(self) -> None:
+        """Find the threads, which takes longer than observing them."""
+        self._list_due_s = self._clock() + _LIST_EVERY_S
+        pids = [process.pid for process in self._processes()]
+        with suppress(OSError):
+            self._counts = {pid: thread_count(pid) for pid in pids}
+        self._threads = [
+            thread
+            for pid in pids
+            for thread in threads_of(pid)
+            if self._foreground is None or self._foreground(name_of(thread))
+        ]
+        self._files.keep({thread.path("syscall") for thread in self._threads})
+
     def close(self) -> None:
-        """Nothing is open."""
+        self._files.close()
 
     def _observation(self, thread: Thread, event: str | None) -> Observation:
         if event is None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
 from harness.counters import labelled, split
+from harness.host.kept_files import KeptFiles
 from harness.host.threads import Scheduled, Thread, scheduled
 from harness.store.result import Metric
 from harness.units import format_ns
@@ -208,6 +209,7 @@ class SampledWaits:
         """Close the observer."""
         with self._lock:
             self._observer.close()
+            self._scheduled.close()
 
     def _add(self, one: Observation, elapsed_ns: int) -> None:
         if one.state == "idle":
@@ -229,28 +231,36 @@ class _Scheduled:
     def __init__(self) -> None:
         self._threads: dict[Thread, Scheduled] | None = None
         self._ended = self._before = Scheduled()
+        self._files = KeptFiles()
 
     def see(self, threads: Iterator[Thread]) -> None:
         """Take these threads in."""
         if self._threads is None:
-            self._threads = {thread: scheduled(thread) or Scheduled() for thread in threads}
+            self._threads = {thread: self._of(thread) or Scheduled() for thread in threads}
             self._before = _sum(self._threads.values())
             return
         for thread in threads:
             if thread not in self._threads:
-                self._threads[thread] = scheduled(thread) or Scheduled()
+                self._threads[thread] = self._of(thread) or Scheduled()
 
     def read(self) -> Scheduled:
         """Their time since then."""
         known = self._threads or {}
         for thread in list(known):
-            now = scheduled(thread)
+            now = self._of(thread)
             if now is None:  # it has ended: what it computed since the last reading is lost
                 self._ended = _sum([self._ended, known.pop(thread)])
             else:
                 known[thread] = now
         total = _sum([self._ended, *known.values()])
         return Scheduled(*(now - before for now, before in zip(total, self._before, strict=True)))
+
+    def _of(self, thread: Thread) -> Scheduled | None:
+        return scheduled(thread, self._files.read)
+
+    def close(self) -> None:
+        """Close what it reads."""
+        self._files.close()
 
 
 def _sum(times: Iterable[Scheduled]) -> Scheduled:

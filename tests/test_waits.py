@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.host.kept_files import KeptFiles
 from harness.host.threads import Thread
 from harness.waits import (
     LEAST_SAMPLES,
@@ -118,7 +119,7 @@ def test_processor_time_is_that_of_the_threads_that_were_seen():
 def test_time_in_the_run_queue_is_apart(monkeypatch):
     own = Thread(os.getpid(), os.getpid())
     texts = iter(["10 5 1", "30 105 2"])
-    monkeypatch.setattr(Thread, "read", lambda *_: next(texts))
+    monkeypatch.setattr(KeptFiles, "read", lambda *_: next(texts))
     waits = SampledWaits(Sessions([Observation("running", thread=own)]))
     waits.sample()
     found = waits.totals()

@@ -1,4 +1,8 @@
-"""Runs the default monitors in one of two blocks, by turns: what they cost within one run."""
+"""Runs the default monitors in one of two blocks, by turns: what they cost within one run.
+
+Sessions are observed ten times a second from a block's beginning, as after a window's first
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ from typing import Any, ClassVar, Literal
 
 from harness import registry
 from harness.execution.monitoring import GuardedMonitor
-from harness.monitors import MonitorContext
+from harness.monitors import MonitorContext, waits
 from harness.warnings import RunWarning
 
 _BLOCK_S = 4.0
+_PAUSE_S = 0.1
 
 
 class Alternating:
@@ -27,6 +32,7 @@ class Alternating:
     scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(self, context: MonitorContext) -> None:
+        waits.pause_s = lambda _age_s: _PAUSE_S
         kinds = [kind for kind in registry.monitors().values() if kind.default]
         self._kinds = kinds
         self._context = replace(context, monitors=frozenset(kind.name for kind in kinds))

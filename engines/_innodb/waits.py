@@ -19,10 +19,11 @@ import pymysql
 from engines._innodb.connection import close
 from engines._innodb.installation import Flavour
 from engines._innodb.wire import LazyConnection
-from engines._thread_waits import GROUP_COMMIT, event_of, where_blocked
+from engines._thread_waits import GROUP_COMMIT, event_of
 from engines._thread_waits import RESOURCES as CALLS
 from harness.engine import ProcessId
-from harness.host.threads import Thread
+from harness.host.kept_files import KeptFiles
+from harness.host.threads import Thread, blocked
 from harness.waits import Observation, Resource
 
 _COMMIT, _ROW_LOCK = "commit", "row lock"
@@ -95,6 +96,7 @@ class SessionObserver:
         self._clock = clock
         self._checkpoint: int | None = None
         self._checkpoint_due_s = 0.0
+        self._files = KeptFiles()
 
     def resource(self, event: str) -> Resource:
         return _RESOURCES.get(event, "other")
@@ -120,7 +122,7 @@ class SessionObserver:
             elif number in locked:
                 found.append(Observation("waiting", _ROW_LOCK, thread))
             else:
-                found.append(_active(thread, _of_state(state)))
+                found.append(_active(thread, _of_state(state), self._files))
         return found
 
     def _checkpoint_advanced(self, connection: LazyConnection) -> bool:
@@ -133,6 +135,7 @@ class SessionObserver:
         return None not in (before, self._checkpoint) and before != self._checkpoint
 
     def close(self) -> None:
+        self._files.close()
         connection, self._connection, self._checkpoint = self._connection, None, None
         if connection is not None:
             close(connection)
@@ -143,11 +146,14 @@ def _of_state(state: str | None) -> str | None:
     return next((event for word, event in _STATES.items() if word in lower), None)
 
 
-def _active(thread: Thread | None, of_state: str | None) -> Observation:
+def _active(thread: Thread | None, of_state: str | None, files: KeptFiles) -> Observation:
     """The thread is more precise than the state, unless it waits for another one."""
     if thread is None:
         return Observation("waiting", of_state) if of_state else Observation("running")
-    found = where_blocked(thread)
+    try:
+        found = blocked(thread, files.read)
+    except ProcessLookupError:
+        return Observation("running", thread=thread)
     if found is None:
         return Observation("running", thread=thread)
     event = event_of(found, is_log)

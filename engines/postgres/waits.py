@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from harness.host.threads import Thread
 from harness.waits import Observation, Resource
@@ -77,6 +79,16 @@ WHERE backend_type IN ('client backend', 'parallel worker') AND pid <> pg_backen
   OR backend_type = 'checkpointer' AND wait_event IS DISTINCT FROM 'CheckpointerMain'
 """
 
+#: Of the prepared statement.
+_NAME, _COLUMNS = b"activity", 5
+
+
+def _check(result: PGresult) -> PGresult:
+    """OperationalError where PostgreSQL reports an error."""
+    if result.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        return result
+    raise psycopg.OperationalError(result.error_message.decode(errors="replace").strip())
+
 
 class ActivityObserver:
     """Implements WaitObserver on one connection, which is opened again after a restart.
@@ -97,12 +109,29 @@ class ActivityObserver:
     def observe(self) -> Sequence[Observation]:
         if self._connection is None:
             self._connection = self._connect()
+            self._prepare(self._connection.pgconn)
         try:
-            rows = self._connection.execute(_ACTIVITY, prepare=True).fetchall()
+            rows = self._rows(self._connection.pgconn)
         except psycopg.Error:
             self.close()
             raise
         return [self._observation(*row) for row in rows if row[3] not in _FOR_WORKERS]
+
+    @staticmethod
+    def _prepare(connection: PGconn) -> None:
+        _check(connection.prepare(_NAME, _ACTIVITY.encode()))
+
+    @staticmethod
+    def _rows(connection: PGconn) -> list[tuple[Any, ...]]:
+        """Without a cursor, which takes three times as long."""
+        result = _check(connection.exec_prepared(_NAME, None))
+        return [
+            tuple(
+                None if (value := result.get_value(row, column)) is None else value.decode()
+                for column in range(_COLUMNS)
+            )
+            for row in range(result.ntuples)
+        ]
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -110,11 +139,11 @@ class ActivityObserver:
             connection.close()
 
     def _observation(
-        self, pid: int, state: str | None, kind: str | None, event: str | None, backend: str
+        self, pid: str, state: str | None, kind: str | None, event: str | None, backend: str
     ) -> Observation:
         if backend == "checkpointer":
             return Observation("background", "checkpoint")
-        thread = Thread(pid, pid) if self._local else None
+        thread = Thread(int(pid), int(pid)) if self._local else None
         if state == "idle":
             return Observation("idle", thread=thread)
         if kind is None:

@@ -39,11 +39,16 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
     out, such as the I/O of another user's processes.
     """
     for _ in range(_ATTEMPTS):
-        waited_for = _waited_for(processes)
-        result = _read(processes)
+        stats = [_fields(process) for process in processes]
+        result = [
+            {**_stat(fields), **_io(process.pid)}
+            for process, fields in zip(processes, stats, strict=True)
+            if fields is not None
+        ]
         # A process that ends meanwhile would be missing, or counted twice: in its own sum
         # and in that of its parent, which has waited for it.
-        if _waited_for(processes) == waited_for:
+        again = (_fields(process) for process in processes)
+        if all(_waited_for(a) == _waited_for(b) for a, b in zip(stats, again, strict=True)):
             break
     totals: dict[str, float] = {}
     for item in result:
@@ -55,25 +60,13 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
     return totals
 
 
-def _read(processes: Sequence[ProcessId]) -> list[dict[str, float]]:
-    """The counters of each that is still there."""
-    return [
-        {**result, **_io(process.pid)}
-        for process in processes
-        if (result := _stat(process)) is not None
-    ]
+def _waited_for(fields: Sequence[str] | None) -> Sequence[str] | None:
+    """The time of children that a process has waited for; None where it has ended itself."""
+    return fields and fields[13:15]
 
 
-def _waited_for(processes: Sequence[ProcessId]) -> list[tuple[str, ...] | None]:
-    """Of each the time of children that it has waited for; None where it has ended itself."""
-    return [tuple(f[13:15]) if (f := _fields(process)) else None for process in processes]
-
-
-def _stat(process: ProcessId) -> dict[str, float] | None:
-    """CPU time and resident memory; None where the process has ended."""
-    fields = _fields(process)
-    if fields is None:
-        return None
+def _stat(fields: Sequence[str]) -> dict[str, float]:
+    """CPU time and resident memory."""
     return {
         "cpu_ns": float(sum(int(fields[i]) for i in (11, 12, 13, 14)) * _TICK_NS),
         "rss_bytes": float(int(fields[21]) * _PAGE),

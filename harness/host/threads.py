@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from harness.supervise.process import read_proc
@@ -37,6 +37,8 @@ _WITHOUT_FILE = frozenset({"futex", "sleep", "poll", "io_getevents", "io_uring_e
 READS = frozenset({"read", "pread", "readv", "preadv"})
 WRITES = frozenset({"write", "pwrite", "writev", "pwritev", "ftruncate", "fallocate"})
 SYNCS = frozenset({"fsync", "fdatasync", "sync_file_range", "msync"})
+#: The text of a file of /proc, by its path; OSError.
+ReadFile = Callable[[str], str]
 
 
 class Thread(NamedTuple):
@@ -45,9 +47,9 @@ class Thread(NamedTuple):
     pid: int
     tid: int
 
-    def read(self, name: str) -> str:
-        """A file of its folder in /proc, as it is now; OSError where the thread has ended."""
-        return read_proc(f"/proc/{self.pid}/task/{self.tid}/{name}")
+    def path(self, name: str) -> str:
+        """Of a file of its folder in /proc."""
+        return f"/proc/{self.pid}/task/{self.tid}/{name}"
 
 
 class Scheduled(NamedTuple):
@@ -67,22 +69,22 @@ class Blocked(NamedTuple):
     path: str = ""
 
 
-def scheduled(thread: Thread) -> Scheduled | None:
+def scheduled(thread: Thread, read: ReadFile = read_proc) -> Scheduled | None:
     """Since the thread began (``schedstat``); None where it has ended."""
     try:
-        ran, queued, *_ = thread.read("schedstat").split()
+        ran, queued, *_ = read(thread.path("schedstat")).split()
     except (OSError, ValueError):
         return None
     return Scheduled(int(ran), int(queued))
 
 
-def blocked(thread: Thread) -> Blocked | None:
+def blocked(thread: Thread, read: ReadFile = read_proc) -> Blocked | None:
     """Where the thread waits; None where it runs or could run.
 
     PermissionError without the right to trace it; ProcessLookupError where it has ended.
     """
     try:
-        words = thread.read("syscall").split()
+        words = read(thread.path("syscall")).split()
     except FileNotFoundError as error:
         raise ProcessLookupError(f"thread {thread.tid} has ended") from error
     if not words or words[0] == "running":
@@ -102,6 +104,11 @@ def blocked(thread: Thread) -> Blocked | None:
         return Blocked(call)
 
 
+def thread_count(pid: int) -> int:
+    """Of the process, and a constant; OSError where it has ended."""
+    return os.stat(f"/proc/{pid}/task").st_nlink  # noqa: PTH116
+
+
 def threads_of(pid: int) -> list[Thread]:
     """The process's threads; empty where it has ended."""
     try:
@@ -113,6 +120,6 @@ def threads_of(pid: int) -> list[Thread]:
 def name_of(thread: Thread) -> str:
     """Its name; empty where it has ended."""
     try:
-        return thread.read("comm").strip()
+        return read_proc(thread.path("comm")).strip()
     except OSError:
         return ""

@@ -48,11 +48,10 @@ class _Reading:
 
 
 class BlockMonitor(SampledMonitor):
-    """Samples the disks' counters twice a second."""
+    """Samples the disks' counters once a second."""
 
     name: ClassVar[str] = "block"
-    cost: ClassVar[str] = "reads /sys/class/block/*/stat of the tiers' disks twice a second"
-    interval_s: ClassVar[float] = 0.5
+    cost: ClassVar[str] = "reads /sys/class/block/*/stat of the tiers' disks once a second"
 
     def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
         super().__init__(context, kernel)

@@ -20,11 +20,10 @@ _US_NS = 1000
 
 
 class PressureMonitor(SampledMonitor):
-    """Samples the stall totals of the host, and of the run's control group, twice a second."""
+    """Samples the stall totals of the host, and of the run's control group, once a second."""
 
     name: ClassVar[str] = "pressure"
-    cost: ClassVar[str] = "reads /proc/pressure and the control group's twice a second"
-    interval_s: ClassVar[float] = 0.5
+    cost: ClassVar[str] = "reads /proc/pressure and the control group's once a second"
 
     def preflight(self) -> RunWarning | None:
         """Whether the kernel accounts for stalls."""

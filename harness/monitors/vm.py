@@ -41,6 +41,7 @@ _SAMPLED = {
     "vm_nr_dirtied_count": ("nr_dirtied",),
     "vm_nr_written_count": ("nr_written",),
 }
+_ALL_SAMPLED = {**_COUNTERS, **_SAMPLED}
 #: Of each node.
 _NODE_COUNTERS = {
     "vm_node_numa_miss_count": ("numa_miss",),
@@ -49,7 +50,13 @@ _NODE_COUNTERS = {
     "vm_node_pgpromote_success_count": ("pgpromote_success",),
 }
 #: Levels: in the samples, not in the totals.
-_LEVELS = ("nr_dirty", "nr_writeback", "nr_free_pages", "nr_anon_pages", "nr_file_pages")
+_LEVELS = {
+    "vm_nr_dirty_pages": "nr_dirty",
+    "vm_nr_writeback_pages": "nr_writeback",
+    "vm_nr_free_pages": "nr_free_pages",
+    "vm_nr_anon_pages": "nr_anon_pages",
+    "vm_nr_file_pages": "nr_file_pages",
+}
 
 
 class VmMonitor(SampledMonitor):
@@ -104,16 +111,12 @@ class VmMonitor(SampledMonitor):
     def sample(self) -> dict[str, float]:
         """The totals, and what is only in samples."""
         found = self._vmstat("/proc/vmstat")
-        levels = {
-            f"vm_{name.removesuffix('_pages')}_pages": float(found[name])
-            for name in _LEVELS
-            if name in found
-        }
-        return {**_sums(found, {**_COUNTERS, **_SAMPLED}), **self._node_totals(), **levels}
+        levels = {name: float(found[key]) for name, key in _LEVELS.items() if key in found}
+        return {**_sums(found, _ALL_SAMPLED), **self._node_totals(), **levels}
 
-    def _vmstat(self, path: str) -> dict[str, int]:
-        pairs = (line.split() for line in (self._kernel.read(path) or "").splitlines())
-        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    def _vmstat(self, path: str) -> dict[str, str]:
+        words = (self._kernel.read(path) or "").split()
+        return dict(zip(words[::2], words[1::2], strict=False))
 
     def _read_engine_memory(self, at: str) -> None:
         begin = time.monotonic_ns()
@@ -130,12 +133,12 @@ class VmMonitor(SampledMonitor):
         )
 
 
-def _sums(found: Mapping[str, int], counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
+def _sums(found: Mapping[str, str], counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Each counter of which the kernel has a field."""
     return {
-        name: float(sum(found.get(field, 0) for field in fields))
+        name: float(sum(present))
         for name, fields in counters.items()
-        if any(field in found for field in fields)
+        if (present := [int(found[field]) for field in fields if field in found])
     }
 
 

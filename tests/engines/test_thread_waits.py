@@ -16,7 +16,7 @@ from patience import eventually
 
 from engines._thread_waits import ThreadObserver
 from harness.errors import RunFailed
-from harness.supervise.process import process_identity
+from harness.supervise.process import ProcessId, process_identity
 from harness.waits import Observation
 
 #: Threads that write to a full log, read a table, and wait for another thread; one is idle.
@@ -85,6 +85,33 @@ def test_threads_that_wait_while_one_writes_the_log_wait_for_it(files: Sequence[
     expected = {"write log", "read data", "futex group commit"}
     assert eventually(lambda: next(seen) == expected)
     seen.close()
+
+
+def test_a_thread_that_begins_or_ends_is_noticed_between_two_lists() -> None:
+    """Threads are listed once a second, and this clock stands still."""
+    own = process_identity(os.getpid())
+    assert own is not None
+    lists: list[int] = []
+
+    def listed() -> list[ProcessId]:
+        lists.append(1)
+        return [own]
+
+    observer = ThreadObserver(listed, None, bool, frozenset(), clock=lambda: 0.0)
+    enough = threading.Event()
+    waits = [threading.Thread(target=enough.wait) for _ in range(2)]
+    seen = len(observer.observe())
+    for number, thread in enumerate(waits, 1):
+        thread.start()
+        assert len(observer.observe()) == seen + number
+    assert len(lists) == 3
+    assert len(observer.observe()) == seen + 2
+    assert len(lists) == 3
+    enough.set()
+    for thread in waits:
+        thread.join()
+    assert eventually(lambda: len(observer.observe()) == seen)
+    observer.close()
 
 
 def test_each_event_belongs_to_a_resource() -> None:
