@@ -30,7 +30,7 @@ HARNESS = str(ROOT / ".venv" / "bin" / "harness")
 WORKLOADS: Mapping[str, Sequence[str]] = {
     "tpcc": ("--engine", "postgres", "--warehouses", "4", "--users", "2"),
     "ycsb": ("--engine", "rocksdb", "--workload", "c", "--records", "100000", "--threads", "2"),
-    "tpch": ("--engine", "duckdb", "--scale", "1", "--cache", "warm", "--no-plans"),
+    "tpch": ("--engine", "duckdb", "--scale", "5", "--cache", "warm", "--no-plans"),
 }
 LEAST = 0.99
 
