@@ -107,19 +107,15 @@ class ActivityObserver:
         return _RESOURCES.get(event) or _RESOURCES.get(event.partition(":")[0]) or "other"
 
     def observe(self) -> Sequence[Observation]:
-        if self._connection is None:
-            self._connection = self._connect()
-            self._prepare(self._connection.pgconn)
         try:
+            if self._connection is None:
+                self._connection = self._connect()
+                _check(self._connection.pgconn.prepare(_NAME, _ACTIVITY.encode()))
             rows = self._rows(self._connection.pgconn)
         except psycopg.Error:
             self.close()
             raise
         return [self._observation(*row) for row in rows if row[3] not in _FOR_WORKERS]
-
-    @staticmethod
-    def _prepare(connection: PGconn) -> None:
-        _check(connection.prepare(_NAME, _ACTIVITY.encode()))
 
     @staticmethod
     def _rows(connection: PGconn) -> list[tuple[Any, ...]]:
