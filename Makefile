@@ -50,10 +50,10 @@ lint: setup-dev
 	.venv/bin/python scripts/check_words.py $(PLAIN)
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 
-# Five at a time on two cores, since many tests wait (tests/conftest.py: which go together); what
+# Four at a time on two cores, since many tests wait (tests/conftest.py: which go together); what
 # they build is not counted among the two of make.
 unit: setup-dev
-	MAKEFLAGS= .venv/bin/pytest -q -n 5
+	MAKEFLAGS= .venv/bin/pytest -q -n 4
 
 test-sanitizers: setup-dev
 	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench
