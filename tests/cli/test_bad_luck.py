@@ -12,6 +12,7 @@ import pytest
 from patience import PATIENCE_S
 
 POSTGRES = ["run", "tpch", "--engine", "postgres", "--scale", "0.01"]
+YCSB = ["run", "ycsb", "--engine", "postgres", "--workload", "d", "--records", "1000"]
 
 
 def test_a_server_that_does_not_start_shows_its_log(harness):
@@ -23,13 +24,13 @@ def test_a_server_that_does_not_start_shows_its_log(harness):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-@pytest.mark.parametrize("small_disk", ["320M"], indirect=True)
+@pytest.mark.parametrize("small_disk", ["2G"], indirect=True)
 def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, small_disk):
-    """The space was there when it was checked; then somebody else took it."""
-    argv = [*POSTGRES, "--placement", "small-both", "--host", small_disk.host]
-    first = harness(*argv, "--queries", "6")
+    """The space was there when it was checked; then somebody else took it, and records come in."""
+    argv = [*YCSB, "--placement", "small-both", "--host", small_disk.host, "--ramp-up", "0s"]
+    first = harness(*argv, "--operations", "10")
     assert first.code == 0, first.err
-    process = harness.start(*argv)
+    process = harness.start(*argv, "--operations", "1000000")
     while process.poll() is None and not list(small_disk.path.glob("tierbench-work/*")):
         time.sleep(0.005)
     small_disk.fill()
