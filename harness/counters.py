@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 from harness.store.result import Metric
 
@@ -16,7 +15,6 @@ _LABELLED = re.compile(r"(?P<name>[^\[\]]+)\[(?P<labels>[^\[\]]*)\]")
 _UNITS = {"bytes": "B", "ns": "ns"}
 
 
-@lru_cache(maxsize=4096)
 def labelled(name: str, **labels: str) -> str:
     """``labelled("tier_read_bytes", tier="pmem")`` is ``tier_read_bytes[tier=pmem]``."""
     inside = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))

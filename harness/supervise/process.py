@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +17,11 @@ from pathlib import Path
 #: and so do its descendants, however they were daemonised.
 MARK = "TIERBENCH_PROCESS"
 
-#: What is read at a time of a file of /proc.
+#: What is read of one file of /proc.
 PROC_BYTES = 4096
-#: Of this thread; kernels without CONFIG_PROC_CHILDREN have none.
-_CHILDREN = "/proc/thread-self/children"
 _POLL_S = 0.005
 #: For stopped processes to stand still.
 _STOP_S = 1.0
-#: Number of readings of a list of children until two are the same.
-_LOOKS = 5
 #: Number of checks that a killed process may take to die.
 _DYING_LOOKS = 200
 
@@ -68,10 +64,7 @@ def read_proc(path: str) -> str:
     """
     file = os.open(path, os.O_RDONLY)
     try:
-        text = part = os.read(file, PROC_BYTES)
-        while len(part) > PROC_BYTES // 2:  # Linux gives a page at most at a time
-            text += (part := os.read(file, PROC_BYTES))
-        return text.decode(errors="replace")
+        return os.read(file, PROC_BYTES).decode(errors="replace")
     finally:
         os.close(file)
 
@@ -115,47 +108,16 @@ def all_processes() -> Iterator[ProcessStat]:
 
 def descendants(pid: int) -> list[ProcessStat]:
     """Children of ``pid``, their children and so on; zombies included, ``pid`` not."""
-    listed = os.path.exists(_CHILDREN)  # noqa: PTH110
-    children = _listed_children if listed else _by_parent()
+    by_parent: dict[int, list[ProcessStat]] = {}
+    for stat in all_processes():
+        by_parent.setdefault(stat.parent, []).append(stat)
     result: list[ProcessStat] = []
     pending = [pid]
     while pending:
-        found = children(pending.pop())
-        result += found
-        pending += [child.id.pid for child in found]
+        children = by_parent.pop(pending.pop(), [])
+        result += children
+        pending += [child.id.pid for child in children]
     return result
-
-
-def _by_parent() -> Callable[[int], Sequence[ProcessStat]]:
-    """Where Linux has no lists."""
-    found: dict[int, list[ProcessStat]] = {}
-    for stat in all_processes():
-        found.setdefault(stat.parent, []).append(stat)
-    return lambda pid: found.get(pid, ())
-
-
-def _listed_children(pid: int) -> Sequence[ProcessStat]:
-    """By Linux's lists, which takes no longer where many others run.
-
-    Where a child has just ended, Linux may leave out the next one: a list must be the same twice.
-    """
-    listed = _child_pids(pid)
-    for _ in range(_LOOKS):
-        before, listed = listed, _child_pids(pid)
-        if listed == before:
-            break
-    stats = (process_stat(child) for child in listed)
-    return [stat for stat in stats if stat is not None and stat.parent == pid]
-
-
-def _child_pids(pid: int) -> list[int]:
-    """Those of all threads; empty where the process has ended."""
-    listed: list[int] = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                listed += map(int, read_proc(f"/proc/{pid}/task/{thread}/children").split())
-    return listed
 
 
 def mark_of(pid: int) -> str | None:

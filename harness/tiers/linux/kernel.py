@@ -49,7 +49,6 @@ class Kernel:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
-        self._prefix = str(root).rstrip("/")
 
     def path(self, name: str) -> Path:
         """``/sys/…`` or ``/proc/…`` below the root."""
@@ -57,7 +56,7 @@ class Kernel:
 
     def read(self, name: str | Path) -> str | None:
         """The stripped text of a small file, None where there is none or it may not be read."""
-        path = f"{self._prefix}/{name.lstrip('/')}" if isinstance(name, str) else name
+        path = self.path(name) if isinstance(name, str) else name
         try:
             file = os.open(path, os.O_RDONLY)
         except OSError:
