@@ -10,8 +10,9 @@ import errno
 import os
 import signal
 import sys
-from contextlib import suppress
 from types import FrameType
+
+from harness.cli.streams import keep_streams_writable, output_error
 
 #: Exit codes of a command that SIGHUP, SIGINT or SIGTERM ended.
 _SIGNALLED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
@@ -24,8 +25,10 @@ def main() -> None:
         # we may read is made with that mode.
         os.umask(0o022)
     try:
-        signal.signal(signal.SIGTERM, _terminated)
-        signal.signal(signal.SIGHUP, _terminated)
+        keep_streams_writable()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP
+                signal.signal(number, _terminated)
         code = _command()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done but the exit
     except BaseException as error:
@@ -61,8 +64,7 @@ def _ended_by(error: BaseException) -> int:
         return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else 130
     if isinstance(error, OSError):
         found = error.strerror or str(error)
-        name = error.filename if error.filename is not None else "standard output"
-        error = RunFailed(str(name), found)
+        error = RunFailed(str(error.filename or type(error).__name__), found)
     if isinstance(error, HarnessError):
         _print_error(**error.to_json())
         return error.exit_code
@@ -82,17 +84,13 @@ def _print_error(problem: str, context: str, hint: str = "", type: str = "Interr
         }
         if {"run", "repro"} & set(sys.argv[1:3]):
             document["runs"] = []  # always there; what had finished is in the store
-        with suppress(OSError):  # reported by then
-            print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def _flushed(code: int) -> int:
-    """``code``, or 1 where the last of the output cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and complains
-        if code == 0 and error.errno != errno.EPIPE:
-            print(f"harness: standard output: {error.strerror}", file=sys.stderr)
-        return code or 1
-    return code
+    """``code``, or 1 where output could not be written."""
+    if (error := output_error()) is None:
+        return code
+    if code == 0 and error.errno != errno.EPIPE:
+        print(f"harness: standard output: {error.strerror}", file=sys.stderr)
+    return code or 1

@@ -222,7 +222,8 @@ class Daemon:
         if os.path.exists(self._journal_path):  # else recovered before we held our lock
             failures += undo.undo_journal(self._journal_path)
         for failure in failures:
-            print(f"harness supervisor: not undone: {failure}", file=sys.stderr)
+            with contextlib.suppress(OSError):  # its reader may have left
+                os.write(2, f"harness supervisor: not undone: {failure}\n".encode())
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from patience import PATIENCE_S
 
 from harness.errors import interruption
 
@@ -81,3 +83,48 @@ def test_ctrl_c_within_a_statement_of_our_own_duckdb_is_an_interruption():
         endless.sql("SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)").show()
     interrupting.join()
     assert isinstance(interruption(raised.value), KeyboardInterrupt)
+
+
+#: The cheapest run with an engine's process.
+COUNTING = ["run", "counting", "--engine", "duckdb", "--placement", "ssd-both", "--again"]
+TOYS = {"HARNESS_WORKLOAD_PATH": str(Path(__file__).parents[1] / "toy_workloads")}
+#: Before the command: SIGHUP is ignored, as nohup(1) sets it, and arrives during the measurement.
+HUNG_UP = """
+import os, signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from harness.execution.session import RunSession
+measured = RunSession.measured
+def hung_up(session):
+    os.kill(0, signal.SIGHUP)
+    measured(session)
+RunSession.measured = hung_up
+"""
+
+
+def test_a_run_under_nohup_survives_the_end_of_its_terminal(loaded):
+    process = loaded.start(*COUNTING, "--json", first=HUNG_UP, **TOYS)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert json.loads(out)["runs"][0]["status"] == "complete"
+
+
+@pytest.mark.parametrize("closed", [("stderr",), ("stdout",), ("stdout", "stderr")])
+def test_a_run_whose_output_nothing_reads_is_stored(loaded, closed):
+    before = {run["run_id"] for run in loaded("runs", "list", "--json").json["runs"]}
+    process = loaded.start(*COUNTING, **TOYS)
+    for name in closed:
+        getattr(process, name).close()
+    assert process.wait(PATIENCE_S) == ("stdout" in closed)
+    for stream in (process.stdout, process.stderr):
+        stream.close()
+    runs = [r for r in loaded("runs", "list", "--json").json["runs"] if r["run_id"] not in before]
+    assert [run["status"] for run in runs] == ["complete"]
+
+
+def test_closed_descriptors_are_given_to_no_file(loaded):
+    command = [sys.executable, "-c", "from harness.cli import main; main()", *COUNTING]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command],
+        env=loaded.environment | TOYS, cwd=loaded.root, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
