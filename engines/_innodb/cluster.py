@@ -28,8 +28,8 @@ from harness.supervise.user_files import acting_as, make_directory
 
 #: The user that the harness uses.
 ROLE = "harness"
-#: The user of clients on other hosts that connect through a tunnel; it has rights on DATABASE only.
-TUNNEL_ROLE = "harness_client"
+#: The user of clients on other hosts, which has only a workload's rights on its tables.
+CLIENT_ROLE = "harness_client"
 DATABASE = "harness"
 #: A server's identity and keys, and the list of pages in its memory: not part of a dataset.
 _NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*.pem", "*.pid", "ib_buffer_pool")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engines._factory import Factory, workloads_in
-from engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
+from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
     SETTINGS,
@@ -51,6 +51,8 @@ from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 
+#: What a workload's statements and procedures need; procedures have their caller's rights.
+_CLIENT_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, EXECUTE"
 _PAGE_SIZES = (4, 8, 16, 32, 64)
 
 
@@ -73,7 +75,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         self._doublewrite = _part_of_doublewrite(installation, context.options)
         self._format = {"innodb_page_size": _page_size(context.options)}
         self._password = secrets.token_hex(16)
-        self._tunnel_password = secrets.token_hex(16)
+        self._client_password = secrets.token_hex(16)
         self._first_start = True
         self.threads = context.threads
         self.version_tuple = installation.version_tuple
@@ -139,10 +141,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         """A socket of any name."""
         remote = f"/tmp/tierbench-{token}.sock"
         connection = {
-            **self.native_connection(),
             "socket": remote,
-            "user": TUNNEL_ROLE,
-            "password": self._tunnel_password,
+            **self._client_login(),
         }
         return Tunnel(self._used().socket, remote, connection)
 
@@ -153,11 +153,13 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         return {
             "host": listening.host,
             "port": listening.port,
-            "user": ROLE,
-            "password": self._password,
-            "database": DATABASE,
+            **self._client_login(),
             "ca_certificate": listening.authority_pem,
         }
+
+    def _client_login(self) -> dict[str, str]:
+        """The user of a client on another host, which has no administrative rights."""
+        return {"user": CLIENT_ROLE, "password": self._client_password, "database": DATABASE}
 
     def _start(self, settings: Mapping[str, str]) -> None:
         """The first start on these files also sets the passwords of the run."""
@@ -179,31 +181,25 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         verify_variables(pid, self._variables(), cluster, settings)
 
     def _access(self, listens: bool) -> str:
-        """Statements that make the database and its user; no other user can log in.
+        """Statements that make the database and its users; no other user can log in.
 
-        From other hosts, only that user can log in, only to that database, only with TLS.
+        Clients on other hosts have a user of their own, through a tunnel or with TLS, and then only
+        from the addresses of those hosts.
         """
-        user, elsewhere = f"'{ROLE}'@'localhost'", f"'{ROLE}'@'%'"
         statements = [
             # Explicit: the session of an init file has the release's defaults.
             f"CREATE DATABASE IF NOT EXISTS {DATABASE} {CHARACTERS}",
-            f"CREATE USER IF NOT EXISTS {user}",
-            f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
-            f"GRANT ALL PRIVILEGES ON *.* TO {user} WITH GRANT OPTION",
+            *_user(f"'{ROLE}'@'localhost'", self._password),
+            f"GRANT ALL PRIVILEGES ON *.* TO '{ROLE}'@'localhost' WITH GRANT OPTION",
             "ALTER USER 'root'@'localhost' ACCOUNT LOCK",
         ]
-        if not self._loading:
-            tunnelled = f"'{TUNNEL_ROLE}'@'localhost'"
-            statements += [
-                f"CREATE USER IF NOT EXISTS {tunnelled}",
-                f"ALTER USER {tunnelled} IDENTIFIED BY '{self._tunnel_password}'",
-                f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO {tunnelled}",
-            ]
+        clients = {} if self._loading else {"localhost": ""}
         if listens:
-            statements += [
-                f"CREATE USER {elsewhere} IDENTIFIED BY '{self._password}' REQUIRE SSL",
-                f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO {elsewhere}",
-            ]
+            clients |= dict.fromkeys(self._context.client_addresses, " REQUIRE SSL")
+        for host, require in clients.items():
+            user = f"'{CLIENT_ROLE}'@'{host}'"
+            statements += _user(user, self._client_password, require)
+            statements.append(f"GRANT {_CLIENT_RIGHTS} ON {DATABASE}.* TO {user}")
         return "".join(f"{statement};\n" for statement in statements)
 
     def _use(self, directories: DataDirectories) -> Cluster:
@@ -211,6 +207,14 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         self._server = Server(self._cluster, directories.memory)
         self._first_start = True
         return self._cluster
+
+
+def _user(user: str, password: str, require: str = "") -> list[str]:
+    """Statements that make a user or give it another password."""
+    return [
+        f"CREATE USER IF NOT EXISTS {user}",
+        f"ALTER USER {user} IDENTIFIED BY '{password}'{require}",
+    ]
 
 
 def _page_size(options: Mapping[str, Any]) -> str:

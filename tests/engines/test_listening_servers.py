@@ -69,6 +69,15 @@ class Listening:
         clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
         return processes.drive([spec], clients)
 
+    def open(self, **other: str) -> Any:
+        """A session of another client, encrypted; ``other``: members of the connection."""
+        there = self.connection | other
+        common = {name: there[name] for name in ("host", "port", "user", "password")}
+        if self.name == "postgres":
+            return psycopg.connect(**common, dbname=there["database"], sslmode="require")
+        tls = ssl.create_default_context(cadata=there["ca_certificate"])
+        return pymysql.connect(**common, database=there["database"], ssl=tls)
+
     def plain(self, password: str | None = None, **tls: Any) -> None:
         """Connect with another client, without encryption unless ``tls`` asks for it."""
         there = self.connection
@@ -288,48 +297,70 @@ def test_a_restart_listens_at_the_same_address(server: Listening) -> None:
     server.encrypted()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+BEYOND_A_CLIENT = {
+    "postgres": (
         "COPY (SELECT 1) TO PROGRAM 'true'",
         "COPY (SELECT 1) TO '/tmp/stolen'",
         "SELECT pg_read_file('/etc/hostname')",
         "CREATE TABLE stolen ()",
-    ],
-)
-def test_a_client_elsewhere_works_as_no_superuser(postgres: Listening, statement: str) -> None:
-    there = postgres.connection
-    with (
-        psycopg.connect(
-            host=there["host"], port=there["port"], user=there["user"], dbname=there["database"],
-            password=there["password"], sslmode="require",
-        ) as connection,
-        pytest.raises(psycopg.errors.InsufficientPrivilege),
-    ):  # fmt: skip
-        connection.execute(statement)
+    ),
+    "mysql": (
+        "CREATE TABLE stolen (a int)",
+        "CREATE DATABASE stolen",
+        "SELECT 1 INTO OUTFILE '/tmp/stolen'",
+        "SELECT * FROM mysql.user",
+        "SET GLOBAL read_only = 1",
+        "CREATE USER other IDENTIFIED BY 'p'",
+    ),
+}
+BEYOND_A_CLIENT["mariadb"] = BEYOND_A_CLIENT["mysql"]
 
 
-@pytest.mark.parametrize("other", [{"user": "harness"}, {"dbname": "postgres"}])
-def test_no_other_role_and_database_is_reached_from_elsewhere(
-    postgres: Listening, other: dict[str, str]
+def test_a_client_elsewhere_has_no_administrative_rights(server: Listening) -> None:
+    for statement in BEYOND_A_CLIENT[server.name]:
+        with (
+            closing(server.open()) as connection,
+            pytest.raises(
+                (psycopg.errors.InsufficientPrivilege, pymysql.Error),
+                match=r"denied|privilege|must be",
+            ),
+        ):
+            connection.cursor().execute(statement)
+
+
+def test_a_client_elsewhere_does_not_know_the_superusers_password(server: Listening) -> None:
+    own, there = server.engine.native_connection(), server.connection
+    assert (there["user"], there["password"]) != (own["user"], own["password"])
+    assert own["password"] not in str(there)
+    for user, password in ((own["user"], own["password"]), (own["user"], there["password"])):
+        with pytest.raises(
+            (psycopg.OperationalError, pymysql.Error), match=r"no pg_hba\.conf entry|denied"
+        ):
+            server.open(user=user, password=password)
+
+
+def test_no_other_database_is_reached_from_elsewhere(server: Listening) -> None:
+    other = {"postgres": "postgres"}.get(server.name, "mysql")
+    with pytest.raises(
+        (psycopg.OperationalError, pymysql.Error), match=r"no pg_hba\.conf entry|denied"
+    ):
+        server.open(database=other)
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_no_other_host_may_connect(
+    lab: Any, empty_engines: Any, listening_options: Any, name: str
 ) -> None:
-    there = postgres.connection
-    named = {"user": there["user"], "dbname": there["database"]} | other
-    with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
-        psycopg.connect(
-            host=there["host"], port=there["port"], password=postgres.engine._password,
-            sslmode="require", **named,
-        )  # fmt: skip
-
-
-def test_no_other_host_may_connect(lab: Any, empty_engines: Any, listening_options: Any) -> None:
-    options = listening_options["postgres"]
-    engine = _engine(lab, "postgres", client="192.0.2.1", **options)  # RFC 5737: of nobody
-    engine.restore(empty_engines.data("postgres", **options), lab.places())
+    options = listening_options[name]
+    engine = _engine(lab, name, client="192.0.2.1", **options)  # RFC 5737: of no host
+    engine.restore(empty_engines.data(name, **options), lab.places())
     engine.start()
     try:
-        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
-            Listening("postgres", engine, lab).plain(sslmode="require")
+        with pytest.raises(
+            (psycopg.OperationalError, pymysql.Error),
+            match=r"no pg_hba\.conf entry|denied|not allowed",
+        ):
+            Listening(name, engine, lab).open()
     finally:
         engine.kill()
 
