@@ -9,11 +9,12 @@ afterwards. A program whose counts are not what the rules give is not written.
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,7 +22,16 @@ from typing import Literal
 from harness.errors import RunFailed, UsageError
 from harness.rewrite import assembled, e9patch
 from harness.rewrite.rules import FENCES, FLUSHES, RULES, Rule
-from harness.rewrite.tools import Instruction, flushes_and_fences, refused, run
+from harness.rewrite.tools import (
+    MAX_BYTES,
+    Instruction,
+    as_whom,
+    flushes_and_fences,
+    read_elf,
+    refused,
+)
+from harness.supervise.credentials import unprivileged
+from harness.supervise.user_files import Credentials, acting_as, read_bytes, remove_tree
 
 #: Flushes of the same length, clflushopt 66 0F AE /7 and clwb 66 0F AE /6: the field reg of their
 #: ModRM byte.
@@ -67,19 +77,41 @@ def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewri
             f"no {' or '.join(sorted(by_old))} in it",
             "`objdump -d` shows its instructions",
         )
-    with tempfile.TemporaryDirectory(dir=output.absolute().parent, prefix=".rewrite-") as folder:
-        new = Path(folder) / "program"
+    user = unprivileged()
+    with _workspace(user) as folder:
+        new = folder / "program"
         way, added = _change(program, new, flushes, rules)
         after = _expected(before, flushes, added)
         if way != "e9patch":
             _check_counts(program, new, after)
-        new.chmod(program.stat().st_mode & 0o777)
-        new.replace(output)
+        content = read_bytes(new, user, MAX_BYTES)
+    with tempfile.TemporaryDirectory(dir=output.absolute().parent, prefix=".rewrite-") as own:
+        file = Path(own) / "program"
+        file.write_bytes(content)
+        file.chmod(program.stat().st_mode & 0o777)
+        file.replace(output)
     return Rewritten(way, tuple(_sites(flushes, added)), dict(before), dict(after))
 
 
+@contextmanager
+def _workspace(user: Credentials | None) -> Iterator[Path]:
+    """A temporary directory of the user as whom the tools run."""
+    folder = Path(tempfile.mkdtemp(prefix="tb-rewrite-"))
+    try:
+        if user is not None:
+            os.chown(folder, user.uid, user.gid)
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
 def _check_kind(program: Path) -> None:
-    header = run(["readelf", "-W", "-h", str(program)], program)
+    try:
+        _read(program)
+    except OSError as error:
+        context = f"{(error.strerror or str(error)).lower()}{as_whom()}"
+        raise refused(program, context, "let that user read it and pass its folders") from error
+    header = read_elf(program, "-h")
     if "X86-64" not in header:
         raise refused(program, "not a program of x86-64", "flushes are instructions of x86-64")
     if "REL (" in header:
@@ -91,8 +123,7 @@ def _change(
 ) -> tuple[Way, list[bool]]:
     """Write ``new``: how, and of each flush whether a fence was added."""
     if all(_fits(rule) for _, rule in flushes):
-        shutil.copyfile(program, new)
-        _change_in_place(new, flushes)
+        _change_in_place(program, new, flushes)
         return "in place", [False] * len(flushes)
     try:
         return "assembled", assembled.change(program, new, flushes, rules)
@@ -108,11 +139,16 @@ def _fits(rule: Rule) -> bool:
     return rule.old in _REG and rule.new in _REG and not rule.fence
 
 
-def _change_in_place(program: Path, flushes: Sequence[tuple[Instruction, Rule]]) -> None:
-    """Change the file ``program`` itself."""
-    segments = run(["readelf", "-W", "-l", str(program)], program)
+def _read(program: Path) -> bytes:
+    """The program, with the tools' rights: root's would follow another user's link anywhere."""
+    with acting_as(unprivileged()):
+        return program.read_bytes()
+
+
+def _change_in_place(program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]]) -> None:
+    segments = read_elf(program, "-l")
     loaded = [[int(one, 16) for one in found] for found in _LOAD.findall(segments)]
-    content = bytearray(program.read_bytes())
+    content = bytearray(_read(program))
     for flush, rule in flushes:
         address = int(flush.address, 16)
         offset = next(
@@ -123,7 +159,8 @@ def _change_in_place(program: Path, flushes: Sequence[tuple[Instruction, Rule]])
         if opcode < 0 or content[mod_rm] >> 3 & 7 != _REG[rule.old]:
             raise refused(program, f"no {rule.old} at {flush.address}", "rewrite the source")
         content[mod_rm] = content[mod_rm] & ~0x38 | _REG[rule.new] << 3
-    program.write_bytes(content)
+    with acting_as(unprivileged()):
+        new.write_bytes(content)
 
 
 def _check_counts(program: Path, new: Path, expected: Counter[str]) -> None:

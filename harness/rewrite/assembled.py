@@ -8,10 +8,14 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.rewrite.rules import FENCES, Rule
-from harness.rewrite.tools import Instruction, link_options, refused, run
+from harness.rewrite.tools import MAX_BYTES, Instruction, link_options, refused, run
+from harness.supervise.credentials import unprivileged
+from harness.supervise.user_files import read_text, write_text
 
 #: A line of assembly that is an instruction: not a label, directive or comment.
 _INSTRUCTION = re.compile(r"^\s+(?P<name>[a-z][a-z0-9]*)(?P<rest>(?:\s.*)?)$")
+#: A directive that would put another file into the program: ddisasm writes none, a name might.
+_OTHER_FILE = re.compile(r"""^[^"#]*\.(?:incbin|include)\b""", re.MULTILINE)
 _DDISASM = "pip install ddisasm"
 
 
@@ -21,8 +25,12 @@ def change(
     """Write ``new``; of each flush, whether a fence was added."""
     text = new.with_suffix(".s")
     options = link_options(program, new.parent)
-    run([_ddisasm(), str(program), "--asm", str(text)], program)
-    lines, used, added = apply(text.read_text().splitlines(), rules)
+    run([_ddisasm(), str(program.absolute()), "--asm", str(text)], program, new.parent)
+    disassembled = read_text(text, unprivileged(), MAX_BYTES)
+    if directive := _OTHER_FILE.search(disassembled):
+        context = f"its disassembly includes another file: {directive[0].strip()[:80]}"
+        raise refused(program, context, "do not trust this program")
+    lines, used, added = apply(disassembled.splitlines(), rules)
     if used != [rule for _, rule in flushes]:
         raise refused(
             program,
@@ -30,8 +38,10 @@ def change(
             "another order: one of them takes data for code",
             "rewrite the source",
         )
-    text.write_text("\n".join(lines) + "\n")
-    run(["gcc", "-nostartfiles", *options, str(text), "-o", str(new)], program)
+    write_text(text, "\n".join(lines) + "\n", unprivileged())
+    # No plugin: link-time optimisation would take its options from the libraries.
+    fixed = ("gcc", "-nostartfiles", "-fno-use-linker-plugin")
+    run([*fixed, *options, str(text), "-o", str(new)], program, new.parent)
     return added
 
 

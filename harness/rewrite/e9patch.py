@@ -14,6 +14,8 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.rewrite.rules import Rule
 from harness.rewrite.tools import Instruction, flushes_and_fences, is_library, refused, run
+from harness.supervise.credentials import unprivileged
+from harness.supervise.user_files import write_text
 
 VARIABLE = "E9PATCH_HOME"
 _PATCHED = re.compile(r"^num_patched\s+= (\d+) / (\d+)", re.MULTILINE)
@@ -37,12 +39,13 @@ def change(program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]]
         for (_, rule), fence in zip(flushes, added, strict=True)
     ]
     source, patch = folder / "patch.s", folder / "patch"
-    source.write_text("".join(map(_function, sorted(set(names)))))
-    run(["gcc", *_LINK, str(source), "-o", str(patch)], program)
+    user = unprivileged()
+    write_text(source, "".join(map(_function, sorted(set(names)))), user)
+    run(["gcc", *_LINK, str(source), "-o", str(patch)], program, folder)
     table = "".join(
         f'0x{flush.address},"{name}"\n' for (flush, _), name in zip(flushes, names, strict=True)
     )
-    (folder / "sites.csv").write_text(table)
+    write_text(folder / "sites.csv", table, user)
     command = [str(home / "e9tool"), "--backend", str(home / "e9patch"), "--static-loader"]
     command += ["--shared" if is_library(program) else "--executable", "-o", str(new)]
     for name in sorted(set(names)):

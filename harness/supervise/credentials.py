@@ -66,6 +66,7 @@ def run_unprivileged(
     stdin: str = "",
     env: Mapping[str, str] | None = None,
     descriptors: Sequence[int] = (),
+    cwd: Path = Path("/"),
 ) -> subprocess.CompletedProcess[str]:
     """Run a program that is not ours as the unprivileged user, away from our terminal.
 
@@ -80,7 +81,7 @@ def run_unprivileged(
         check=False,
         timeout=timeout_s,
         env=env,
-        cwd="/",
+        cwd=cwd,
         pass_fds=descriptors,
         start_new_session=True,
         user=user.uid if user else None,

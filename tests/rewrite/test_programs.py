@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.rewrite import rewrite
+from harness.rewrite import rewrite, tools
 from harness.rewrite.rules import Rule
 from harness.rewrite.tools import run
 
@@ -244,6 +244,68 @@ def test_what_does_not_assemble_is_left_to_e9patch(
     assert {(one.function, one.new, one.fence) for one in done.sites} >= {
         ("fenced", "clwb", "follows"), ("alone", "clwb", "added"), ("unordered", "clwb", "none")
     }  # fmt: skip
+
+
+#: Loaded into the linker, it would leave a file behind.
+PLUGIN = """
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void loaded(void) { fclose(fopen("%s", "w")); }
+int onload(void *tv) { return tv == NULL; }
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [("-soname=",), ("-rpath=",), ("--disable-new-dtags", "-rpath=")]
+)
+@pytest.mark.parametrize("value", ["x,-plugin,{0}", "@{0}", "-plugin={0}", "a b", "x\n-plugin {0}"])
+def test_names_in_a_hostile_program_are_no_options_of_the_linker(
+    tmp_path: Path, options: tuple[str, ...], value: str
+) -> None:
+    plugin, trace = tmp_path / "evil.so", tmp_path / "loaded"
+    tmp_path.chmod(0o777)
+    compiled(tmp_path, "-shared", "-fPIC", source=PLUGIN % trace).rename(plugin)
+    words = [word for option in options for word in ("-Xlinker", option)]
+    words[-1] += value.format(plugin)
+    library = compiled(tmp_path, "-shared", "-fPIC", *words, source=VERSIONED)
+    try:
+        rewrite(library, tmp_path / "new")
+    except UsageError:
+        assert not (tmp_path / "new").exists()
+    assert not trace.exists()
+
+
+def test_names_that_are_usual_stay(tmp_path: Path) -> None:
+    rpath = "-Wl,-rpath,$ORIGIN/../lib:/opt/c++-1.2~rc/lib64"
+    library = compiled(
+        tmp_path, "-shared", "-fPIC", "-Wl,-soname,libpm-c++.so.1", rpath, source=VERSIONED
+    )
+    rewrite(library, tmp_path / "new")
+    assert set(dynamic(tmp_path / "new")) > set(dynamic(library))
+
+
+def test_tools_have_limits_little_environment_and_no_rights_of_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "word")
+    assert "SECRET" not in run(["env"], tmp_path)
+    limits = Path("/proc/self/limits")
+    found = run(["cat", str(limits)], tmp_path).splitlines()
+    for limit in ("Max cpu time", "Max address space", "Max file size", "Max core file size"):
+        (line,) = (line for line in found if line.startswith(limit))
+        assert line.removeprefix(limit).split()[0] != "unlimited"
+    assert int(run(["id", "-u"], tmp_path)) != 0
+    monkeypatch.setattr(tools, "_TIMEOUT_S", 1)
+    with pytest.raises(UsageError):
+        run(["sleep", "60"], tmp_path)
+
+
+def test_what_only_root_may_read_is_not_read(tmp_path: Path) -> None:
+    program = compiled(tmp_path, source=SAME_LENGTH)
+    program.chmod(0)
+    with pytest.raises(UsageError):
+        rewrite(program, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.skipif("E9PATCH_HOME" not in os.environ, reason="E9Patch is the user's")
