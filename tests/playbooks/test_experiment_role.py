@@ -4,6 +4,7 @@ real, and the line can be cut. (Over a real sshd with sudo: docs/provisioning.md
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,9 @@ while [ "${1#-}" != "$1" ]; do
   esac
 done
 echo "$1" >> "$here/hosts"
+if grep -s restrict "$here/../authorized_keys" > "$here/during"; then
+  mv "$here/during" "$here/authorized"
+fi
 [ -z "$forward" ] || ln -s "${forward#*:}" "${forward%%:*}"
 exec sh -c "$2"
 """
@@ -277,6 +281,14 @@ def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
     asked = (fleet.standin.parent / "hosts").read_text().split()
     assert [asked.count(name) >= 2 for name in names] == [True, True]  # hello, and the run
     assert authorized.read_text() == "ssh-ed25519 AAAA somebody\n"
+    during = (fleet.standin.parent / "authorized").read_text()
+    options = dict(
+        re.findall(r'([a-z-]+)(?:="([^"]*)")?(?:,|\s)', during.partition(" ssh-")[0] + " ")
+    )
+    # Nothing on the client is reached: neither another command nor a port or socket.
+    assert {"restrict", "from", "expiry-time"} <= set(options)
+    assert options["command"].endswith(" -m harness.remote_agent forced")
+    assert options["permitopen"] == options["permitlisten"] == "127.0.0.1:1"
     assert not list(fleet.remote.glob("clients_key*"))
 
 
