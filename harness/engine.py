@@ -374,6 +374,16 @@ class LosesCommits(Protocol):
 
 
 @runtime_checkable
+class PublishesLate(Protocol):
+    """Engines whose sessions publish their counters late, unless their client has them do it."""
+
+    #: How old a counter may be while sessions are at work.
+    published_after_ns: ClassVar[int]
+    #: The increase of counters, by name, with each publication by a client.
+    publication_cost: ClassVar[Mapping[str, float]]
+
+
+@runtime_checkable
 class ChecksWriteBack(Protocol):
     """Engines whose counters show whether a window wrote back data as a long run does."""
 

@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LG_BACKEND_ABI 2
+#define LG_BACKEND_ABI 3
 /* The symbol that a module exports: `const struct lg_backend loadgen_backend`. */
 #define LG_BACKEND_SYMBOL "loadgen_backend"
 
@@ -146,6 +146,11 @@ struct lg_backend {
     enum lg_state (*submit)(void *connection, const struct lg_statement *statement,
                             const struct lg_value *values, const struct lg_reader *reader);
     enum lg_state (*advance)(void *connection); /* NULL for an embedded engine */
+    /*
+     * Has the server count now what the connection's session has done, where it counts that late
+     * otherwise. As `submit`, without rows, and between two statements; NULL: counted at once.
+     */
+    enum lg_state (*publish)(void *connection);
     /* After LG_READY, valid until the next submit. */
     const struct lg_result *(*result)(void *connection);
     /*

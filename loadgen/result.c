@@ -174,6 +174,10 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
         "memory_peak_bytes", tb_integer(memory_peak_bytes()), "notes", notes);
     json_object_set_new(result, "error",
                         complete ? json_null() : json_string(run->error.text));
+    size_t published = 0;
+    for (unsigned w = 0; workers && run->backend->publish && w < run->spec->threads; w++)
+        published += workers[w].connection_count - workers[w].unpublished;
+    json_object_set_new(result, "published_sessions", tb_integer(published));
     add_counts(result, run, workers, window->measured_ns);
     if (window->engine_begin && window->engine_end)
         lg_result_add_engine(result, window->engine_begin, window->engine_end);

@@ -28,6 +28,11 @@
 #include <unistd.h>
 
 #define LOOK_EVERY_NS (100 * TB_MILLISECOND)
+/*
+ * How long counters are read late at most, for connections whose transactions are long. Sessions
+ * of PostgreSQL publish by themselves when a transaction ends a second after they last did.
+ */
+#define PUBLISH_NS TB_SECOND
 /* Nothing is measured before all are connected. */
 #define CONNECTING_TIMEOUT_NS (30 * (uint64_t)TB_SECOND)
 /* How long loops may take to end when one has failed; what they counted is lost after it. */
@@ -206,6 +211,15 @@ static bool read_counters(struct lg_run *run, json_t **counters)
     return *counters != NULL;
 }
 
+/* The server's counters have what its sessions did until that end of the window, and no more. */
+static bool wait_for_counters(struct watch *watch, int end)
+{
+    struct lg_run *run = watch->run;
+    if (!run->backend->publish)
+        return true;
+    return wait_until(watch, tb_monotonic_ns() + PUBLISH_NS, &run->published[end]);
+}
+
 static bool pass_phases(struct watch *watch)
 {
     struct lg_run *run = watch->run;
@@ -221,14 +235,16 @@ static bool pass_phases(struct watch *watch)
     watch->next_second_ns = run->begin_ns + TB_SECOND;
     if (!wait_until(watch, run->measure_ns, &run->ended))
         return false;
+    watch->window.process_cpu_ns -= tb_process_cpu_ns();
+    if (!wait_for_counters(watch, 0))
+        return false;
     announce(watch, "measuring");
     if (!read_counters(run, &watch->window.engine_begin))
         return false;
-    watch->window.process_cpu_ns -= tb_process_cpu_ns();
     if (!wait_until(watch, run->end_ns, &run->ended))
         return false;
     watch->window.process_cpu_ns += tb_process_cpu_ns();
-    if (!read_counters(run, &watch->window.engine_end))
+    if (!read_counters(run, &watch->window.engine_end) || !wait_for_counters(watch, 1))
         return false;
     announce(watch, "draining");
     if (!wait_until(watch, UINT64_MAX, &run->ended))

@@ -23,6 +23,7 @@ struct lg_run {
 
     atomic_bool stop;
     atomic_uint connected, ended;  /* event loops */
+    atomic_uint published[2];      /* those whose connections have, by end of the window */
     atomic_uint_fast64_t tickets;  /* operations begun, where their number is bounded */
     atomic_uint_fast64_t next_start; /* open loop: number of the next intended start */
     atomic_bool backlog_noted;       /* of the starts that are left at the window's end */
@@ -69,6 +70,8 @@ struct lg_worker {
     size_t user_count;
     void *own; /* the workload's part of all users */
     struct lg_user *waiting, **waiting_end; /* for a connection, first come first served */
+    size_t unpublished;      /* connections */
+    size_t ends, ends_published; /* of the window: reached, and published by all connections */
     size_t busy; /* users between their send and their end */
     uint64_t granted;                       /* tickets taken and not used yet */
     bool exhausted;                         /* no operation is left to begin */

@@ -58,6 +58,7 @@ static void later(struct lg_worker *worker, struct lg_user *user, enum lg_place 
 }
 
 static void call(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result);
+static void publish(struct lg_worker *worker, struct lg_connection *connection);
 static void begin(struct lg_worker *worker, struct lg_user *user);
 
 static void occupy(struct lg_worker *worker, struct lg_user *user, struct lg_connection *connection)
@@ -223,7 +224,9 @@ static void release(struct lg_worker *worker, struct lg_connection *connection)
 {
     struct lg_user *next = worker->waiting;
     connection->user = NULL;
-    if (next) {
+    if (connection->unpublished) {
+        publish(worker, connection);
+    } else if (next) {
         worker->waiting = next->next;
         if (!worker->waiting)
             worker->waiting_end = &worker->waiting;
@@ -299,6 +302,57 @@ enum lg_status lg_step(struct lg_worker *worker, struct lg_user *user,
     return run->workload->step(run->work, &user->terminal, result);
 }
 
+static void count_call(struct lg_worker *worker)
+{
+    unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
+    if (in_flight == 0)
+        atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
+    atomic_store_explicit(&worker->in_flight, in_flight + 1, memory_order_relaxed);
+}
+
+static void publish(struct lg_worker *worker, struct lg_connection *connection)
+{
+    connection->publishing = true;
+    count_call(worker);
+    lg_connection_settled(worker, connection, worker->run->backend->publish(connection->handle));
+}
+
+void lg_publish(struct lg_worker *worker)
+{
+    if (!worker->run->backend->publish)
+        return;
+    worker->ends++;
+    for (size_t i = 0; i < worker->connection_count; i++) {
+        worker->unpublished += !worker->connections[i].unpublished;
+        worker->connections[i].unpublished = true;
+    }
+    struct lg_connection *connection = worker->free;
+    worker->free = NULL;
+    while (connection) {
+        struct lg_connection *next = connection->next;
+        publish(worker, connection);
+        connection = next;
+    }
+}
+
+static void published(struct lg_worker *worker, struct lg_connection *connection,
+                      const struct lg_result *result)
+{
+    struct lg_run *run = worker->run;
+    if (result->outcome != LG_OK) {
+        lg_run_fail(run, "connection %u: publish the session's counters: %s: %s",
+                    connection->number, result->code, result->message);
+        return;
+    }
+    connection->publishing = connection->unpublished = false;
+    release(worker, connection);
+    if (--worker->unpublished > 0)
+        return;
+    while (worker->ends_published < worker->ends)
+        atomic_fetch_add(&run->published[worker->ends_published++], 1);
+    lg_run_wake(run);
+}
+
 /* The workload's next step, on the connection the terminal has. */
 static void call(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result)
 {
@@ -313,10 +367,7 @@ static void call(struct lg_worker *worker, struct lg_user *user, const struct lg
         finish(worker, user, status, result);
     } else {
         const struct lg_statement *statement = lg_statement_of(run, &user->terminal);
-        unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
-        if (in_flight == 0)
-            atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
-        atomic_store_explicit(&worker->in_flight, in_flight + 1, memory_order_relaxed);
+        count_call(worker);
         lg_connection_settled(worker, connection,
                               run->backend->submit(connection->handle, statement,
                                                    user->terminal.values, user->terminal.reader));
@@ -371,7 +422,9 @@ void lg_connection_answered(struct lg_worker *worker, struct lg_connection *conn
     worker->now_ns = tb_monotonic_ns();
     atomic_store_explicit(&worker->in_flight, in_flight - 1, memory_order_relaxed);
     atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
-    if (result->outcome == LG_OK)
+    if (connection->publishing)
+        published(worker, connection, result);
+    else if (result->outcome == LG_OK)
         call(worker, user, result);
     else if (result->outcome == LG_RETRY)
         retry(worker, user, result);

@@ -72,7 +72,7 @@ static void receive(struct lg_worker *worker, struct lg_connection *connection, 
 {
     if (connection->ready)
         return;
-    if (!connection->user || connection->user->place != LG_WORKING) {
+    if (!connection->publishing && (!connection->user || connection->user->place != LG_WORKING)) {
         /* A message of the server between two calls: the next call will see it. */
         lg_watch(worker, connection, 0);
         if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
@@ -114,10 +114,12 @@ void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_n
     if (before_ns < run->measure_ns && now_ns >= run->measure_ns) {
         worker->cpu_ns -= tb_thread_cpu_ns();
         lg_leave_ramp_up(worker);
+        lg_publish(worker);
     }
     if (before_ns < run->end_ns && now_ns >= run->end_ns) {
         worker->cpu_ns += tb_thread_cpu_ns();
         lg_note_backlog(worker);
+        lg_publish(worker);
     }
 }
 
@@ -150,7 +152,8 @@ static bool over(const struct lg_worker *worker)
     if (lg_stopped(worker) || worker->now_ns >= run->deadline_ns)
         return true;
     bool more = worker->now_ns < run->end_ns && !worker->exhausted;
-    return !more && worker->busy == 0 && lg_timers_next(worker->timers) > worker->now_ns;
+    return !more && worker->busy == 0 && worker->unpublished == 0 &&
+           lg_timers_next(worker->timers) > worker->now_ns;
 }
 
 static bool watch_descriptor(struct lg_worker *worker, int descriptor, uint32_t events, void *data)
@@ -246,6 +249,7 @@ static bool wait_for_gate(struct lg_run *run)
 static void turn_until_over(struct lg_worker *worker)
 {
     worker->now_ns = tb_monotonic_ns();
+    lg_note_window(worker, 0, worker->now_ns); /* without a ramp-up, it may have begun */
     if (lg_works_in_calls(worker)) {
         lg_work_in_calls(worker);
     } else {
@@ -255,6 +259,9 @@ static void turn_until_over(struct lg_worker *worker)
     }
     if (worker->run->spec->operations)
         lg_note_window(worker, worker->now_ns, UINT64_MAX);
+    while (worker->unpublished > 0 && !lg_stopped(worker) &&
+           worker->now_ns < worker->run->deadline_ns)
+        turn(worker);
     worker->now_ns = tb_monotonic_ns();
     lg_count_unfinished(worker);
 }

@@ -12,6 +12,8 @@ struct lg_connection {
     uint32_t watched; /* epoll events that are requested */
     struct lg_user *user; /* whom it works for */
     bool ready;           /* answered within submit, not looked at yet */
+    bool unpublished;     /* is to publish its session's counters before it is free again */
+    bool publishing;
     struct lg_connection *next; /* in the list of free or of ready ones */
 };
 
@@ -49,6 +51,8 @@ void lg_user_wake(struct lg_worker *worker, struct lg_user *user, uint64_t due_n
 void lg_connection_settled(struct lg_worker *worker, struct lg_connection *connection,
                            enum lg_state state);
 void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection);
+/* At an end of the window: every connection publishes what it has done, once it is free. */
+void lg_publish(struct lg_worker *worker);
 /* Open loop, as the window begins: what should have begun in the ramp-up never will. */
 void lg_leave_ramp_up(struct lg_worker *worker);
 /* Open loop, as the window ends: how much of what is due has not begun. */

@@ -50,6 +50,14 @@ struct connection {
     struct postgres_parameters parameters;
 };
 
+/*
+ * Sessions publish what they count once a second at most. The table is there because a transaction
+ * that has used none publishes nothing.
+ */
+#define PUBLISH "publish"
+#define PUBLISH_SQL "SELECT pg_catalog.pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
+enum { PUBLISHES = 150000 /* the first release that can */ };
+
 /* ---- connection ---------------------------------------------------------------- */
 
 static bool add_keyword(struct client *client, const char *keyword, const char *text,
@@ -206,6 +214,16 @@ static bool set_isolation(struct connection *connection, const struct client *cl
     return ended(PQexec(connection->server, sql), PGRES_COMMAND_OK);
 }
 
+/* The first execution plans it: before anything is measured. */
+static bool prepare_publish(struct connection *connection)
+{
+    PGconn *server = connection->server;
+
+    return PQserverVersion(server) < PUBLISHES ||
+           (ended(PQprepare(server, PUBLISH, PUBLISH_SQL, 0, NULL), PGRES_COMMAND_OK) &&
+            ended(PQexecPrepared(server, PUBLISH, 0, NULL, NULL, NULL, 0), PGRES_TUPLES_OK));
+}
+
 static void *postgres_connect(void *own, const struct lg_statement *statements, size_t count,
                               struct tb_error *error)
 {
@@ -222,6 +240,11 @@ static void *postgres_connect(void *own, const struct lg_statement *statements, 
         return NULL;
     }
     PQsetNoticeProcessor(connection->server, ignore_notice, NULL);
+    if (!prepare_publish(connection)) {
+        fail_with_server(connection, "prepare", "the publication of counters", error);
+        postgres_disconnect(connection);
+        return NULL;
+    }
     for (size_t i = 0; i < count; i++) {
         if (!prepare(connection, i, error)) {
             postgres_disconnect(connection);
@@ -246,6 +269,35 @@ static enum lg_state lost(struct connection *connection)
     return lg_result_lost(&connection->result, *words ? words : "the connection was closed");
 }
 
+static void begin_execution(struct connection *connection, const struct lg_reader *reader)
+{
+    PQclear(connection->kept);
+    connection->kept = NULL;
+    connection->failed = false;
+    connection->reader = reader;
+    lg_result_begin(&connection->result);
+}
+
+static enum lg_state sent(struct connection *connection, int queued)
+{
+    int unsent = queued ? PQflush(connection->server) : -1;
+
+    if (unsent < 0)
+        return lost(connection);
+    return unsent == 0 ? LG_WANT_READ : LG_WANT_WRITE;
+}
+
+static enum lg_state postgres_publish(void *own)
+{
+    struct connection *connection = own;
+
+    begin_execution(connection, NULL);
+    if (PQserverVersion(connection->server) < PUBLISHES)
+        return LG_READY;
+    return sent(connection,
+                PQsendQueryPrepared(connection->server, PUBLISH, 0, NULL, NULL, NULL, 0));
+}
+
 static enum lg_state postgres_submit(void *own, const struct lg_statement *statement,
                                      const struct lg_value *values,
                                      const struct lg_reader *reader)
@@ -253,21 +305,14 @@ static enum lg_state postgres_submit(void *own, const struct lg_statement *state
     struct connection *connection = own;
     const struct prepared *prepared = &connection->prepared[statement - connection->statements];
     struct postgres_parameters *parameters = &connection->parameters;
-    int unsent;
 
-    PQclear(connection->kept);
-    connection->kept = NULL;
-    connection->failed = false;
-    connection->reader = reader;
-    lg_result_begin(&connection->result);
-    if (!postgres_write_parameters(parameters, statement, prepared->types, values) ||
-        !PQsendQueryPrepared(connection->server, prepared->name, (int)statement->parameter_count,
-                             parameters->places, parameters->lengths, parameters->formats,
-                             POSTGRES_TEXT_FORMAT))
-        return lost(connection);
-    if ((unsent = PQflush(connection->server)) < 0)
-        return lost(connection);
-    return unsent == 0 ? LG_WANT_READ : LG_WANT_WRITE;
+    begin_execution(connection, reader);
+    return sent(connection,
+                postgres_write_parameters(parameters, statement, prepared->types, values) &&
+                    PQsendQueryPrepared(connection->server, prepared->name,
+                                        (int)statement->parameter_count, parameters->places,
+                                        parameters->lengths, parameters->formats,
+                                        POSTGRES_TEXT_FORMAT));
 }
 
 /* 08: connection; 57P01 … 57P03: shut down, crashed, starting up. */
@@ -462,6 +507,7 @@ const struct lg_backend loadgen_backend = {
     .descriptor = postgres_descriptor,
     .submit = postgres_submit,
     .advance = postgres_advance,
+    .publish = postgres_publish,
     .result = postgres_result,
     .bulk_begin = postgres_bulk_begin,
     .bulk_write = postgres_bulk_write,

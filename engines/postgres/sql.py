@@ -19,6 +19,7 @@ from engines.postgres.waits import ActivityObserver
 from engines.postgres.window import warnings as window_warnings
 from harness.engine import Credentials, EngineKind, SqlConnection
 from harness.query_plan import ExecutedPlan
+from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 
 _CONFIG_SQL = """
@@ -63,6 +64,10 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         "synchronous_commit",
         "wal_sync_method",
     )
+
+    #: See harness.engine.PublishesLate, and PUBLISH_SQL in loadgen.c.
+    published_after_ns: ClassVar[int] = NS_PER_S
+    publication_cost: ClassVar[Mapping[str, float]] = {"postgres_commits_count": 1.0}
 
     @abstractmethod
     def _open(self) -> psycopg.Connection[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import hdr
 from harness.counters import difference
-from harness.engine import RunsInClient
+from harness.engine import PublishesLate, RunsInClient
 from harness.errors import RunFailed
 from harness.workload import Session
 
@@ -74,6 +74,7 @@ class DriverResult:
     the counters of an engine inside the client, units in their names; ``engine_text``: text
     properties, by name. ``counters_late_ns``: how far from an end of the window all counters
     were read, where that was too late to be the window's.
+    ``published_sessions``: those that published the engine's counters at both ends of the window.
     ``ends_apart_ns``: by how much the windows of different operations differ. ``notes``: facts
     about the client for the result.
     """
@@ -94,6 +95,7 @@ class DriverResult:
     engine_counters: Mapping[str, float] = field(default_factory=dict)
     engine_text: Mapping[str, str] = field(default_factory=dict)
     counters_late_ns: int | None = None
+    published_sessions: int = 0
     ends_apart_ns: int = 0
     notes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -216,13 +218,21 @@ class WindowCounters:
         """What the ramp-up added; empty where the window's beginning was not reported."""
         return difference(self._start, self._before or {})
 
-    @property
-    def counters(self) -> Mapping[str, float]:
-        """What the window added; RunFailed where the client did not report its ends."""
+    def counters(self, driven: DriverResult) -> Mapping[str, float]:
+        """Return the window's increase of each counter, without that of its publications.
+
+        RunFailed where the client did not report the window's ends.
+        """
         if self._counters is None:
             raise RunFailed(
                 "count the cost of the window",
                 "the client did not report its two ends",
                 "run again",
             )
-        return self._counters
+        engine, counters = self.session.engine, dict(self._counters)
+        if isinstance(engine, PublishesLate):
+            for name, cost in engine.publication_cost.items():
+                if name in counters:
+                    added = driven.published_sessions * cost
+                    counters[name] = max(0.0, counters[name] - added)
+        return counters

@@ -9,7 +9,7 @@ from math import sqrt
 from statistics import mean, median
 
 from harness.drivers.result import SERIES_NS, DriverResult, WindowCounters
-from harness.engine import ChecksWriteBack, Engine, Listens, TellsDurability
+from harness.engine import ChecksWriteBack, Engine, Listens, PublishesLate, TellsDurability
 from harness.units import format_ns
 from harness.warnings import RunWarning
 
@@ -30,6 +30,8 @@ _FEWEST_INTERVALS = 5
 _OF_STEPS = 1.05
 #: Largest difference between the counters' interval and the window, as a share of the window.
 _OFF = 0.05
+#: Largest share of the window's work that sessions may have published in another window.
+_UNPUBLISHED = 0.005
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def host_warnings(
 ) -> Iterator[RunWarning]:
     """Those of counters, engine and clients. ``unseeded``: why the driver takes no seed."""
     yield from late_counters(driven, counted)
+    yield from late_publication(engine, driven, counted)
     if unseeded:
         yield RunWarning(
             code="unseeded-driver",
@@ -185,6 +188,26 @@ def late_counters(driven: DriverResult, counted: WindowCounters) -> Iterator[Run
     )
 
 
+def late_publication(
+    engine: Engine, driven: DriverResult, counted: WindowCounters
+) -> Iterator[RunWarning]:
+    """Counters of sessions whose client does not have them publish at the window's ends."""
+    if not isinstance(engine, PublishesLate) or driven.published_sessions:
+        return
+    late = engine.published_after_ns / driven.window_ns
+    if late <= _UNPUBLISHED or driven.counters_late_ns is not None:
+        return
+    if engine.publication_cost.keys() & counted.counters(driven).keys():
+        yield RunWarning(
+            code="counters-published-late",
+            problem="sessions publish the engine's counters late",
+            context=f"by up to {format_ns(engine.published_after_ns)} at each end of the window: "
+            f"commits, blocks and log bytes may be off by {late:.1%}",
+            hint="use --driver loadgen, whose sessions publish at the window's ends, or raise "
+            "--duration",
+        )
+
+
 def _closed_loop(nouns: Nouns) -> RunWarning:
     """Users without think time that wait for their answer."""
     return RunWarning(
@@ -233,5 +256,5 @@ def write_back_warnings(
     """
     if not isinstance(engine, ChecksWriteBack) or driven.counters_late_ns is not None:
         return
-    window = {**counted.counters, **driven.engine_counters}
+    window = {**counted.counters(driven), **driven.engine_counters}
     yield from engine.write_back_warnings(counted.ramp_up, window, driven.window_ns)

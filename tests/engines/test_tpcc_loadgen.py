@@ -390,3 +390,15 @@ def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) ->
     native.engine.start()
     assert native.rows("select count(*) from orders") == [(30_000,)]
     native.holds()
+
+
+@pytest.mark.only("voltdb")
+def test_the_server_has_counted_every_acknowledged_call_at_once(native: Native) -> None:
+    counts = [native.engine.counters()["voltdb_calls_count"]]
+    watch = processes.Watch(
+        on_measured=lambda: counts.append(native.engine.counters()["voltdb_calls_count"])
+    )
+    result = native.run(operations=500, watch=watch)
+    done = sum(one["count"] + one["rolled_back"] for one in result["operations"])
+    # A reading of the counters may count as a call, too.
+    assert 0 <= counts[1] - counts[0] - done <= 2

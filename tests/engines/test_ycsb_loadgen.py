@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness import hdr
 from harness.drivers.loadgen import processes, several
+from harness.drivers.loadgen.driver import mode, seen
+from harness.drivers.result import DriverResult, WindowCounters
+from harness.drivers.validity import late_publication
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -65,7 +70,13 @@ class Ycsb:
         texts = self.engine.native_calls("ycsb", {**SHAPE, **params})
         return {name: t if isinstance(t, str) else list(t) for name, t in texts.items()}
 
-    def run(self, params: Mapping[str, Any], clients: int = 1, **changes: Any) -> dict[str, Any]:
+    def run(
+        self,
+        params: Mapping[str, Any],
+        clients: int = 1,
+        watch: processes.Watch | None = None,
+        **changes: Any,
+    ) -> dict[str, Any]:
         spec = {
             **self._spec("run", params),
             "statements": self.calls(params),
@@ -77,7 +88,7 @@ class Ycsb:
             **({"operations": 3000} if "duration_ns" not in changes else {}),
             **changes,
         }
-        result = processes.drive(several.split(spec, clients), self.clients)
+        result = processes.drive(several.split(spec, clients), self.clients, watch)
         self.updated = result.get("updated")
         return result
 
@@ -113,6 +124,33 @@ def ycsb(golden: Ycsb) -> Ycsb:
         connection.execute("drop table if exists usertable")
     golden.load()
     return golden
+
+
+@pytest.mark.only("postgres")
+@pytest.mark.parametrize("rate", [None, 2000.0])
+def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rate):
+    """Sessions of PostgreSQL publish by themselves once a second: half of this window."""
+    session: Any = SimpleNamespace(
+        engine=ycsb.engine, counters=lambda moment="": ycsb.engine.counters()
+    )
+    counted = WindowCounters(session)
+    result = ycsb.run(
+        {"readproportion": 0.5, "updateproportion": 0.5},
+        clients=2,
+        watch=processes.Watch(counted.begin, counted.end),
+        mode=mode(rate),
+        ramp_up_ns=int(1.5 * SECOND),
+        duration_ns=2 * SECOND,
+    )
+    driven = DriverResult(**seen(result))
+    assert driven.published_sessions == 8
+    commits = counted.counters(driven)["postgres_commits_count"]
+    # At each end, a session may be in an operation that it publishes and the client counts, or not.
+    assert abs(commits - driven.done_count) <= 8
+    assert not list(late_publication(ycsb.engine, driven, counted))
+    silent = replace(driven, published_sessions=0)
+    (warning,) = late_publication(ycsb.engine, silent, counted)
+    assert warning.code == "counters-published-late"
 
 
 def _by_type(result: Mapping[str, Any], what: str) -> dict[str, int]:

@@ -187,6 +187,7 @@ def seen(result: Mapping[str, Any]) -> dict[str, Any]:
         "offered_count": offered["count"] if offered else None,
         "backlog_count": (offered["backlog_begin"], offered["backlog_end"]) if offered else None,
         "backlog_left_out": True,
+        "published_sessions": result.get("published_sessions", 0),
         "retried_by_code": result["errors"],
         "series": result["series"],
         "latencies": [_latencies(one) for one in result["latencies"]],

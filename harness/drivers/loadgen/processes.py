@@ -310,14 +310,12 @@ class _Processes:
     def results(self, specs: Sequence[Mapping[str, Any]], watch: Watch) -> list[dict[str, Any]]:
         """Process events until all clients have ended, or one has failed.
 
-        All keep their connections until enough of them have ended their window for it to count
-        as ended, so that server processes can be read.
+        The window begins and ends with the last client's: only then have all sessions published
+        their counters. All clients keep their connections until then, so that server processes
+        can be read.
         """
-        # Where operations bound the window, the slowest client ends it.
-        enders = len(specs) if specs[0].get("operations") else 1
         timeouts = _Timeouts.of(specs)
-        once = {"measuring": watch.on_measuring}
-        ended: list[_Client] = []
+        reached = {"measuring": 0, "draining": 0}
         counts: dict[int, Mapping[str, int]] = {}
         results: dict[int, dict[str, Any]] = {}
         while len(results) < len(specs):
@@ -327,18 +325,22 @@ class _Processes:
                 if client.open_streams == 0:  # its last counts have been read, too
                     results[client.index] = client.result()
                 continue
-            once.pop(event["event"], _nothing)()
-            if event["event"] == "draining":
-                ended.append(client)
-                if len(ended) == enders:
-                    watch.on_measured()
-                if len(ended) >= enders:
-                    for one in ended:
-                        one.release()
+            if event["event"] in reached:
+                reached[event["event"]] += 1
+                if reached[event["event"]] == len(specs):
+                    self._window_end(event["event"], watch)
             if "counts" in event:
                 counts[client.index] = event["counts"]
                 watch.on_counts(summed(counts.values()))
         return [results[index] for index in range(len(specs))]
+
+    def _window_end(self, event: str, watch: Watch) -> None:
+        if event == "measuring":
+            watch.on_measuring()
+            return
+        watch.on_measured()
+        for client in self._running:
+            client.release()
 
     def close(self) -> None:
         """Kill those that still run."""

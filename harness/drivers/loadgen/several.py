@@ -195,6 +195,7 @@ _COMBINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {
     "threads_cpu_ns": lambda lists: list(chain.from_iterable(lists)),
     "memory_peak_bytes": max,
     "errors": summed,
+    "published_sessions": sum,
     "inserted": max,
     "inserts_begun": max,
     "updated": lambda hashes: list(map(max, *hashes)),  # the highest of each group of fields

@@ -80,7 +80,9 @@ def measure(params: TpccParams, session: Session) -> Outcome:
         *_committed(driven, traces, engine, params.users),
         *check_conditions(engine, session.progress, driver.not_kept),
     ]
-    waits, counters = explain_window(driven, counted.counters, params.users, _closed(params))
+    waits, counters = explain_window(
+        driven, counted.counters(driven), params.users, _closed(params)
+    )
     return window_outcome(
         driven,
         NOUNS,

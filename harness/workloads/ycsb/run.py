@@ -52,7 +52,10 @@ def measure(params: YcsbParams, session: Session) -> Outcome:
     in_time = driven.counters_late_ns is None
     closed = params.target is None
     waits, counters = explain_window(
-        driven, counted.counters if in_time else {}, params.threadcount, closed and not inside
+        driven,
+        counted.counters(driven) if in_time else {},
+        params.threadcount,
+        closed and not inside,
     )
     hosts = params.client_hosts
     return window_outcome(
