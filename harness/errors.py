@@ -7,6 +7,7 @@ anything is touched is 2, what fails under way is 1, Ctrl-C is 130.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -17,9 +18,11 @@ class HarnessError(Exception):
     ``problem``: what cannot be done, or is wrong.
     ``context``: the value found, and the one expected.
     ``hint``: the option or command that fixes it (may be empty).
+    ``traceback``: of an exception that no code foresaw (:func:`as_failure`), else empty.
     """
 
     exit_code: ClassVar[int] = 1
+    traceback = ""
 
     def __init__(self, problem: str, context: str, hint: str = "") -> None:
         self.problem = problem
@@ -36,6 +39,12 @@ class HarnessError(Exception):
             "hint": self.hint,
         }
 
+    def amended(self, context: str, hint: str) -> RunFailed:
+        """The same failure with more in its context, or another hint."""
+        failure = RunFailed(self.problem, context, hint)
+        failure.traceback = self.traceback
+        return failure
+
 
 class UsageError(HarnessError):
     """Known before anything is started or written: exit code 2."""
@@ -47,6 +56,18 @@ class RunFailed(HarnessError):
     """Failed under way (server died, disk full, wrong answer …): exit code 1."""
 
     exit_code = 1
+
+
+def as_failure(error: Exception, problem: str, hint: str = "") -> HarnessError:
+    """The error itself if it explains itself; a RunFailed with the traceback of any other."""
+    if isinstance(error, HarnessError):
+        return error
+    text = str(error)
+    if not isinstance(error, OSError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    failure = RunFailed(problem, text, hint)
+    failure.traceback = "".join(traceback.format_exception(error))
+    return failure
 
 
 #: What DuckDB in this process makes of Ctrl-C during a statement.

@@ -173,7 +173,7 @@ def compare(
     quantities compared (empty: all).
     UsageError names every difference with both values, and runs that are in both.
     """
-    excluded = {run.run_id: _why_failed(run) for run in (*a, *b) if run.run["status"] == "failed"}
+    excluded = {run.run_id: run.why_failed for run in (*a, *b) if run.run["status"] == "failed"}
     kept_a, kept_b = (_comparable(side, runs) for side, runs in (("A", a), ("B", b)))
     shared = {run.run_id for run in kept_a} & {run.run_id for run in kept_b}
     if shared:
@@ -269,21 +269,13 @@ def _experiments(plans: Sequence[frozenset[str]]) -> list[int]:
 def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
     kept = [run for run in runs if run.run["status"] != "failed"]
     if not kept:
-        reasons = "; ".join(f"{run.run_id}: {_why_failed(run)}" for run in runs[:3])
+        reasons = "; ".join(f"{run.run_id}: {run.why_failed}" for run in runs[:3])
         raise UsageError(
             f"compare {side}",
             f"every one of its {len(runs)} runs failed ({reasons})" if runs else "it has no runs",
             "a failed run has no result to compare; run it again",
         )
     return kept
-
-
-def _why_failed(run: StoredRun) -> str:
-    if run.run["error"]:
-        error = run.run["error"]
-        return f"{error['problem']}: {error['context']}"
-    failed = [check["name"] for check in run.run["checks"] if check["status"] == "failed"]
-    return f"failed checks: {', '.join(failed[:5])}" if failed else "failed"
 
 
 def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> str:

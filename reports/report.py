@@ -43,7 +43,7 @@ from reports.explain.comparisons import NO_EVIDENCE, Evidence, explained
 from reports.explain.known import Missing, Value
 from reports.explain.output import ExplainedView
 from reports.explain.score import score
-from reports.formatting import utc
+from reports.formatting import counted, interval_text, times, utc, verdict_text
 from reports.history import History, histories
 from reports.metric_registry import metric_title
 from reports.money import Money, Speedup, money
@@ -69,13 +69,14 @@ _MOST_OVER_TIME = 6
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Where the report is."""
+    """Where the report is, and its answer in lines."""
 
     html: Path
     markdown: Path
     csv: Path
     queries_csv: Path | None
     figures: tuple[Path, ...]
+    lines: tuple[str, ...] = ()
 
 
 def write_report(
@@ -126,6 +127,7 @@ def write_report(
         out / "report.csv",
         out / "queries.csv" if queries else None,
         figures,
+        tuple(view.lines),
     )
 
 
@@ -294,6 +296,24 @@ class View:
             (f"{where}, {group.b.marked_name} against {group.a.marked_name}", group.rests_on)
             for where, group in self.answers
         )
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """For a terminal: one for each comparison, then one for each run that failed."""
+        for where, group in self.answers:
+            row, which = group.deciding, f"{group.b.marked_name} against {group.a.marked_name}"
+            if row is None or row.estimate is None:
+                found = row.note if row else "no single result stands for the whole"
+            else:
+                repeats = counted(min(row.estimate.n_a, row.estimate.n_b), "repeat")
+                found = (
+                    f"{times(row.ratio)} {interval_text(row.estimate)} by {row.title}, {repeats}"
+                )
+                found = f"{verdict_text(group.verdict)}: {found}"
+            yield f"{where}: {which}: {found}"
+        for one in self.troubles:
+            if one.status == "failed":
+                yield f"failed: {one.run_id}: {one.reason}"
 
     @property
     def warning_names(self) -> list[str]:

@@ -24,6 +24,9 @@ HostOption = Annotated[
     Path | None,
     typer.Option("--host", help="Host file of the tiers [found, else discovered]."),
 ]
+RetriesOption = Annotated[
+    int, typer.Option(min=0, max=100, help="Further attempts at a failed run.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EmulateOption = Annotated[
     list[str] | None,

@@ -12,6 +12,7 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    RetriesOption,
     key_values,
     names,
 )
@@ -79,6 +80,7 @@ def run(
     monitor: Annotated[
         list[str] | None, typer.Option(help="Monitor to add to all runs; may repeat.")
     ] = None,
+    retries: RetriesOption = 1,
     skip_missing: Annotated[
         bool, typer.Option("--skip-missing", help="Leave out engines that are not installed.")
     ] = False,
@@ -111,6 +113,12 @@ def run(
     plan = only(plan, chosen)
     from_scratch = again and not resume
     options = CommonOptions(
-        again=from_scratch, dry_run=dry_run, host=host, results=results, json_=json_, quiet=quiet
+        again=from_scratch,
+        retries=retries,
+        dry_run=dry_run,
+        host=host,
+        results=results,
+        json_=json_,
+        quiet=quiet,
     )
     run_or_list(plan, options, from_scratch, goal, skip_missing, with_canary=not no_canary)

@@ -16,7 +16,7 @@ from harness.cli.options import CommonOptions
 from harness.cli.run_list import estimated_ns, list_rows
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Step, plan_steps, run_plan
+from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
 from harness.micro.host_capacity import variables_here
 from harness.micro.like_suite import suite_like
 from harness.micro.metrics import SuiteResult
@@ -133,8 +133,8 @@ def run_micro(options: MicroOptions) -> None:
         if options.dry_run:
             _print_plan(steps, suites, into, options.json_)
             return
-        finished = run_plan(plan, steps, env, into, options.again)
-    _print(finished, suites, options)
+        finished = run_plan(plan, steps, env, into, options.again, Retries(options.retries))
+    _print(last_attempts(finished), suites, options)
     show.exit_for(finished)
 
 

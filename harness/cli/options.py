@@ -18,6 +18,7 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    RetriesOption,
     key_values,
 )
 from harness.errors import UsageError, nearest, unknown
@@ -49,6 +50,7 @@ class CommonOptions:
     again: Annotated[
         bool, typer.Option("--again", help="Start from scratch; resume no interrupted run.")
     ] = False
+    retries: RetriesOption = 1
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
     ] = False

@@ -16,6 +16,7 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    RetriesOption,
     key_values,
     print_json,
     store,
@@ -63,6 +64,7 @@ def paper(
             "--param", "-p", help="Override a parameter of its workloads, else of its suites."
         ),
     ] = None,
+    retries: RetriesOption = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
     ] = False,
@@ -90,7 +92,7 @@ def paper(
         if dry_run:
             _print_plan(found, figures, chosen, times, json_)
             return
-        made, left_out = run_cells(chosen.cells, budget_ns, env, into)
+        made, left_out = run_cells(chosen.cells, budget_ns, env, into, retries)
         done = figures_of(found, request, env, into)
     # Reports are loaded where they are needed.
     from harness.paper.report import figure_runs

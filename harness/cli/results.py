@@ -183,7 +183,7 @@ def report(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write one HTML file, Markdown, CSV and figures.
+    """Write one HTML file, Markdown, CSV and figures; print each verdict and failed run.
 
     Runs of microbenchmarks are written as a card in the same folder (harness card).
     """
@@ -238,6 +238,8 @@ def report(
         }
         print_json({"report": written} | ({"card": cards.to_json()} if cards else {}))
     else:
+        for line in files.lines:
+            print(line)
         print(f"report: {files.html.absolute()}")
 
 

@@ -23,7 +23,7 @@ from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import print_run_list, run_or_list
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import plan_steps, run_plan
+from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
@@ -155,7 +155,9 @@ def _at_shares(
         if options.dry_run:
             print_run_list(steps, env, into, options.json_)
             return None
-        capacity = capacity_of(run_plan(probe, steps, env, into, options.again))
+        retries = Retries(options.retries)
+        probes = run_plan(probe, steps, env, into, options.again, retries)
+        capacity = capacity_of(last_attempts(probes))
         rates = capacity.rates(shares)
         offered = ", ".join(f"{rate:,}/s" for rate in rates)
         env.progress.say(f"closed loop: {capacity.text}; offered: {offered}")

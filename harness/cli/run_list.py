@@ -12,7 +12,7 @@ from harness.cli import show
 from harness.cli.common import print_json, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
-from harness.execution.run_list import Step, expected_ns, plan_steps, run_plan
+from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, run_plan
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget, Estimator, least_ns
@@ -73,15 +73,17 @@ def run_or_list(
         for text in filter(None, (repeats.text, *(one.text for one in expected))):
             env.progress.say(text)
         with _canary(plan, steps, env, into, goal) if with_canary else nullcontext():
+            budget = Budget(goal.budget_ns if goal else None)
+            retries = Retries(options.retries, lambda own: budget.refuses(_cost_ns(own, into)))
             if sequence is None:
-                finished, ended = run_plan(plan, steps, env, into, restart), ""
+                finished, ended = run_plan(plan, steps, env, into, restart, retries), ""
             else:
                 finished, ended = run_sequence(
                     sequence,
                     steps,
-                    lambda own: run_plan(plan, own, env, into, restart),
+                    lambda own: run_plan(plan, own, env, into, restart, retries),
                     lambda own: _cost_ns(own, into),
-                    Budget(sequence.goal.budget_ns),
+                    budget,
                     env.progress.say,
                 )
     if sequence is None:

@@ -144,6 +144,8 @@ def _print_run(stored: StoredRun) -> None:
     print(f"checks   {passed} of {len(run['checks'])} passed")
     for line in show.problems(run):
         print(line)
+    if run["error"]:
+        print(run["error"].get("traceback", ""), end="")
 
 
 def _print_metrics(run: Mapping[str, Any]) -> None:

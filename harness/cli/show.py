@@ -9,6 +9,7 @@ import typer
 
 from harness import hdr
 from harness.cli.common import metric_value, print_json
+from harness.execution.run_list import last_attempts
 from harness.experiment.preflight import placement_label
 from harness.store.runs import StoredRun
 from harness.terminal import print_table
@@ -143,8 +144,9 @@ def _note(stored: StoredRun) -> str:
 
 
 def exit_for(finished: Sequence[StoredRun]) -> None:
-    """Exit 1 when a run failed; *unknown* is no failure."""
-    if any(stored.run["status"] == "failed" for stored in finished):
+    """Exit 1 when the last attempt at a run failed, or a check in any; *unknown* is no failure."""
+    wrong = any(check["status"] == "failed" for one in finished for check in one.run["checks"])
+    if wrong or any(one.run["status"] == "failed" for one in last_attempts(finished)):
         raise typer.Exit(1)
 
 

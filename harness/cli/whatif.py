@@ -18,7 +18,7 @@ from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import print_run_list
 from harness.errors import UsageError
 from harness.execution.environment import Environment, command_environment
-from harness.execution.run_list import Step, plan_steps, run_plan
+from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
 from harness.experiment.profile import Plan
 from harness.explain import question
 from harness.explain.fit import Refusal
@@ -133,7 +133,9 @@ class _Command:
 
     def run(self, plan: Plan, steps: Sequence[Step]) -> StoredRun:
         """The plan's run, stored or made now."""
-        (stored,) = run_plan(plan, steps, self.env, self.into, self.options.again)
+        retries = Retries(self.options.retries)
+        runs = run_plan(plan, steps, self.env, self.into, self.options.again, retries)
+        (stored,) = last_attempts(runs)
         return stored
 
     def device(self, spec: RunSpec, part: str, operation: str) -> Device | None:

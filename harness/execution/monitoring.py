@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -64,13 +65,15 @@ class GuardedMonitor:
     def series(self) -> Mapping[str, Any]:
         """Its samples; nothing where it fails."""
         nothing: Mapping[str, Any] = {}
-        return self._guarded(self._monitor.series, nothing)
+        return self._guarded(lambda: _storable(self._monitor.series()), nothing)
 
     def metrics(self) -> Sequence[Metric]:
         """Its figures of the whole phase."""
         nothing: Sequence[Metric] = ()
-        if isinstance(self._monitor, Concludes):
-            return self._guarded(self._monitor.metrics, nothing)
+        if isinstance(monitor := self._monitor, Concludes):
+            return self._guarded(
+                lambda: [_storable_metric(one) for one in monitor.metrics()], nothing
+            )
         return nothing
 
     def warnings(self) -> Sequence[RunWarning]:
@@ -89,6 +92,17 @@ class GuardedMonitor:
                 RunWarning("monitor-failed", f"monitor {self.name} is incomplete", context)
             )
             return otherwise
+
+
+def _storable(document: T) -> T:
+    """The document; ValueError or TypeError if JSON cannot express it (a rate that is NaN)."""
+    json.dumps(document, allow_nan=False)
+    return document
+
+
+def _storable_metric(metric: Metric) -> Metric:
+    _storable(metric.to_json())
+    return metric
 
 
 class RunMonitors:

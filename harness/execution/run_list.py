@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NoReturn, Protocol
 
 import harness
 from harness import registry
-from harness.errors import HarnessError, UsageError, interruption
+from harness.errors import UsageError, as_failure, interruption
 from harness.execution import data
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
@@ -21,6 +22,7 @@ from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
 from harness.store.runs import Store, StoredRun, changed_conditions
 from harness.store.spec import Json, RunSpec
+from harness.units import counted
 
 _MODES = {
     "AppDirect": "`harness host apply appdirect --set pmem_goal=AppDirect`",
@@ -172,34 +174,86 @@ def newest_alike(
     return None, why
 
 
+@dataclass
+class Retries:
+    """Further attempts at failed runs, ``most`` for each.
+
+    ``refuses``: why there is no time for these steps, else empty. ``broken``: series that failed
+    in all attempts at one of their runs, which get one attempt from then on.
+    """
+
+    most: int = 0
+    refuses: Callable[[Sequence[Step]], str] = lambda _: ""
+    broken: set[str] = field(default_factory=set)
+
+    def make(
+        self,
+        failed: Sequence[tuple[Step, StoredRun]],
+        attempt: Callable[[Step, StoredRun], StoredRun],
+        say: Callable[[str], None],
+    ) -> None:
+        """Try these runs again, all of them once before any of them twice."""
+        failed = [one for one in failed if one[0].spec.series() not in self.broken]
+        for _ in range(self.most):
+            if not failed:
+                return
+            if why := self.refuses([step for step, _ in failed]):
+                say(f"no further attempt at {counted(len(failed), 'failed run')}: {why}")
+                return
+            again = [(step, attempt(step, earlier)) for step, earlier in failed]
+            failed = [one for one in again if one[1].run["status"] == "failed"]
+        self.broken |= {step.spec.series() for step, _ in failed}
+
+
 def run_plan(
-    plan: Plan, steps: Sequence[Step], env: Environment, store: Store, restart: bool = False
+    plan: Plan,
+    steps: Sequence[Step],
+    env: Environment,
+    store: Store,
+    restart: bool = False,
+    retries: Retries | None = None,
 ) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
     An interrupted run of this plan is resumed, unless ``restart``.
-    A failed run is stored and the next one starts. What can be run in the present host
+    A failed run is stored and the next one starts; further attempts follow at the end of its
+    block, and in the result (:func:`last_attempts`). What can be run in the present host
     mode is run first; then a run that needs another one stops the plan with what to do:
     finished runs stay, and the same command resumes.
     """
     runs: list[StoredRun] = []
+
+    def attempt(step: Step, earlier: StoredRun | None = None) -> StoredRun:
+        assert step.prepared is not None
+        policy = _resume_policy(step.prepared, env, plan.experiment, restart, earlier)
+        runs.append(stored := step.prepared.run(env, store, policy))
+        env.progress.say(f"{stored.run_id}: {_result(stored)}")
+        return stored
+
     _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
-        for step in steps:
-            if step.done:
-                runs.append(step.done)
-            elif step.prepared:
-                policy = _resume_policy(step.prepared, env, plan.experiment, restart)
-                stored = step.prepared.run(env, store, policy)
-                env.progress.say(f"{stored.run_id}: {_result(stored)}")
-                runs.append(stored)
-            else:
-                continue
-            task.advance()
+        for _, block in groupby(steps, lambda step: step.spec.block):
+            failed: list[tuple[Step, StoredRun]] = []
+            for step in block:
+                if step.done:
+                    runs.append(step.done)
+                elif step.prepared:
+                    if (stored := attempt(step)).run["status"] == "failed":
+                        failed.append((step, stored))
+                else:
+                    continue
+                task.advance()
+            if retries is not None:
+                retries.make(failed, attempt, env.progress.say)
     for step in steps:
         if step.done is None and step.prepared is None:
             _stop_for(step.spec, env)
     return runs
+
+
+def last_attempts(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """The runs of a plan, in its order, without failed attempts that were followed by another."""
+    return list({stored.head["spec_hash"]: stored for stored in runs}.values())
 
 
 def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
@@ -222,12 +276,12 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
             try:
                 data.loaded_dataset(prepared, env)
                 data.changes_data(prepared, env)
-            except HarnessError as error:
+            except Exception as error:
                 # Its runs will meet the same and be stored as failed with their reason;
                 # those of other engines continue.
                 if interruption(error) is not None:
                     raise
-                env.progress.say(f"{error.problem}: {error.context}")
+                env.progress.say(str(as_failure(error, f"load {prepared.dataset_name}")))
         os.sync()
 
 
@@ -251,10 +305,14 @@ def _modes(spec: RunSpec) -> str:
 
 
 def _resume_policy(
-    prepared: Prepared, env: Environment, experiment: Mapping[str, Any], restart: bool
+    prepared: Prepared,
+    env: Environment,
+    experiment: Mapping[str, Any],
+    restart: bool,
+    failed: StoredRun | None,
 ) -> ResumePolicy:
     same = {**_unchanged(prepared, env, experiment), **prepared.resume_conditions()}
-    return ResumePolicy(experiment, same, restart)
+    return ResumePolicy(experiment, same, restart, failed)
 
 
 def _result(stored: StoredRun) -> str:

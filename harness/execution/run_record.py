@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.errors import HarnessError, RunFailed, interruption
+from harness.errors import HarnessError, RunFailed, as_failure, interruption
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
 from harness.execution.monitoring import GuardedMonitor, RunMonitors
@@ -56,11 +56,13 @@ class ResumePolicy:
 
     ``conditions``: everything that must be the same for an interrupted run to be resumed, and for
     a complete one not to be repeated; None of a run that stands alone. ``restart``: not this time.
+    ``failed``: the earlier attempt at a run that is tried again.
     """
 
     experiment: Mapping[str, Any]
     conditions: Mapping[str, Any] | None
     restart: bool = False
+    failed: StoredRun | None = None
 
 
 def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
@@ -131,21 +133,26 @@ class RunRecord:
     def storing(self, store: Store) -> Iterator[None]:
         """Store the run at the end, as ``stored``.
 
-        A failure inside is stored as such and not raised again. KeyboardInterrupt leaves no run
-        directory before the first step is finished; afterwards the run can be resumed.
+        A failure inside is stored as such and not raised again, whatever raised it: the next run
+        starts. KeyboardInterrupt leaves no run directory before the first step is finished;
+        afterwards the run can be resumed. RunFailed if nothing can be written.
         """
         self.writer = self._begin(store)
         try:
             try:
                 yield
                 self.complete = True
-            except (HarnessError, OSError) as error:
+            except Exception as error:
                 if interruption(error) is not None:
                     raise
-                if not isinstance(error, HarnessError):
-                    error = RunFailed(f"run {self.run_id}", str(error))
-                self.error = error
-            self.stored = self._store()
+                self.error = self._failure(error)
+            try:
+                self.stored = self._store()
+            except Exception as error:
+                if isinstance(error, RunFailed) or interruption(error) is not None:
+                    raise
+                self._drop_results(error)
+                self.stored = self._store()
         except BaseException as error:
             if (cause := interruption(error)) is None and isinstance(error, HarnessError):
                 raise  # its result could not be stored: it stays, unfinished
@@ -209,6 +216,17 @@ class RunRecord:
         self.warnings += outcome.uncontrolled
         self.artifacts |= outcome.artifacts
 
+    def _failure(self, error: Exception) -> HarnessError:
+        hint = f"`harness runs show {self.run_id}` has the traceback"
+        return as_failure(error, f"run {self.run_id}", hint)
+
+    def _drop_results(self, error: Exception) -> None:
+        """Leave a failed run without what cannot be stored, such as a rate that is not a number."""
+        self.complete = False
+        self.error = self.error or self._failure(error)
+        self.metrics, self.checks, self.artifacts, self.residency = [], [], {}, ()
+        self.data_bytes, self.part_bytes, self.program = None, {}, None
+
     def _abandon(self, store: Store) -> None:
         self.writer.close()
         kept = self.writer.checkpoint.finished
@@ -260,14 +278,15 @@ class RunRecord:
             "resumed": list(_resumed(attempts)),
             "metrics": [metric.to_json() for metric in self.metrics],
             "checks": [check.to_json() for check in self.checks],
-            "error": self.error.to_json() if self.error else None,
+            "error": _error(self.error) if self.error else None,
         }
 
     def _warnings(self, attempts: Sequence[Attempt]) -> list[RunWarning]:
         """Those of the host now and when each attempt began, and the run's own; each once."""
         now = uncontrolled(self.tiers, pinned=self.pinned)
         earlier = [warning for attempt in attempts for warning in attempt.warnings]
-        return [*unique([*now, *earlier]), *unique(self.warnings)]
+        retried = [_retried(self.policy.failed)] if self.policy.failed else []
+        return [*unique([*now, *earlier]), *unique([*retried, *self.warnings])]
 
     def _manifest(self, program: Program) -> dict[str, Any]:
         return {
@@ -290,6 +309,20 @@ class RunRecord:
             "clock": self._clock,
             "tools": _tool_versions(),
         }
+
+
+def _error(error: HarnessError) -> dict[str, str]:
+    traceback = {"traceback": error.traceback} if error.traceback else {}
+    return error.to_json() | traceback
+
+
+def _retried(failed: StoredRun) -> RunWarning:
+    return RunWarning(
+        "run-retried",
+        "an earlier attempt at this run failed",
+        f"{failed.run_id}: {failed.why_failed}",
+        "if attempts fail repeatedly, their conditions differ from those of the other runs",
+    )
 
 
 def _resumed(attempts: Sequence[Attempt]) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from harness.engine import (
     TellsDurability,
     TracesIo,
 )
-from harness.errors import HarnessError, RunFailed, interruption
+from harness.errors import as_failure, interruption
 from harness.execution.data import (
     changes_data,
     clients_of,
@@ -164,11 +164,12 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
             run.engine.stop()
         record.metrics += observing.result()
         record.warnings += observing.warnings
-    except HarnessError as error:
+    except Exception as error:
         if interruption(error) is not None:
             raise
+        failure = as_failure(error, f"observer {name}")
         record.warnings.append(
-            RunWarning("observer-failed", error.problem, error.context, error.hint)
+            RunWarning("observer-failed", failure.problem, failure.context, failure.hint)
         )
 
 
@@ -191,12 +192,14 @@ def _memory_cap(record: RunRecord) -> Iterator[None]:
             )
         try:
             yield
-        except HarnessError as error:
-            if not (cap and cap.events().oom_kills):
+        except Exception as error:
+            if interruption(error) is not None or not (cap and cap.events().oom_kills):
                 raise
-            context = f"{error.context}; the kernel killed for memory inside the limit"
-            hint = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
-            raise RunFailed(error.problem, context, hint) from error
+            failure = as_failure(error, f"run {record.run_id}")
+            raise failure.amended(
+                f"{failure.context}; the kernel killed for memory inside the limit",
+                "raise --memory-limit, or lower the engine's memory with --set or --tuning",
+            ) from error
 
 
 class _Run:
@@ -383,7 +386,9 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
     """
     try:
         yield
-    except HarnessError as error:
+    except Exception as error:
+        if interruption(error) is not None:
+            raise
         found = ((tier.name, free_now(tier)) for tier in tiers if tier.claim.path is not None)
         full = [
             f"tier {name} has {format_bytes(size)} free"
@@ -392,11 +397,13 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         ]
         if not full:
             raise
+        failure = as_failure(error, "measure")
         reason = os.strerror(errno.ENOSPC)
-        known = reason in error.context
-        context = f"{error.context}; {'' if known else f'{reason}: '}{', '.join(full)}"
-        hint = error.hint or "free space there, or place less data on it"
-        raise RunFailed(error.problem, context, hint) from error
+        known = reason in failure.context
+        raise failure.amended(
+            f"{failure.context}; {'' if known else f'{reason}: '}{', '.join(full)}",
+            failure.hint or "free space there, or place less data on it",
+        ) from error
 
 
 def _memory_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from harness.errors import HarnessError, UsageError, interruption
+from harness.errors import UsageError, as_failure, interruption
 from harness.execution.environment import Environment
 from harness.execution.run_list import Step
 from harness.execution.run_record import ResumePolicy
@@ -110,7 +110,7 @@ def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterato
                 each_ns -= _FIO_NS
             duration = {"duration": f"{max(20, round(each_ns / 1e6))}ms"}
             yield prepare(SuiteRequest(_SUITE, documents, tier, duration, emulate=emulate), env)
-        except HarnessError as error:
+        except Exception as error:
             _left_out(tier, error)
 
 
@@ -125,9 +125,7 @@ def _measured(
             experiment = {"name": "canary", "hash": suite.spec.hash()}
             # Without conditions nothing is kept for a later one, whose time is another.
             run = suite.run(env, store, ResumePolicy(experiment, None))
-        except HarnessError as error:
-            if interruption(error) is not None:
-                raise
+        except Exception as error:
             _left_out(suite.tier.name, error)
             continue
         for metric in run.run["metrics"]:
@@ -137,6 +135,9 @@ def _measured(
     return found
 
 
-def _left_out(tier: str, error: HarnessError) -> None:
-    context = f"{tier}: {error.problem}: {error.context}"
-    warn(RunWarning("canary-left-out", "no canary on a tier", context, error.hint))
+def _left_out(tier: str, error: Exception) -> None:
+    if interruption(error) is not None:
+        raise error
+    failure = as_failure(error, "measure the canary")
+    context = f"{tier}: {failure.problem}: {failure.context}"
+    warn(RunWarning("canary-left-out", "no canary on a tier", context, failure.hint))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.run_list import Step, expected_ns, plan_steps, run_plan
+from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, run_plan
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Budget, Estimator
@@ -330,7 +330,7 @@ def _without(cell: Cell, seen: set[str]) -> Cell:
 
 
 def run_cells(
-    cells: Sequence[Cell], budget_ns: int, env: Environment, store: Store
+    cells: Sequence[Cell], budget_ns: int, env: Environment, store: Store, retries: int = 0
 ) -> tuple[list[StoredRun], LeftOut]:
     """The runs that were made, failed ones included, and the cells that were not run.
 
@@ -338,6 +338,9 @@ def run_cells(
     next budget for what the last one left.
     """
     budget = Budget(budget_ns)
+    attempts = Retries(
+        retries, lambda steps: budget.refuses(expected_ns(steps, Estimator(store.runs())))
+    )
     made: list[StoredRun] = []
     left_out: LeftOut = {}
     for cell in cells:
@@ -346,16 +349,17 @@ def run_cells(
             continue
         env.progress.say(f"{cell.what}: {', '.join(part.what for part in cell.to_do)}")
         try:
-            made += _run(cell, env, store)
+            made += _run(cell, env, store, attempts)
         except UsageError as error:
             left_out[cell.entry, cell.turn] = str(error)
     return made, left_out
 
 
-def _run(cell: Cell, env: Environment, store: Store) -> list[StoredRun]:
+def _run(cell: Cell, env: Environment, store: Store, retries: Retries) -> list[StoredRun]:
     assert cell.plan is not None, "there is something to do"
     steps = [part.step for part in cell.to_do if part.step]
     if not cell.alone:  # checked again: the data of others take space, another figure made some
         specs = tuple(step.spec for step in steps)
         steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=_ENOUGH)
-    return run_plan(cell.plan, [step for step in steps if step.done is None], env, store)
+    todo = [step for step in steps if step.done is None]
+    return run_plan(cell.plan, todo, env, store, retries=retries)

@@ -61,8 +61,7 @@ def _why(
 ) -> str:
     run = failed.get(part.hash)
     if run is not None:
-        error = run.run["error"]
-        return f"failed: {error['problem']}: {error['context']}" if error else "failed"
+        return f"failed: {run.why_failed}"
     return part.why or left_out.get((cell.entry, cell.turn), "left to another figure")
 
 

@@ -132,6 +132,14 @@ class StoredRun:
         """What runs are selected by (harness.store.index.head_of), without reading it again."""
         return self.entry.head if self.entry else head_of(self.run, self.manifest)
 
+    @property
+    def why_failed(self) -> str:
+        """Its error, or the first of its checks that failed; empty of a run that did not fail."""
+        if error := self.run["error"]:
+            return f"{error['problem']}: {error['context']}"
+        failed = [check["name"] for check in self.run["checks"] if check["status"] == "failed"]
+        return f"failed checks: {', '.join(failed[:5])}" if failed else ""
+
     @cached_property
     def spec(self) -> RunSpec:
         """The spec that was run."""

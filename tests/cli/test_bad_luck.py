@@ -30,7 +30,7 @@ def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, sm
     argv = [*YCSB, "--placement", "small-both", "--host", small_disk.host, "--ramp-up", "0s"]
     first = harness(*argv, "--operations", "10")
     assert first.code == 0, first.err
-    process = harness.start(*argv, "--operations", "1000000")
+    process = harness.start(*argv, "--operations", "1000000", "--retries", "0")
     while process.poll() is None and not list(small_disk.path.glob("tierbench-work/*")):
         time.sleep(0.005)
     small_disk.fill()

@@ -264,7 +264,7 @@ def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(har
     for seconds in (1, 20):  # threads touch its memory, too, before they measure
         process = harness.start("run", "micro", "--suite", "quick", "--tier", "dram", "--json",
                                 "-p", "only=chase", "-p", "range=16MiB",
-                                "-p", "duration=600s")  # fmt: skip
+                                "-p", "duration=600s", "--retries", "0")  # fmt: skip
         found = _microbench_of(process)
         time.sleep(seconds)
         os.kill(found, signal.SIGKILL)

@@ -307,7 +307,7 @@ def test_another_condition_or_again_starts_anew(loaded):
 def test_a_run_that_failed_under_way_is_gone_on_with_by_a_run_of_its_own(loaded):
     """Somebody kills the engine: what was measured before is not lost with it."""
     argv = [*POWER, "--engine", "duckdb", "--cache", "cold-per-query"]
-    process = start_and_await(loaded, argv, 6)
+    process = start_and_await(loaded, [*argv, "--retries", "0"], 6)
     while process.poll() is None:  # one that was about to end anyway is no loss to the run
         for pid in workers_of(loaded):
             with suppress(ProcessLookupError):

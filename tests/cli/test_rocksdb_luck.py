@@ -53,9 +53,8 @@ def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_dis
              "--set", "write_buffer_size=1M"]  # fmt: skip
     first = harness(*SHORT, *place)
     assert first.code == 0, first.err
-    process = harness.start(
-        *ROCKSDB, "--workload", "a", "--duration", "100s", "--rate", "1000", *place
-    )
+    more = ["--duration", "100s", "--rate", "1000", "--retries", "0"]
+    process = harness.start(*ROCKSDB, "--workload", "a", *more, *place)
     # Restored and open: the client has written its own OPTIONS file.
     opened = "tierbench-work/*/rocksdb/LOCK"
     while process.poll() is None and not list(small_disk.path.glob(opened)):

@@ -85,7 +85,7 @@ def test_a_rate_that_is_not_kept_is_said(loaded):
 def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loaded):
     """One user keys 18 s before its first New-Order (clause 5.2.5.7)."""
     done = loaded(*POSTGRES, "--think-time", "--users", "1", "--ramp-up", "0s",
-                  "--duration", "1s", "--json")  # fmt: skip
+                  "--duration", "1s", "--retries", "0", "--json")  # fmt: skip
     assert done.code == 1, done.err + done.out
     (run,) = done.json["runs"]
     assert run["status"] == "failed"
@@ -179,7 +179,7 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     # Killed just behind one of the log's rare writes it has lost nothing.
     for seed in range(4):
         argv = [*POSTGRES, *SHORT, "--test", "durability", *settings, "--seed", seed, "--json"]
-        done = loaded(*argv, "--duration", "3s")
+        done = loaded(*argv, "--duration", "3s", "--retries", "0")
         if done.code == 1:
             break
     assert done.code == 1, done.err + done.out
@@ -236,7 +236,7 @@ def _cwd(folder: Path) -> Path:
 
 
 def test_a_server_that_dies_fails_the_run_at_once(loaded):
-    process, pid = started(loaded)
+    process, pid = started(loaded, "--retries", "0")
     os.kill(pid, signal.SIGKILL)
     run = loaded.failed_run(process)
     assert "loadgen" in run["error"]["problem"]

@@ -176,7 +176,7 @@ def test_kill_9_leaves_no_client_and_no_data(loaded):
 
 
 def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
-    process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
+    process = loaded.start(*RUN, *LONG, "--engine", "rocksdb", "--retries", "0")
     os.kill(client(loaded, process).pid, signal.SIGKILL)
     run = loaded.failed_run(process)
     assert "killed by signal 9" in run["error"]["context"]

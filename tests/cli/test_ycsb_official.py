@@ -89,7 +89,7 @@ def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
 
 
 def test_a_client_that_is_killed_fails_the_run(loaded):
-    process = loaded.start(*OFFICIAL, "--workload", "a", *LONG)
+    process = loaded.start(*OFFICIAL, "--workload", "a", *LONG, "--retries", "0")
     os.kill(java_of(loaded, process).pid, 9)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err

@@ -9,10 +9,19 @@ from typing import Any, ClassVar
 import pytest
 from example_run import SPEC
 
-from harness.execution.run_list import completed_before_interruption, newest_alike, plan_steps
+from harness.execution.run_list import (
+    Retries,
+    Step,
+    completed_before_interruption,
+    last_attempts,
+    newest_alike,
+    plan_steps,
+    run_plan,
+)
 from harness.execution.run_record import ResumePolicy
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
+from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
 
 SSD, PMEM, CXL = (
@@ -107,6 +116,7 @@ FACTS = dict.fromkeys(
     )
 ) | {"host_id": "here", "kernel": {"release": "6.1"}}
 HERE: Any = SimpleNamespace(host=FACTS)
+RUNNING: Any = SimpleNamespace(host=FACTS, progress=SilentProgress())
 PLAN = Plan("mine", "", (CXL,))
 
 
@@ -136,3 +146,50 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     runs = [_Made(7, first), _Made(7)]
     steps = plan_steps(later, HERE, store, again=True, resume=True, prepared=runs)
     assert [step.done is before for step in steps] == [placed, False]
+
+
+class _Attempted(_Made):
+    """A run whose attempts end as they are listed."""
+
+    def __init__(self, spec: RunSpec, *ends: str) -> None:
+        super().__init__(0, spec)
+        self.ends = list(ends)
+
+    def run(self, env: Any, store: Any, policy: ResumePolicy) -> Any:
+        made = run(0, self.spec, status=self.ends.pop(0))
+        made.run = {"status": made.head["status"], "error": None}
+        made.failed_before = policy.failed
+        return made
+
+
+@pytest.mark.parametrize(
+    ("retries", "ends", "expected"),
+    [
+        (Retries(0), ["f", "c"], ["f", "c"]),
+        (Retries(1), ["fc", "c"], ["f", "c", "c"]),  # at the end of the block
+        (Retries(1), ["ff", "fc"], ["f", "f", "f", "c"]),
+        (Retries(2), ["fff", "fc"], ["f", "f", "f", "c", "f"]),
+        (Retries(1, lambda steps: "no time left"), ["f", "c"], ["f", "c"]),
+    ],
+)
+def test_failed_runs_are_tried_again_at_the_end_of_their_block(
+    retries: Retries, ends: list[str], expected: list[str]
+) -> None:
+    names = {"f": "failed", "c": "complete"}
+    own = [
+        _Attempted(spec, *(names[end] for end in each))
+        for spec, each in zip((SSD, PMEM), ends, strict=True)
+    ]
+    runs = run_plan(PLAN, [Step(one.spec, one, None) for one in own], RUNNING, None, False, retries)
+    assert [one.run["status"] for one in runs] == [names[end] for end in expected]
+    assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
+    assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
+
+
+def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
+    bad = [_Attempted(replace(SSD, block=k), *["failed"] * 2) for k in range(3)]
+    good = _Attempted(replace(PMEM, block=2), "failed", "complete")
+    steps = [Step(one.spec, one, None) for one in (*bad, good)]
+    runs = run_plan(PLAN, steps, RUNNING, None, False, Retries(1))
+    assert [len(one.ends) for one in bad] == [0, 1, 1]
+    assert runs[-1].head["status"] == "complete"

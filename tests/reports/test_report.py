@@ -112,6 +112,8 @@ def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path:
     ]  # fmt: skip
     assert "no reference answer" in view.troubles[1].reason
     assert "answers-unknown" in {warning.code for warning in view.warnings}
+    *compared, last = view.lines
+    assert len(compared) == len(view.answers) and failed.run_id in last
 
 
 def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None:
@@ -119,6 +121,7 @@ def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None
     files, _ = report(runs, tmp_path)
     (single,) = view_of(runs, "x").singles
     assert single.summary is None and files.figures == ()
+    assert [line.split(": ")[:2] for line in files.lines] == [["failed", r.run_id] for r in runs]
 
 
 def test_one_run_alone_says_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """SQLite as a toy engine: an engine is one folder, with no edit elsewhere.
 
 It runs in the harness's own process, neither capped nor killed with a worker: not for
-measuring. Found by ``HARNESS_ENGINE_PATH=tests/toy_engines``.
+measuring. Found by ``HARNESS_ENGINE_PATH=tests/toy_engines``. A restore fails for each file in
+the folder ``TOY_FAILURES``, and removes it.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import sqlite3
 import time
@@ -109,6 +111,9 @@ class Sqlite:
         shutil.move(self.path, dataset / "bench.sqlite")
 
     def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        for failure in Path(os.environ.get("TOY_FAILURES", "/nonexistent")).glob("*"):
+            failure.unlink()
+            raise LookupError(f"planted: {failure.name}")
         self._use(directories)
         shutil.copyfile(dataset / "bench.sqlite", self.file)
 

@@ -1,0 +1,76 @@
+"""How the record of a run ends: stored as failed, whatever was raised; not at all on Ctrl-C."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from example_run import SPEC
+
+from harness.errors import RunFailed
+from harness.execution.run_record import ResumePolicy, RunRecord
+from harness.progress import SilentProgress
+from harness.store.result import Check, Metric
+from harness.store.runs import Store
+
+ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
+POLICY = ResumePolicy({"name": "x", "hash": "0"}, None)
+
+
+def record() -> RunRecord:
+    return RunRecord(SPEC, ENV, POLICY, [])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("rows"), AssertionError(), MemoryError(), RecursionError("deep"), OSError(5, "I/O")],
+)
+def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: Exception) -> None:
+    one = record()
+    with one.storing(Store(tmp_path)):
+        raise error
+    (stored,) = Store(tmp_path).runs()
+    assert stored.run["status"] == "failed" and stored.directory == one.writer.directory
+    found = stored.run["error"]
+    assert found["type"] == "RunFailed" and found["context"]
+    assert type(error).__name__ in found["traceback"] and "raise error" in found["traceback"]
+
+
+def test_an_error_that_explains_itself_has_no_traceback(tmp_path: Path) -> None:
+    one = record()
+    with one.storing(Store(tmp_path)):
+        raise RunFailed("start", "it did not", "look at its log")
+    assert "traceback" not in one.stored.run["error"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"metrics": [Metric("operations_per_second", "1/s", "higher", value=math.nan)]},
+        {"metrics": [Metric("Not A Name", "1", "none", value=1)]},
+        {"checks": [Check("answer", "perhaps")]},  # type: ignore[arg-type]  # as a plug-in may
+        {"artifacts": {"plans": {1, 2}}},
+        {"artifacts": {"plans": math.inf}},
+        {"data_bytes": -1},
+    ],
+)
+def test_a_result_that_cannot_be_stored_fails_its_run_alone(
+    tmp_path: Path, result: dict[str, Any]
+) -> None:
+    one = record()
+    with one.storing(Store(tmp_path)):
+        for name, value in result.items():
+            setattr(one, name, value)
+    (stored,) = Store(tmp_path).runs()
+    assert stored.run["status"] == "failed"
+    assert stored.run["error"]["context"] and not stored.run["metrics"]
+
+
+@pytest.mark.parametrize("ended", [KeyboardInterrupt(), SystemExit(143)])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, ended: BaseException) -> None:
+    with pytest.raises(type(ended)), record().storing(Store(tmp_path)):
+        raise ended
+    assert not list((tmp_path / "runs").iterdir())
