@@ -199,7 +199,7 @@ class Load:
     first: those that write come first, since they wait for log and data.
     """
 
-    noun: str
+    noun: Literal["operation", "transaction"]
     users: str
     rate: str
     offered: str

@@ -26,6 +26,8 @@ from reports.metric_registry import load_of
 from reports.statistics import ALPHA
 from reports.values import Quantity, histogram, measured, natural
 
+#: What times are of.
+Noun = Literal["query", "operation", "transaction"]
 Devices = Literal["log", "data", "all"]
 #: Why nothing bounds a gain: the trace saw too little of a part, sessions were observed too rarely,
 #: or nearly all of the time may be due to the devices.
@@ -151,7 +153,7 @@ class Ceilings:
     each query, in natural order. ``rate``: what set the rate, for which there are none.
     """
 
-    noun: str
+    noun: Noun
     total: tuple[Ceiling, ...] = ()
     by_query: Mapping[str, tuple[Ceiling, ...]] = field(default_factory=dict)
     rate: Literal["option", "think time"] | None = None
@@ -168,7 +170,7 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
     if not with_both:
         return None
     load = load_of(with_both[0].spec.workload)
-    noun = load.noun if load else "query"
+    noun: Noun = load.noun if load else "query"
     if (rate := headline(with_both, with_both, {}).rate) is not None:
         return Ceilings(noun, rate=rate.by)
     unseen = _unseen(with_both)

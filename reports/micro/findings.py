@@ -70,13 +70,14 @@ _FLUSHES = ("clwb", "clflushopt", "clflush")
 class Finding:
     """One line of the card. ``kind``: which words it has, and what its rows are.
 
-    ``empty``: the shortest and longest empty measurement that is in all rows, ns.
+    ``empty``: the shortest and longest empty measurement that is in all rows, ns; None where none
+    was measured.
     """
 
     question: str
     kind: Literal["knee", "loaded", "persist", "kept", "times", "chase", "tail", "call", "cached"]
     rows: tuple[Any, ...]
-    empty: tuple[float, ...] = ()
+    empty: tuple[float, float] | None = None
 
     def missing(self, *percents: float) -> list[tuple[float, int]]:
         """Percentiles that a row has too few operations for, and how many they take."""
@@ -279,7 +280,7 @@ def _of_one_suite(points: Sequence[Point]) -> list[Point]:
     return max(grouped((point.settings, point) for point in points).values(), key=len)
 
 
-def _empty(device: Device, points: Sequence[Point]) -> tuple[float, ...]:
+def _empty(device: Device, points: Sequence[Point]) -> tuple[float, float] | None:
     """The empty measurements of these points: each instruction set has one of its own."""
     of_points = {(p.settings, frozenset(p.labels.items())) for p in points}
     found = [
@@ -287,7 +288,7 @@ def _empty(device: Device, points: Sequence[Point]) -> tuple[float, ...]:
         for one in device.select(EMPTY)
         if (one.settings, frozenset(one.labels.items())) in of_points
     ]
-    return (min(found), max(found)) if found else ()
+    return (min(found), max(found)) if found else None
 
 
 def _chased(device: Device) -> Iterator[Finding]:

@@ -1,0 +1,114 @@
+"""Every command that reads finished runs, on a store with every kind of them, as text and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import test_report_tpcc
+import test_stalls
+from explain import explained_runs
+from micro_runs import card_run, numa_tier
+from report_runs import Case, demo, metric, write, write_unfinished
+from test_report_ycsb import ycsb
+from typer.testing import CliRunner
+
+from harness.cli.app import app
+
+COMMANDS = (
+    ("conclusions",),
+    ("conclusions", "--paper", "perma-bench"),
+    ("explain",),
+    ("explain", "--anyway"),
+    ("report", "-o", "OUT"),
+    ("report", "--anyway", "-o", "OUT"),
+    ("report", "--experiment", "demo", "--over", "placement", "-o", "OUT"),
+    ("compare", "placement=ssd-both,engine=duckdb", "placement=pmem-both,engine=duckdb"),
+    ("compare", "placement=ssd-both", "placement=pmem-both", "--all", "--anyway"),
+    ("card", "-o", "OUT"),
+    ("paper", "PAPER", "--budget", "1ns", "--emulate", "pmem", "-o", "OUT"),
+    ("runs", "list"),
+)
+PAPER = """
+schema: 1
+title: "A paper"
+figures:
+  - {figure: "Figure 1", profile: figure1.yml}
+  - {figure: "Figure 2", missing: "needs another machine"}
+"""
+PROFILE = """
+schema: 1
+name: demo
+description: one query
+workload: tpch
+axes: {placement: [ssd-both, pmem-both, missing-both]}
+fixed: {engine: duckdb, params: {scale: 1, queries: [1, 6], cache: cold-per-query}}
+"""
+
+
+@pytest.fixture(scope="module")
+def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    demo(root, blocks=3, queries=(1, 6))
+    demo(root, ("mysql",), ("ssd-both",), 1, queries=(1,), streams=2, experiment="alone")
+    params = test_report_tpcc.PARAMS | {"test": "durability"}
+    killed = {"workload": "tpcc", "params": params, "driver": "loadgen"}
+    for case in (
+        Case(status="failed", block=3, queries=(1, 6)),
+        Case(status="unknown", block=4, queries=(1, 6)),
+        Case(placement="pmem-both", block=4, queries=(1, 6), plans=False, limited=(6,)),
+        Case(placement=None, engine="postgres", queries=(1,)),  # of an external server
+        Case(queries=(1,), spec_changes={"observe": ("vtune",)}, experiment="observed"),
+        Case(spec_changes=killed, metrics=[metric("recovery_duration_ns", 2e9, "lower")]),
+    ):
+        write(root, case)
+    test_report_tpcc.runs(root, 2, 1.4, experiment="tpcc")
+    for inside in (False, True):
+        for placement in ("ssd-both", "pmem-both"):
+            ycsb(root, placement=placement, inside=inside, threads=8)
+    like = explained_runs.tpcc(root)
+    explained_runs.tpcc(root, "ssd-data-pmem-wal", rate=80_000)
+    explained_runs.tpcc(root, plant=("wal.sync=+100us",), block=1)
+    explained_runs.what_if(root, "wal", "sync", 1.0)
+    explained_runs.suites(root, like)
+    for placement in ("ssd-both", "pmem-both"):
+        test_stalls.tpcc(root, placement, test_stalls.FAST, 100)
+    card_run(root)
+    card_run(root, tier="dram", manifest_changes={"tiers": [numa_tier()]}, status="unknown")
+    card_run(root, host="lab2", repeats=1, far=False, most_threads=4)
+    write_unfinished(root)
+    return root
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("json_", (False, True), ids=("text", "json"))
+def test_a_command_reads_every_kind_of_run(
+    command: tuple[str, ...],
+    json_: bool,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "paper.yml").write_text(PAPER)
+    (tmp_path / "figure1.yml").write_text(PROFILE)
+    places = {"OUT": str(tmp_path), "PAPER": str(tmp_path / "paper.yml")}
+    given = [places.get(word, word) for word in command]
+    done = CliRunner().invoke(
+        app, [*given, "--results", str(store), *(["--json"] if json_ else [])]
+    )
+    assert done.exception is None, done.exception
+    assert done.exit_code == 0
+    if json_:
+        json.loads(done.stdout)
+
+
+def test_each_run_is_shown(store: Path) -> None:
+    listed = CliRunner().invoke(app, ["runs", "list", "--json", "--results", str(store)])
+    for run in json.loads(listed.stdout)["runs"]:
+        for form in ((), ("--json",)):
+            shown = CliRunner().invoke(
+                app, ["runs", "show", run["run_id"], "--results", str(store), *form]
+            )
+            assert shown.exception is None and shown.exit_code == 0
