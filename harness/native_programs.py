@@ -20,7 +20,7 @@ import harness
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise.user_files import copy_file, make_directory
-from harness.tiers.verify import may_enter
+from harness.tiers.verify import may_enter, may_read
 
 #: What the harness and loadgen expect of each other. To be raised with any change that one
 #: built before it would misunderstand (CMake reads it here).
@@ -86,7 +86,7 @@ def microbench_interface() -> int | None:
 
 def microbench_for(user: Credentials | None, scratch: Path) -> Path:
     """The microbenchmark where ``user`` can execute it: a copy in ``scratch`` if need be."""
-    return _where_open([microbench_program()], user, scratch)
+    return _where_open(microbench_program(), user=user, scratch=scratch)
 
 
 def _not_built(problem: str, what: str, packages: Sequence[str]) -> UsageError:
@@ -135,23 +135,24 @@ def loadgen_for(backend: str, user: Credentials | None, scratch: Path) -> Path:
     An installation below a closed home directory (/root) cannot be entered by the
     unprivileged user that clients run as.
     """
-    program = loadgen_program(backend)
     module = find_native(_module(backend))
     assert module is not None
-    return _where_open([program, module], user, scratch)
+    return _where_open(loadgen_program(backend), module, user=user, scratch=scratch)
 
 
-def _where_open(files: list[Path], user: Credentials | None, scratch: Path) -> Path:
-    """The first of ``files`` where ``user`` may execute all: copied to one folder if need be."""
-    if user is None or all(open_to(path, user) for path in files):
-        return files[0]
+def _where_open(program: Path, *modules: Path, user: Credentials | None, scratch: Path) -> Path:
+    """The program where ``user`` may execute it: copied with its modules if need be."""
+    if user is None or (
+        open_to(program, user) and all(readable_to(module, user) for module in modules)
+    ):
+        return program
     folder = scratch / "native"
     with suppress(FileExistsError):
         make_directory(folder, user, 0o755)
-    for path in files:
+    for path in (program, *modules):
         with suppress(FileExistsError):  # copied for an earlier client of this run
             copy_file(path, folder / path.name, user, 0o755)
-    return folder / files[0].name
+    return folder / program.name
 
 
 def _module(backend: str) -> str:
@@ -162,3 +163,9 @@ def open_to(path: Path, user: Credentials) -> bool:
     """Whether ``user`` may enter every directory on the way to one of our files, and execute it."""
     resolved = path.resolve()
     return all(may_enter(place, user) for place in (resolved, *resolved.parents))
+
+
+def readable_to(path: Path, user: Credentials) -> bool:
+    """Whether ``user`` may enter every directory on the way to one of our files, and read it."""
+    resolved = path.resolve()
+    return may_read(resolved, user) and all(may_enter(place, user) for place in resolved.parents)

@@ -23,6 +23,7 @@ from engines.rocksdb import probe
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness.errors import RunFailed, UsageError
 from harness.install import installed
+from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 
 _TIMEOUT_S = 120
@@ -164,7 +165,8 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
         "row_cache_bytes": row_cache_bytes,
         "user": [user.uid, user.gid] if user and os.geteuid() == 0 else None,
     }
-    code, out, err = _probed(library, json.dumps(request))
+    with workdirs.temporary(credentials=user) as folder:
+        code, out, err = _probed(library, json.dumps({**request, "folder": str(folder)}))
     if code != 0:
         last = err.strip().splitlines()[-1:] or [f"exit status {code}"]
         return Answer(f"the process that loaded it failed: {last[0]}", "", None)
@@ -179,11 +181,7 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
 
 
 def _probed(library: Path, request: str) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of the probe.
-
-    If the harness is interrupted, it waits for the probe's end: killed, it would leave its
-    directory.
-    """
+    """Exit status, stdout and stderr of the probe, whose end an interrupted harness awaits."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-I", "-S", probe.__file__]
     try:

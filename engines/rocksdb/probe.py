@@ -3,15 +3,15 @@
 ::
 
     python probe.py < {"library": "…/librocksdb.so", "options": "write_buffer_size=1048576;…",
-                       "row_cache_bytes": 0, "user": [65534, 65534]}
+                       "row_cache_bytes": 0, "folder": "…", "user": [65534, 65534]}
     {"error": "", "log": "…", "options_file": "…", "block_cache_bytes": 33554432}
 
-The library opens an empty database in a temporary directory. Its log there contains the version
-and the size of the row cache; its OPTIONS file contains the options that it uses, except for the
-size of the block cache, which is a property (null: none, or not opened). It needs the standard
-library only. It is a separate process because a library that does not fit this machine may crash
-it, and unprivileged (``user``: numeric user and group, if the harness is root) because the user
-may name any library.
+The library opens an empty database in ``folder``, which belongs to that user. Its log there
+contains the version and the size of the row cache; its OPTIONS file contains the options that it
+uses, except for the size of the block cache, which is a property (null: none, or not opened). It
+needs the standard library only. It is a separate process because a library that does not fit this
+machine may crash it, and unprivileged (``user``: numeric user and group, if the harness is root)
+because the user may name any library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import json
 import os
 import resource
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +58,21 @@ def main() -> int:
         os.setuid(user)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with tempfile.TemporaryDirectory(prefix="tb-rocksdb-") as folder:
-        cache = None
-        try:
-            error, cache = _open(request, folder)
-        except (OSError, AttributeError) as missing:  # no library, or without the C interface
-            error = str(missing)
-        print(
-            json.dumps(
-                {
-                    "error": error,
-                    "log": _text(folder, "LOG"),
-                    "options_file": _text(folder, "OPTIONS-*"),
-                    "block_cache_bytes": cache,
-                }
-            )
+    folder, cache = request["folder"], None
+    try:
+        error, cache = _open(request, folder)
+    except (OSError, AttributeError) as missing:  # no library, or without the C interface
+        error = str(missing)
+    print(
+        json.dumps(
+            {
+                "error": error,
+                "log": _text(folder, "LOG"),
+                "options_file": _text(folder, "OPTIONS-*"),
+                "block_cache_bytes": cache,
+            }
         )
+    )
     return 0
 
 

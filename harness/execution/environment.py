@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,12 +12,13 @@ from typing import Any
 
 from harness import paths
 from harness.engine import Credentials
-from harness.errors import UsageError
+from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host import cgroup
 from harness.host.facts import host_facts
-from harness.native_programs import open_to
+from harness.native_programs import readable_to
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import DatasetStore
+from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
 from harness.supervise.supervisor import Supervisor
@@ -73,7 +72,7 @@ class Environment:
         except OSError as error:
             raise UsageError(f"directory {path}", str(error), "choose a writable tier") from error
         try:
-            refuse_writable(path.parent, self.credentials)
+            refuse_writable(path.parent)
         except OSError as error:
             raise UsageError(
                 f"directory {path}",
@@ -91,21 +90,21 @@ class Environment:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """A directory for sockets, pid files and logs, short enough for a unix socket path."""
-        name = f"tb-{secrets.token_hex(4)}"
-        with self._registered(Path(tempfile.gettempdir()) / name) as path:
+        with self._registered(workdirs.fresh(workdirs.base())) as path:
             yield path
 
     @contextmanager
     def readable(self, file: Path) -> Iterator[Path]:
-        """``file`` of ours where the servers' user can read it and not change it.
+        """``file`` of ours where the servers' user can read it and no other user can exchange it.
 
-        A copy in a directory of ours if that user cannot enter its directory.
+        A copy in a fresh directory of ours if that user cannot read it, another user can write
+        there, or ``LD_PRELOAD`` would end within its path (at a blank or a colon).
         """
-        if self.credentials is None or open_to(file, self.credentials):
+        if _preloadable(file) and (self.credentials is None or readable_to(file, self.credentials)):
             yield file
             return
-        folder = Path(tempfile.gettempdir()) / f"tb-{secrets.token_hex(4)}"
         journal = self.supervisor.journal
+        folder = workdirs.fresh(workdirs.base())
         registered = journal.register_directory(folder, mode=0o755)
         try:
             copy_file(file, registered / file.name, None, 0o755)
@@ -115,11 +114,38 @@ class Environment:
 
     @contextmanager
     def _registered(self, path: Path) -> Iterator[Path]:
-        registered = self.supervisor.journal.register_directory(path, self.credentials)
+        journal = self.supervisor.journal
+        registered = journal.register_directory(path, self.credentials)
         try:
             yield registered
+            if journal.lost(registered):
+                raise _lost(registered)
+        except HarnessError as error:
+            if not journal.lost(registered):
+                raise
+            raise _lost(registered, error) from error
         finally:
-            self.supervisor.journal.remove_directory(registered)
+            journal.remove_directory(registered)
+
+
+def _lost(directory: Path, error: HarnessError | None = None) -> RunFailed:
+    found = f"another program removed {directory} meanwhile"
+    if error is not None and found in error.context:
+        return RunFailed(error.problem, error.context, error.hint)
+    return RunFailed(
+        error.problem if error else f"work directory {directory}",
+        f"{error.context}; {found}" if error else found,
+        "keep programs that clean up away from it (tmpfiles.d; RemoveIPC=no in logind.conf), "
+        "then run again",
+    )
+
+
+def _preloadable(file: Path) -> bool:
+    try:
+        refuse_writable(file.resolve().parent)
+    except OSError:
+        return False
+    return not set(str(file)) & set(" \t\n:;")
 
 
 def data_directory(host_file: Path | None) -> Path | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from harness.supervise import workdirs
 
 
 @contextmanager
@@ -22,7 +23,8 @@ def work_directory(prefix: Path, name: str) -> Iterator[Path]:
         for left in prefix.glob(f".{name}.*"):
             with suppress(OSError), _locked(left, fcntl.LOCK_NB):
                 shutil.rmtree(left, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=prefix))
+        work = workdirs.fresh(prefix, f".{name}.")
+        workdirs.make(work)
         mine = ExitStack()
         mine.enter_context(_locked(work))
     with mine:

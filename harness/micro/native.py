@@ -140,15 +140,15 @@ def _check_library(library: Path, tier: Tier, env: Environment) -> None:
             "only root opens a raw device, and a library is never loaded as root",
             "measure it on memory, or on a file system of that device",
         )
-    if env.credentials is None or native_programs.open_to(library, env.credentials):
+    if env.credentials is None or native_programs.readable_to(library, env.credentials):
         return
     try:  # root copies it
-        refuse_writable(library.parent, env.credentials)
+        refuse_writable(library.parent)
     except PermissionError as error:
         raise UsageError(
             f"--index-library {library}",
-            f"{env.credentials.name} may not execute it, and {error.strerror}",
-            f"let that user read and execute it, or make {library.parent} root's alone",
+            f"{env.credentials.name} may not read it, and {error.strerror}",
+            f"let that user read it, or make {library.parent} root's alone",
         ) from error
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import Any
 from harness import paths
 from harness.errors import UsageError
 from harness.progress import Progress, Task
+from harness.supervise import workdirs
 
 _INSTALL = "pip install 'tierbench[hosts]'"
 
@@ -89,20 +89,20 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
 
     folder = playbooks_folder()
     with (
-        tempfile.TemporaryDirectory(prefix="tierbench-ansible-") as private,
+        workdirs.temporary() as private,
         progress.task(request.playbook) as task,
         _signals_restored(),
     ):
         listener = _Listener(task)
         done = ansible_runner.run(
-            private_data_dir=private,
+            private_data_dir=str(private),
             project_dir=str(folder),
             playbook=request.playbook,
             inventory=str(request.inventory.absolute()) if request.inventory else None,
             limit=request.limit,
             extravars=dict(request.variables),
             cmdline=_command_line(request),
-            envvars=_environment(folder, Path(private)),
+            envvars=_environment(folder, private),
             event_handler=listener.handle,
             quiet=True,
         )

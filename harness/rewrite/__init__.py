@@ -9,12 +9,9 @@ afterwards. A program whose counts are not what the rules give is not written.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,8 +27,9 @@ from harness.rewrite.tools import (
     read_elf,
     refused,
 )
+from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
-from harness.supervise.user_files import Credentials, acting_as, read_bytes, remove_tree
+from harness.supervise.user_files import acting_as, read_bytes, replacing
 
 #: Flushes of the same length, clflushopt 66 0F AE /7 and clwb 66 0F AE /6: the field reg of their
 #: ModRM byte.
@@ -78,31 +76,16 @@ def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewri
             "`objdump -d` shows its instructions",
         )
     user = unprivileged()
-    with _workspace(user) as folder:
+    with workdirs.temporary(credentials=user) as folder:
         new = folder / "program"
         way, added = _change(program, new, flushes, rules)
         after = _expected(before, flushes, added)
         if way != "e9patch":
             _check_counts(program, new, after)
         content = read_bytes(new, user, MAX_BYTES)
-    with tempfile.TemporaryDirectory(dir=output.absolute().parent, prefix=".rewrite-") as own:
-        file = Path(own) / "program"
-        file.write_bytes(content)
-        file.chmod(program.stat().st_mode & 0o777)
-        file.replace(output)
+    with replacing(output, program.stat().st_mode & 0o777) as file:
+        file.write(content)
     return Rewritten(way, tuple(_sites(flushes, added)), dict(before), dict(after))
-
-
-@contextmanager
-def _workspace(user: Credentials | None) -> Iterator[Path]:
-    """A temporary directory of the user as whom the tools run."""
-    folder = Path(tempfile.mkdtemp(prefix="tb-rewrite-"))
-    try:
-        if user is not None:
-            os.chown(folder, user.uid, user.gid)
-        yield folder
-    finally:
-        remove_tree(folder)
 
 
 def _check_kind(program: Path) -> None:

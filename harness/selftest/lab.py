@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +18,8 @@ from harness.experiment.profile import Plan, expand
 from harness.progress import Progress
 from harness.store.datasets import Dataset, DatasetStore
 from harness.store.runs import Store, StoredRun
+from harness.supervise import workdirs
+from harness.supervise.user_files import make_passable
 from harness.yamlfile import Document
 
 #: A directory on /dev/shm: no device's noise is between a planted effect and its measurement.
@@ -106,11 +107,10 @@ def open_lab(progress: Progress) -> Iterator[Lab]:
         journal = own.supervisor.journal
         parent = paths.data_root()
         try:
-            parent.mkdir(parents=True, exist_ok=True)
+            make_passable(parent)
         except OSError as error:
             raise UsageError(f"directory {parent}", str(error), "set HARNESS_DATA") from error
-        name = parent / f"selftest-{secrets.token_hex(4)}"
-        root = journal.register_directory(name, mode=0o755)
+        root = journal.register_directory(workdirs.fresh(parent, "selftest"), mode=0o755)
         try:
             datasets, source = (DatasetStore(root / kind, journal) for kind in ("golden", "source"))
             environment = replace(own, datasets=datasets, source=source)

@@ -15,13 +15,13 @@ import io
 import os
 import shutil
 import tarfile
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from harness.errors import HarnessError, UsageError
 from harness.store.runs import Store, StoredRun
+from harness.supervise import workdirs
 from harness.units import format_bytes
 
 #: What an archive may unpack to: this, or this many times its own size.
@@ -49,17 +49,14 @@ def import_archive(
     problem = f"import {archive}"
     try:
         store.runs_folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".import-", dir=store.root))
     except OSError as error:
         raise UsageError(problem, str(error), "name a writable directory with --results") from error
-    try:
+    with workdirs.temporary(store.root, ".import") as work:
         _unpack(archive, work, problem, limit_bytes)
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
         if not runs:
             raise UsageError(problem, "there is no run in it", "make it with harness runs export")
         return _taken_over([_read(run, problem) for run in runs], store, origin)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 class _Limited(io.RawIOBase):

@@ -48,9 +48,9 @@ def shared_user_warnings(user: Credentials) -> list[RunWarning]:
 
 
 def refuse_exchangeable(path: Path, what: str, variable: str) -> None:
-    """UsageError where the servers' user could exchange what lies at ``path``, which we trust."""
+    """UsageError where another user could exchange what lies at ``path``, which we trust."""
     try:
-        refuse_writable(path, unprivileged())
+        refuse_writable(path)
     except OSError as error:
         raise UsageError(
             f"{what} in {path}",

@@ -23,9 +23,9 @@ from pathlib import Path
 from harness import paths
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
-from harness.supervise import undo
+from harness.supervise import undo, workdirs
 from harness.supervise.process import ProcessId, alive, marked_processes, own_identity
-from harness.supervise.user_files import opened
+from harness.supervise.user_files import opened, refuse_exchangeable_way
 
 _RECOVER_POLL_S = 0.05
 
@@ -51,8 +51,7 @@ def _prepared(state_dir: Path) -> Path:
 class Journal:
     """What this harness process has changed on the host, each change noted beforehand.
 
-    Safe to call from several threads. ``owner`` names it in marker files and in the
-    environment of its processes.
+    Safe to call from several threads. ``owner`` names it in the environment of its processes.
     """
 
     def __init__(self, state_dir: Path | None = None) -> None:
@@ -120,7 +119,7 @@ class Journal:
         if entry is None:
             return
         try:
-            undo.undo_entry(entry, notes.entries, self.owner)
+            undo.undo_entry(entry, notes.entries)
         except (undo.UndoFailed, OSError) as error:
             raise RunFailed(f"undo {entry['kind']}", str(error)) from error
         self._note_done(token)
@@ -128,55 +127,47 @@ class Journal:
     def register_directory(
         self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
     ) -> Path:
-        """From now on ``path`` is removed with all in it when the harness ends or dies.
+        """Make ``path``; from now on it is removed with all in it when the harness ends or dies.
 
-        Made here (parents must exist) with ``mode``, owned by ``credentials`` if given;
-        an existing empty directory is taken over as it is. A marker file next to it,
-        ``.<name>.tierbench``, says whose it is: without it nothing is ever removed.
-        Returns the path with symbolic links resolved. UsageError where something is
-        there, or the place cannot be written.
+        Its parent exists. It has ``mode``, and is owned by ``credentials`` if given. Returns the
+        path with symbolic links resolved. UsageError where something is there, or the place
+        cannot be written, or other users could exchange it (harness.supervise.workdirs).
         """
-        real = _resolved(path)
-        problem = f"work directory {real}"
+        problem = f"work directory {path}"
         try:
-            if os.path.lexists(real) and (real.is_symlink() or any(real.iterdir())):
-                raise UsageError(problem, "it already exists", "remove or move it")
-            self._make_directory(real, mode, credentials)
+            refuse_exchangeable_way(path)
+            self._make_directory(real := _resolved(path), credentials, mode)
         except FileExistsError as error:
+            raise UsageError(problem, "it already exists", "remove or move it") from error
+        except OSError as error:
             raise UsageError(
                 problem,
-                f"another harness process uses it ({error.filename})",
-                "run `harness doctor`",
+                f"{error.strerror or error}: {error.filename or path}",
+                "choose a writable directory that no other user can write to",
             ) from error
-        except OSError as error:
-            raise UsageError(problem, str(error), "choose a writable directory") from error
         return real
 
-    def _make_directory(self, real: Path, mode: int, credentials: Credentials | None) -> None:
+    def _make_directory(self, real: Path, credentials: Credentials | None, mode: int) -> None:
         token = self._note({"kind": "directory", "path": str(real)})
+
+        def made(inode: int) -> None:
+            mount = undo.lasting_mount(str(real))
+            self._append({"kind": "made", "of": token, "inode": inode, "mount": mount})
+
         try:
-            self._write_marker(real)
-        except OSError:
+            workdirs.make(real, credentials, mode, made)
+        except FileExistsError:
             self._note_done(token)  # nothing was made
             raise
-        if not real.exists():
-            real.mkdir()
-            # By descriptor: what lies there may have been exchanged for a link meanwhile.
-            with opened(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
-                os.fchmod(descriptor, mode)
-                if credentials is not None and os.geteuid() == 0:
-                    os.fchown(descriptor, credentials.uid, credentials.gid)
+        except OSError:
+            with contextlib.suppress(RunFailed):  # tried again at the end, then
+                self.undo(token)
+            raise
 
-    def _write_marker(self, directory: Path) -> None:
-        marker = undo.marker_file(str(directory))
-        with opened(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644) as descriptor:
-            try:
-                os.write(descriptor, f"{self.owner}\n".encode())
-                os.fsync(descriptor)  # after a power cut no directory has files and an empty marker
-            except OSError:
-                Path(marker).unlink()
-                raise
-        _sync_directory(directory.parent)
+    def lost(self, path: Path) -> bool:
+        """Whether a registered directory was removed, or exchanged, by another program."""
+        token = self._directory_token(path)
+        return token is not None and undo.is_lost(token, undo.read_notes(str(self.path)).entries)
 
     def remove_directory(self, path: Path) -> None:
         """Remove a registered directory now; nothing where it is not registered (any more)."""
@@ -184,16 +175,12 @@ class Journal:
             self.undo(token)
 
     def release_directory(self, path: Path) -> None:
-        """It stays (finished, or renamed to its final place, or removed by its user).
+        """It stays: it was renamed to its final place.
 
-        To keep a directory under another name, rename it first and release it then:
-        killed in between, it is in its new place and nothing is left at the old one.
+        Killed between renaming and this, it is in its new place and nothing is left at the old one.
         """
-        token = self._directory_token(path)
-        if token is None:
-            return
-        self._append({"kind": "released", "of": token})
-        self.undo(token)  # of what is released only the marker is left to remove
+        if (token := self._directory_token(path)) is not None:
+            self._append({"kind": "done", "of": token})
 
     def _directory_token(self, path: Path) -> int | None:
         real = str(_resolved(path))

@@ -10,8 +10,8 @@ full disk or a crash spoils neither the line before it nor the one after it. Wha
 announced was not done. Any other line without its checksum is damage: the rest is undone, the
 journal stays and its damage is reported.
 
-Never removed: a directory that lacks our marker, is reached by a symbolic link, or is or
-holds a mount point.
+Never removed: a directory that is not the one that was made (by its inode's number), is on another
+file system than that, is reached by a symbolic link, or is or holds a mount point.
 
 Standard library only: also used inside the supervisor process.
 """
@@ -34,9 +34,8 @@ from typing import Any
 
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
 from harness.supervise.user_files import opened, remove_tree
-from harness.tiers.linux.mounts import parse_mountinfo
+from harness.tiers.linux.mounts import Mount, longest_match, parse_mountinfo
 
-MARKER_SUFFIX = ".tierbench"
 JOURNAL_SUFFIX = ".journal"
 Entry = dict[str, Any]
 
@@ -118,7 +117,6 @@ def undo_journal(path: str) -> list[str]:
     Processes must be dead by now. With failures the journal stays, for another try.
     """
     notes = read_notes(path)
-    name = os.path.basename(path).removesuffix(JOURNAL_SUFFIX)
     rebooted = notes.owner is not None and notes.owner["boot_id"] != boot_id()
     failures = []
     if notes.damaged:
@@ -129,7 +127,7 @@ def undo_journal(path: str) -> list[str]:
         )
     with opened(path, os.O_WRONLY | os.O_APPEND) as descriptor:
         for entry in notes.pending:
-            if (failure := _try_undo(entry, notes.entries, name, rebooted)) is not None:
+            if (failure := _try_undo(entry, notes.entries, rebooted)) is not None:
                 failures.append(failure)
                 continue
             with suppress(OSError):  # a full disk: this may be what frees it
@@ -139,9 +137,9 @@ def undo_journal(path: str) -> list[str]:
     return failures
 
 
-def _try_undo(entry: Entry, entries: list[Entry], owner: str, rebooted: bool) -> str | None:
+def _try_undo(entry: Entry, entries: list[Entry], rebooted: bool) -> str | None:
     try:
-        undo_entry(entry, entries, owner, rebooted)
+        undo_entry(entry, entries, rebooted)
     except UndoFailed as failure:
         return str(failure)
     except OSError as error:
@@ -149,13 +147,10 @@ def _try_undo(entry: Entry, entries: list[Entry], owner: str, rebooted: bool) ->
     return None
 
 
-def undo_entry(entry: Entry, entries: list[Entry], owner: str, rebooted: bool = False) -> None:
+def undo_entry(entry: Entry, entries: list[Entry], rebooted: bool = False) -> None:
     """Undo one change; UndoFailed or OSError where that cannot be done."""
     if entry["kind"] == "directory":
-        if any(e["kind"] == "released" and e["of"] == entry["seq"] for e in entries):
-            remove_marker(entry["path"], owner)
-        else:
-            remove_directory(entry["path"], owner)
+        remove_directory(entry, entries, rebooted)
     elif rebooted:
         return  # cgroups and units ended with the boot
     elif entry["kind"] == "cgroup":
@@ -170,57 +165,71 @@ def undo_entry(entry: Entry, entries: list[Entry], owner: str, rebooted: bool = 
 
 # Directories -------------------------------------------------------------------
 
-
-def marker_file(path: str) -> str:
-    """The marker of a work directory: next to it, so that the directory itself is empty."""
-    parent, name = os.path.split(path)
-    return f"{parent}/.{name}{MARKER_SUFFIX}"
+#: Their files are gone after a reboot, and when they are no longer mounted.
+_VOLATILE = ("tmpfs", "ramfs")
 
 
-def marker_owner(path: str) -> str | None:
-    """The owner named in a directory's marker ("" when cut off), None without one of ours."""
+def lasting_mount(path: str) -> str | None:
+    """Where the file system of ``path`` is mounted; None of one in memory."""
+    mount = longest_match(path, _mounts())
+    return None if mount is None or mount.filesystem in _VOLATILE else mount.point
+
+
+def _mounts() -> list[Mount]:
+    with open("/proc/self/mountinfo", errors="replace") as file:
+        return parse_mountinfo(file.read())
+
+
+def _made(seq: int, entries: list[Entry]) -> Entry | None:
+    return next((e for e in entries if e["kind"] == "made" and e["of"] == seq), None)
+
+
+def is_lost(seq: int, entries: list[Entry]) -> bool:
+    """Whether the directory of that entry, which was made, is no longer where it was made."""
+    path = next(e["path"] for e in entries if e.get("seq") == seq)
+    made = _made(seq, entries)
     try:
-        descriptor = os.open(marker_file(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with open(descriptor, errors="replace") as file:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            return None  # forged by the user our servers run as
-        return file.read(200).strip()
+        return made is not None and os.lstat(path).st_ino != made["inode"]
+    except (FileNotFoundError, NotADirectoryError):
+        return True
 
 
-def remove_marker(path: str, owner: str) -> None:
-    """Remove the marker of a directory that stays."""
-    if marker_owner(path) == owner:
-        os.unlink(marker_file(path))
+def remove_directory(entry: Entry, entries: list[Entry], rebooted: bool) -> None:
+    """Remove a work directory and all in it; nothing where it is gone, or was never made."""
+    path, made = entry["path"], _made(entry["seq"], entries)
+    if made is None:
+        _remove_unnoted(path)
+        return
+    if made["mount"] is None and rebooted:
+        return  # it was in memory: what lies there now is another's
+    if made["mount"] is not None and lasting_mount(path) != made["mount"]:
+        raise UndoFailed(
+            f"directory {path}: not removed, {made['mount']} is not mounted as it was; mount it, "
+            "then start harness again"
+        )
+    if not os.path.lexists(path):
+        return
+    _refuse_special(path)
+    if os.lstat(path).st_ino != made["inode"]:
+        raise UndoFailed(
+            f"directory {path}: not removed, another has taken its place (inode "
+            f"{os.lstat(path).st_ino}, made as {made['inode']}); remove it if it is not needed"
+        )
+    remove_tree(path)
 
 
-def remove_directory(path: str, owner: str) -> None:
-    """Remove a work directory and all in it, then its marker; nothing where both are gone."""
-    exists = os.path.lexists(path)
-    named = marker_owner(path)
-    if exists:
-        _refuse_special(path)
-    if named not in (owner, ""):
-        if exists and os.listdir(path):
-            raise UndoFailed(f"directory {path}: not removed, its marker does not name {owner}")
-        return  # cut off before the marker was written: it was never ours
-    if exists:
-        if named == "" and os.listdir(path):  # cut off while registered it would be empty
-            raise UndoFailed(
-                f"directory {path}: not removed, its marker {marker_file(path)} is empty; "
-                "remove both if their contents are not needed"
-            )
-        remove_tree(path)
-    os.unlink(marker_file(path))
+def _remove_unnoted(path: str) -> None:
+    """Interrupted around mkdir: what was made is empty and ours; anything else is another's."""
+    with suppress(OSError):
+        if os.lstat(path).st_uid == os.geteuid():
+            os.rmdir(path)
 
 
 def _refuse_special(path: str) -> None:
     plain = stat.S_ISDIR(os.lstat(path).st_mode) and os.path.realpath(path) == path
     if path == "/" or not plain:
         raise UndoFailed(f"directory {path}: not removed, it is not a plain directory")
-    with open("/proc/self/mountinfo", errors="replace") as file:
-        points = [mount.point for mount in parse_mountinfo(file.read())]
+    points = [mount.point for mount in _mounts()]
     inside = [point for point in points if f"{point}/".startswith(f"{path}/")]
     if inside:
         raise UndoFailed(f"directory {path}: not removed, {inside[0]} is a mount point")

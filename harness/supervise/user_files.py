@@ -18,20 +18,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from typing import BinaryIO
 
 from harness.supervise import linux
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_BYTES = 64 << 20
-_OTHERS_WRITE = 0o022
 _KEPT_MODE = 0o755
+#: As many as Linux follows.
+_MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,26 @@ def copy_file(source: Path, target: Path, user: Credentials | None, mode: int) -
             while block := reader.read(1 << 20):
                 writer.write(block)
             os.fchmod(descriptor, mode)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Write a new file that takes the place of ``path`` when it is whole and on the device.
+
+    Until then it has a name that cannot be foreseen; no link is followed. ``mode``: before umask.
+    """
+    partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        partial.rename(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def make_directory(path: Path, user: Credentials | None, mode: int = 0o700) -> None:
@@ -259,28 +283,77 @@ def take_over(folder: Path, user: Credentials | None) -> None:
             pending += path.iterdir()
 
 
-def refuse_writable(path: Path, user: Credentials | None) -> None:
+def refuse_writable(path: Path) -> None:
     """PermissionError where another user could exchange what lies at ``path``, or wrote it.
 
-    The directory itself must be ours or root's, and writable by no one else. On the way to it no
-    directory may be writable by ``user``, save one in which only owners rename (sticky).
+    The directory itself is ours or root's, and no one else writes to it; the way to it is safe, too
+    (:func:`refuse_exchangeable_way`).
     """
     with opened(path, _DIRECTORY) as descriptor:
-        facts = os.fstat(descriptor)
-    if facts.st_uid not in (0, os.geteuid()):
+        _refuse_shared(path, os.fstat(descriptor), _trusted(), sticky=False)
+    refuse_exchangeable_way(path)
+
+
+def refuse_exchangeable_way(path: Path) -> None:
+    """PermissionError where another user could make another thing be found at ``path``.
+
+    Each directory in which a name on the way to it is looked up (links on the way included) must
+    be ours or root's, and others write there only if owners alone rename (mode 1777). As root the
+    person who ran sudo is not another user: that person may do anything anyway.
+    """
+    trusted = _trusted()
+    for above in _looked_up_in(path):
+        _refuse_shared(above, above.stat(), trusted, sticky=True)
+
+
+@dataclass(frozen=True)
+class _Trusted:
+    """Users, and groups that have no other member."""
+
+    uids: frozenset[int]
+    gids: frozenset[int]
+
+
+def _trusted() -> _Trusted:
+    uids = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        uids.add(int(os.environ["SUDO_UID"]))
+    gids = {0}
+    for uid in uids:
+        with contextlib.suppress(KeyError, OverflowError):
+            user = pwd.getpwuid(uid)
+            group = grp.getgrgid(user.pw_gid)
+            if group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}:
+                gids.add(group.gr_gid)
+    return _Trusted(frozenset(uids), frozenset(gids))
+
+
+def _refuse_shared(path: Path, facts: os.stat_result, trusted: _Trusted, sticky: bool) -> None:
+    if facts.st_uid not in trusted.uids:
         raise PermissionError(errno.EPERM, f"it belongs to uid {facts.st_uid}", str(path))
-    if facts.st_mode & _OTHERS_WRITE:
+    group = facts.st_mode & stat.S_IWGRP and facts.st_gid not in trusted.gids
+    if (group or facts.st_mode & stat.S_IWOTH) and not (sticky and facts.st_mode & stat.S_ISVTX):
         mode = stat.S_IMODE(facts.st_mode)
         raise PermissionError(
             errno.EPERM, f"other users may write to it (mode {mode:04o})", str(path)
         )
-    if user is None or os.geteuid() != 0:
-        return
-    groups = os.getgrouplist(user.name, user.gid) if user.name else [user.gid]
-    for above in path.resolve().parents:
-        facts = above.stat()
-        others = facts.st_mode & stat.S_IWOTH or (
-            facts.st_mode & stat.S_IWGRP and facts.st_gid in groups
-        )
-        if facts.st_uid == user.uid or (others and not facts.st_mode & stat.S_ISVTX):
-            raise PermissionError(errno.EPERM, f"user {user.name} may write to it", str(above))
+
+
+def _looked_up_in(path: Path) -> Iterator[Path]:
+    """The directories in which Linux looks up a name on the way to ``path``; links are followed."""
+    pending = list(reversed(path.absolute().parts[1:]))
+    at = Path("/")
+    links = 0
+    while pending:
+        yield at
+        if (name := pending.pop()) == "..":
+            at = at.parent
+        elif (below := at / name).is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = below.readlink()
+            at = Path("/") if target.is_absolute() else at
+            pending += reversed([part for part in target.parts if part != "/"])
+        else:
+            at = below

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -117,14 +118,23 @@ def _check_writable(claim: TierClaim, path: Path, user: Credentials | None) -> N
 
 def may_enter(directory: Path, user: Credentials) -> bool:
     """Whether ``user`` may go through a directory (or execute a file), by its mode bits."""
-    status = directory.stat()
+    return _permits(directory, user, stat.S_IXOTH)
+
+
+def may_read(file: Path, user: Credentials) -> bool:
+    """Whether ``user`` may read a file, by its mode bits."""
+    return _permits(file, user, stat.S_IROTH)
+
+
+def _permits(path: Path, user: Credentials, right: int) -> bool:
+    status = path.stat()
     if user.uid == 0:
         return True
     if status.st_uid == user.uid:
-        return bool(status.st_mode & 0o100)
+        return bool(status.st_mode & right << 6)
     if status.st_gid == user.gid:
-        return bool(status.st_mode & 0o010)
-    return bool(status.st_mode & 0o001)
+        return bool(status.st_mode & right << 3)
+    return bool(status.st_mode & right)
 
 
 def directory_warnings(facts: TierFacts) -> list[str]:

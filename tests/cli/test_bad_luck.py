@@ -31,7 +31,7 @@ def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, sm
     first = harness(*argv, "--operations", "10")
     assert first.code == 0, first.err
     process = harness.start(*argv, "--operations", "1000000", "--retries", "0")
-    while process.poll() is None and not list(small_disk.path.glob("tierbench-work/*")):
+    while process.poll() is None and not small_disk.used():
         time.sleep(0.005)
     small_disk.fill()
     _, err = process.communicate(timeout=PATIENCE_S)

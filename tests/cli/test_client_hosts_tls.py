@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.supervise import workdirs
+
 _SSH = """#!/bin/sh
 # ssh -T -o A=B … HOST COMMAND
 while [ "${1#-}" != "$1" ]; do
@@ -88,7 +90,7 @@ def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
     keys: list[Path] = []
     while process.poll() is None and not keys:
         time.sleep(0.02)
-        keys = list((harness.root / "tmp").glob("tb-*/tls/server.key"))
+        keys = list(workdirs.base().glob("tb-*/tls/server.key"))
     assert keys, process.communicate()
     process.kill()
     process.communicate()

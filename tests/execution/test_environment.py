@@ -11,12 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
+from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
+from harness.supervise.user_files import refuse_writable
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
@@ -82,3 +84,47 @@ def test_where_another_user_can_write_nothing_is_made(
         pass
     assert refused.value.exit_code == 2
     assert not (work / "run-data").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("place", ["open", "closed", "another's", "a blank", "a colon"])
+def test_a_library_is_preloaded_from_where_only_root_writes(
+    environment: Environment, tier: Path, place: str
+) -> None:
+    folder = tier / {"a blank": "a b", "a colon": "a:b"}.get(place, "plain")
+    folder.mkdir(mode=0o700 if place == "closed" else 0o755)
+    library = folder / "lib.so"
+    library.write_bytes(b"code")
+    library.chmod(0o644)  # as it is installed: it is never executed
+    if place == "another's":
+        user: Any = environment.credentials
+        os.chown(folder, user.uid, user.gid)
+    with environment.readable(library) as used:
+        assert (used == library) == (place == "open")
+        assert used.read_bytes() == b"code"
+        assert not set(str(used)) & set(" :")
+        refuse_writable(used.parent)
+    assert library.exists()
+    assert used.exists() == (place == "open")
+
+
+def test_scratch_is_short_and_in_no_temporary_directory_of_the_environment(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("x" * 100)))
+    with environment.scratch() as scratch:
+        assert scratch.parent == workdirs.base()
+    assert not scratch.exists()
+
+
+@pytest.mark.parametrize("also", ["nothing else", "an error"])
+def test_a_directory_that_another_program_removes_is_reported_as_that(
+    environment: Environment, tier: Path, also: str
+) -> None:
+    with pytest.raises(RunFailed) as failure, environment.directory(tier / "work" / "a") as made:
+        made.rmdir()
+        if also == "an error":
+            raise RunFailed("start postgres", "it ended")
+    assert f"another program removed {made}" in failure.value.context
+    assert ("it ended" in failure.value.context) == (also == "an error")
+    assert not made.exists()

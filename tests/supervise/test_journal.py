@@ -4,7 +4,6 @@ import contextlib
 import os
 import stat
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -33,10 +32,10 @@ def left_by(journal):
 # Directories -----------------------------------------------------------------------
 
 
-def test_a_work_directory_is_empty_with_a_marker_next_to_it(journal, tmp_path):
+def test_a_work_directory_is_empty_and_nothing_lies_next_to_it(journal, tmp_path):
     work = journal.register_directory(tmp_path / "run-data")
     assert list(work.iterdir()) == []
-    assert (tmp_path / ".run-data.tierbench").read_text() == f"{journal.owner}\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "run-data"}
     assert stat.S_IMODE(work.stat().st_mode) == 0o700
     (work / "base").mkdir()
     (work / "base" / "1").write_text("rows")
@@ -60,12 +59,10 @@ def test_what_is_finished_stays(journal, state, tmp_path):
 def test_the_directory_belongs_to_the_servers_user(journal, tmp_path):
     work = journal.register_directory(tmp_path / "data", unprivileged())
     assert work.stat().st_uid == unprivileged().uid
-    assert (tmp_path / ".data.tierbench").stat().st_uid == 0
 
 
 def test_what_is_there_already_is_not_taken(journal, tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("…")
     with pytest.raises(UsageError, match="it already exists"):
         journal.register_directory(tmp_path / "mine")
     (tmp_path / "link").symlink_to(tmp_path / "mine")
@@ -79,27 +76,17 @@ def test_what_is_there_already_is_not_taken(journal, tmp_path):
 def test_two_harnesses_do_not_share_a_directory(journal, state, tmp_path):
     journal.register_directory(tmp_path / "work")
     other = Journal(state)
-    with pytest.raises(UsageError, match="another harness process uses it"):
+    with pytest.raises(UsageError, match="it already exists"):
         other.register_directory(tmp_path / "work")
     left_by(other)
     assert [found.failures for found in recover(state, wait_s=0)] == [()]
     assert (tmp_path / "work").is_dir()
 
 
-def without_marker(work):
-    Path(undo.marker_file(str(work))).unlink()
-
-
-def with_another_owners_marker(work):
-    Path(undo.marker_file(str(work))).write_text("4711-deadbeef\n")
-
-
-def with_an_empty_marker(work):
-    Path(undo.marker_file(str(work))).write_text("")
-
-
-def with_a_damaged_marker(work):
-    Path(undo.marker_file(str(work))).write_bytes(b"\xff\x00")
+def replaced_by_another(work):
+    work.rename(work.with_name("aside"))
+    work.mkdir()
+    (work / "precious").write_text("…")
 
 
 def replaced_by_a_link(work):
@@ -107,35 +94,76 @@ def replaced_by_a_link(work):
     work.symlink_to("aside")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        without_marker,
-        with_another_owners_marker,
-        with_an_empty_marker,
-        with_a_damaged_marker,
-        replaced_by_a_link,
-    ],
-)
+@pytest.mark.parametrize("change", [replaced_by_another, replaced_by_a_link])
 def test_what_is_no_longer_ours_is_left_alone(journal, state, tmp_path, change):
     work = journal.register_directory(tmp_path / "work")
     (work / "precious").write_text("…")
     change(work)
+    assert journal.lost(work)
     left_by(journal)
     (found,) = recover(state)
     assert f"directory {work}: not removed" in found.failures[0]
     assert (work / "precious").exists()
-    assert journal.path.exists()  # and it is told again next time
+    assert journal.path.exists()  # and it is reported again next time
+
+
+@pytest.mark.parametrize("content", ["", "rows"])
+def test_interrupted_around_mkdir_only_an_empty_directory_is_removed(
+    journal, state, tmp_path, content
+):
+    """Noted, and not noted as made: perhaps another program made what is there."""
+    work = tmp_path / "work"
+    journal._note({"kind": "directory", "path": str(work)})
+    work.mkdir()
+    if content:
+        (work / "precious").write_text(content)
+    left_by(journal)
+    assert recover(state)[0].failures == ()
+    assert work.exists() == bool(content)
+
+
+def test_a_directory_that_was_cleaned_meanwhile_is_no_failure(journal, state, tmp_path):
+    works = [journal.register_directory(tmp_path / name) for name in ("gone", "emptied")]
+    (works[1] / "base").mkdir()
+    assert not any(journal.lost(work) for work in works)
+    works[0].rmdir()
+    assert [journal.lost(work) for work in works] == [True, False]
+    left_by(journal)
+    assert recover(state)[0].failures == ()
+    assert not works[1].exists()
 
 
 @needs_root
-def test_the_marker_cannot_be_forged(journal, state, tmp_path):
-    work = journal.register_directory(tmp_path / "work")
-    (work / "precious").write_text("…")
-    os.chown(undo.marker_file(str(work)), unprivileged().uid, -1)
-    left_by(journal)
-    assert "its marker does not name" in recover(state)[0].failures[0]
-    assert (work / "precious").exists()
+def test_a_directory_on_a_tier_that_is_not_mounted_is_not_forgotten(journal, state, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", disk], check=True)
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    mount = ["mount", "-o", "loop", disk, tier]
+    subprocess.run(mount, check=True)
+    try:
+        (journal.register_directory(tier / "work") / "rows").write_text("…")
+    finally:
+        subprocess.run(["umount", tier], check=True)
+    rewritten(left_by(journal), boot_id="an-earlier-boot")
+    (found,) = recover(state)
+    assert f"{tier} is not mounted" in found.failures[0]
+    subprocess.run(mount, check=True)
+    try:
+        assert recover(state)[0].failures == ()
+        assert not (tier / "work").exists()
+    finally:
+        subprocess.run(["umount", tier], check=True)
+
+
+@needs_root
+def test_what_lies_in_memory_after_a_reboot_is_anothers(journal, state, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        work = journal.register_directory(disk / "work")
+        rewritten(left_by(journal), boot_id="an-earlier-boot")
+        assert recover(state)[0].failures == ()
+        assert work.exists()
 
 
 def test_links_inside_a_work_directory_are_not_followed(journal, tmp_path):
@@ -287,7 +315,7 @@ def test_a_line_cut_off_by_a_crash_is_a_change_never_made(journal, state, tmp_pa
     assert not work.exists()
 
 
-@pytest.mark.parametrize("line", [1, 3, 5], ids=["owner", "directory one", "directory two"])
+@pytest.mark.parametrize("line", [1, 3, 7], ids=["owner", "directory one", "directory two"])
 def test_of_a_damaged_journal_the_rest_is_undone_and_the_damage_reported(
     journal, state, tmp_path, line
 ):
@@ -299,7 +327,7 @@ def test_of_a_damaged_journal_the_rest_is_undone_and_the_damage_reported(
     for _ in range(2):  # it neither raises nor keeps others from being recovered, each time
         (found,) = recover(state, wait_s=0)
         assert f"{path} is damaged (line {line + 1})" in found.failures[0]
-    assert [work.exists() for work in works] == [line == 3, line == 5]
+    assert [work.exists() for work in works] == [line == 3, line == 7]
 
 
 def test_what_is_no_journal_blocks_no_other(journal, state, tmp_path):

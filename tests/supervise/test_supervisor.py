@@ -264,7 +264,8 @@ def test_what_cannot_be_undone_is_reported_and_stays_in_the_journal(state, tmp_p
     with pytest.raises(RunFailed, match=f"directory {tmp_path}/work"), Supervisor(state) as started:
         work = started.journal.register_directory(tmp_path / "work")
         (work / "rows").touch()
-        (tmp_path / ".work.tierbench").unlink()
+        work.rename(tmp_path / "aside")
+        work.mkdir()
     assert started.journal.path.exists()
 
 

@@ -183,7 +183,7 @@ def test_what_cannot_be_taken_over_is_refused(tmp_path, special):
 
 
 def test_a_directory_of_our_own_is_not_refused(tmp_path):
-    refuse_writable(tmp_path, USER)
+    refuse_writable(tmp_path)
 
 
 @pytest.mark.parametrize("who", ["owner", "mode", "link", "above"])
@@ -201,7 +201,7 @@ def test_a_directory_that_another_user_can_write_is_refused(theirs, tmp_path, wh
         folder = theirs / "folder"
         folder.mkdir()
     with pytest.raises(OSError):
-        refuse_writable(Path(folder), USER)
+        refuse_writable(Path(folder))
 
 
 def listening(path):

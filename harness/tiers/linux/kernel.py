@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -156,13 +156,23 @@ def _probe_file(directory: Path) -> Iterator[int]:
     try:
         fd = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
     except OSError:
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=".harness-probe-") as named:
-            yield named.fileno()
-        return
+        fd = _unlinked_file(directory)
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+def _unlinked_file(directory: Path) -> int:
+    """A new file that has no name any more; by descriptor, so that no other is made or removed."""
+    above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        name = f".harness-probe-{secrets.token_hex(8)}"
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=above)
+        os.unlink(name, dir_fd=above)
+    finally:
+        os.close(above)
+    return fd
 
 
 def _some_file(directory: Path) -> Path | None:

@@ -18,8 +18,7 @@ data is how many of RF1(1), RF2(1), RF1(2) … have been applied to what was loa
 from __future__ import annotations
 
 import json
-import secrets
-import tempfile
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -32,7 +31,9 @@ from harness.errors import RunFailed
 from harness.paths import answers_root
 from harness.store.runs import write_json_atomically
 from harness.store.spec import content_hash
+from harness.supervise import workdirs
 from harness.supervise.supervisor import Supervisor
+from harness.supervise.user_files import make_passable
 from harness.workloads.tpch.answers import SHAPES, Answer
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import parameters
@@ -84,6 +85,16 @@ def keep(file: Path, document: Mapping[str, Any]) -> None:
     with suppress(OSError, RunFailed):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomically(file, document)
+
+
+def _roomy_folder() -> Path:
+    """On the data's device, which has room for a copy of the source, where we may write there."""
+    folder = answers_root()
+    with suppress(OSError):
+        make_passable(folder)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    return workdirs.base()
 
 
 class References:
@@ -195,8 +206,7 @@ class References:
     def _open_source(self, source: Path) -> SourceDatabase:
         """What does not fit into memory spills to a directory that outlives no end of ours."""
         supervisor = self._open.enter_context(Supervisor())
-        spill = Path(tempfile.gettempdir()) / f"tb-reference-{secrets.token_hex(4)}"
-        supervisor.journal.register_directory(spill)
+        spill = supervisor.journal.register_directory(workdirs.fresh(_roomy_folder()))
         database = SourceDatabase(read_source(source), spill, self._refresh, self._many)
         self._open.callback(database.close)
         return database

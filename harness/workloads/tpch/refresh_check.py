@@ -10,7 +10,6 @@ those of the source files, with the sets' rows added and taken off.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -18,8 +17,6 @@ from heapq import merge
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeAlias
-
-import duckdb
 
 from harness.engine import Scalar
 from harness.store.result import Check
@@ -34,7 +31,7 @@ from harness.workloads.tpch.refresh_data import (
     Row,
     rows_of_file,
 )
-from harness.workloads.tpch.source_database import open_views, rows_of, tbl_rows
+from harness.workloads.tpch.source_database import open_memory, open_views, rows_of, tbl_rows
 from harness.workloads.tpch.tables import COLUMNS
 from harness.workloads.window import checked
 
@@ -128,8 +125,7 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
 
 
 def _totals_of_source(source: Path) -> Totals:
-    # Sums without groups spill nothing: the directory is never made.
-    with open_views(read_source(source), Path(tempfile.gettempdir()) / "unused") as connection:
+    with open_views(read_source(source), None) as connection:  # sums without groups spill nothing
         return {table: _sums(partial(rows_of, connection), table, table) for table in _SUMS}
 
 
@@ -153,7 +149,7 @@ def _check_table(
         missing = "the source data are gone: what the untouched rows have to be is not known"
         return Check(name, "unknown", missing, labels)
     expected = dict(base[table])
-    with duckdb.connect() as connection:
+    with open_memory(None) as connection:
         for sign, file in changes:
             rows = tbl_rows([str(file)], COLUMNS[table])
             part = _sums(partial(rows_of, connection), table, rows)

@@ -100,11 +100,17 @@ def _has_room(source: Source, folder: Path) -> bool:
     return disk.f_bavail * disk.f_frsize > needed
 
 
-def open_views(source: Source, spill: Path) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with a view over the generated files of every table."""
+def open_memory(spill: Path | None) -> duckdb.DuckDBPyConnection:
+    """An empty DuckDB in memory; without ``spill`` it writes no file."""
     connection = duckdb.connect()
     connection.execute("set enable_progress_bar = false")  # it would write over the harness's
-    connection.execute(f"set temp_directory = '{spill}'")
+    connection.execute(f"set temp_directory = '{spill or ''}'")
+    return connection
+
+
+def open_views(source: Source, spill: Path | None) -> duckdb.DuckDBPyConnection:
+    """The same, with a view over the generated files of every table."""
+    connection = open_memory(spill)
     connection.execute(f"set threads = {len(os.sched_getaffinity(0))}")
     for table, columns in COLUMNS.items():
         files = [str(file) for file in source.files[table]]
