@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:
             return found
         source = source_data(prepared, env, engine)
         if source is not None:
-            stack.enter_context(source.in_use())
+            stack.enter_context(source.in_use(env.progress))
         with env.datasets.building(name) as building:
             if building is None:  # another harness has built it while we waited
                 return loaded_dataset(prepared, env)
@@ -175,9 +175,10 @@ def external_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> di
     spent = isinstance(workload, SpendsData) and workload.spends_data(prepared.params)
     if not spent and (facts := engine.prepared(key)) is not None:
         return dict(facts)
-    engine.prepare(key)
     source = source_data(prepared, env, engine)
-    loaded = _loaded(prepared, env, engine, source)
+    with source.in_use(env.progress) if source is not None else nullcontext():
+        engine.prepare(key)
+        loaded = _loaded(prepared, env, engine, source)
     if not spent:
         engine.mark_prepared(key, loaded)
     return loaded

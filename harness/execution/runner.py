@@ -240,7 +240,7 @@ class _Run:
         """Restore the dataset, or load into a user's server; start the engine."""
         engine = self.engine
         if (changes := changes_data(self.prepared, self.env)) is not None:
-            self.stack.enter_context(changes.in_use())
+            self.stack.enter_context(changes.in_use(self.env.progress))
             self.session.changes = changes.content
         if isinstance(engine, KeepsOwnData) and self.prepared.external:
             self._load_external(engine)
@@ -296,7 +296,7 @@ class _Run:
     def _restore(self) -> None:
         prepared, env, record, session = self.prepared, self.env, self.record, self.session
         dataset = loaded_dataset(prepared, env)
-        self.stack.enter_context(dataset.in_use())
+        self.stack.enter_context(dataset.in_use(env.progress))
         record.dataset = dataset.identity
         record.restore_method = "copy"
         session.source = existing_source(prepared, env)

@@ -43,6 +43,13 @@ from harness.warnings import RunWarning, warn
 
 Kind = Literal["golden", "source"]
 _CHUNK = 1 << 22
+#: Files that an error names.
+_MOST_NAMED = 3
+
+#: By name: inode, size, and the times of content and inode.
+_Stamps = dict[str, tuple[int, int, int, int]]
+#: By directory: datasets whose files this process has read and found as recorded.
+_intact: dict[Path, _Stamps] = {}
 
 
 class DirectoryKeeper(Protocol):
@@ -105,8 +112,11 @@ class Dataset:
         return self.directory / "content"
 
     @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """While this holds, the dataset cannot be removed; RunFailed if it was already."""
+    def in_use(self, progress: Progress) -> Iterator[None]:
+        """While this holds, the dataset cannot be removed.
+
+        RunFailed if it was already, or if a file is not as recorded (:meth:`require_intact`).
+        """
         with _locked(self.directory, fcntl.LOCK_SH):
             if not (self.directory / "golden.json").exists():
                 raise RunFailed(
@@ -114,7 +124,26 @@ class Dataset:
                     "it was removed before it could be used",
                     "run again: it is made again",
                 )
+            self.require_intact(progress)
             yield
+
+    def require_intact(self, progress: Progress) -> None:
+        """RunFailed naming each file that differs from the record.
+
+        A process reads all of them once, and again when the size or a time of one changes.
+        """
+        stamps = _stamps(self.content)
+        if _intact.get(self.directory) == stamps:
+            return
+        if problems := self.verify(progress):
+            more = f" and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
+            raise RunFailed(
+                f"dataset {self.name}",
+                f"it is not as it was made: {'; '.join(problems[:_MOST_NAMED])}{more}",
+                f"check the device that holds {self.directory}, then remove the dataset: "
+                f"`harness data rm {shlex.quote(self.name)}`; it is made again when needed",
+            )
+        _intact[self.directory] = stamps
 
     @property
     def size_bytes(self) -> int:
@@ -199,7 +228,9 @@ class DatasetBuilder:
         self.partial.rename(self.target)
         self.keeper.release_directory(self.partial)
         self.published = True
-        return Dataset(self.target, record)
+        dataset = Dataset(self.target, record)
+        _intact[self.target] = _stamps(dataset.content)
+        return dataset
 
 
 class DatasetStore:
@@ -344,13 +375,23 @@ def dataset_name(prefix: str, key: Mapping[str, Any]) -> str:
     return f"{prefix}-{content_hash(dict(key))}"
 
 
-def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[str, Any]]:
-    """``{relative name: {size_bytes, blake2b | link}}`` of everything below ``root``."""
-    names = sorted(
+def _names(root: Path) -> list[str]:
+    """Files below ``root``, and links, those to directories included."""
+    return sorted(
         str((Path(folder) / name).relative_to(root))
         for folder, folders, files in os.walk(root)
         for name in [*files, *(f for f in folders if (Path(folder) / f).is_symlink())]
     )
+
+
+def _stamps(root: Path) -> _Stamps:
+    found = {name: (root / name).lstat() for name in _names(root)}
+    return {n: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in found.items()}
+
+
+def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[str, Any]]:
+    """``{relative name: {size_bytes, blake2b | link}}`` of everything below ``root``."""
+    names = _names(root)
     total = regular_bytes(root, None)
     with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
 

@@ -1,11 +1,14 @@
 """Datasets: whole or absent, and verified against what was recorded."""
 
+import random
+
 import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
-from harness.store.datasets import DatasetStore, dataset_name, remove_datasets
+from harness.store.datasets import Dataset, DatasetStore, dataset_name, remove_datasets
 from harness.supervise.supervisor import Supervisor
+from harness.workloads.tpch import data, refresh_generate
 
 
 @pytest.fixture
@@ -56,6 +59,57 @@ def test_verify_names_what_changed_and_what_is_missing(store):
     ]
 
 
+def test_a_flipped_bit_anywhere_is_refused_by_the_name_of_its_file(tpch_files):
+    """In every format of the source files, and in refresh sets."""
+    draw = random.Random(17)
+    for dataset in tpch_files.datasets():
+        names = [name for name, entry in dataset.record["files"].items() if entry["size_bytes"]]
+        for name in draw.sample(names, min(len(names), 12)):
+            file = dataset.content / name
+            flip(file, bit := draw.randrange(8 * file.stat().st_size))
+            with pytest.raises(RunFailed) as refused, dataset.in_use(SilentProgress()):
+                pass
+            assert f"changed: {name}" in refused.value.context
+            flip(file, bit)
+        with dataset.in_use(SilentProgress()):
+            pass
+
+
+def flip(file, bit):
+    content = bytearray(file.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    file.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def tpch_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    quiet = SilentProgress()
+    with Supervisor(folder / "state") as supervisor:
+        store = DatasetStore(folder / "source", supervisor.journal)
+        for name in ("csv", "tbl", "parquet", "refresh"):
+            with store.building(name) as building:
+                if name == "refresh":
+                    refresh_generate.prepare(0.01, range(1, 2), building.content, quiet)
+                else:
+                    data.generate(0.001, name, building.content, quiet)
+                building.publish({"source": name}, {}, quiet)
+        yield store
+
+
+def test_a_process_reads_the_files_again_only_where_one_has_changed(store, monkeypatch):
+    dataset = build(store, "tpch-x")
+    reads = []
+    verify = Dataset.verify
+    monkeypatch.setattr(Dataset, "verify", lambda *a: reads.append(a[0].name) or verify(*a))
+    dataset.require_intact(SilentProgress())  # this process has made it
+    assert reads == []
+    (dataset.content / "table" / "1").touch()
+    for _ in range(2):
+        dataset.require_intact(SilentProgress())
+    assert reads == ["tpch-x"]
+
+
 def test_a_dataset_that_is_there_is_not_built_again(store):
     build(store, "tpch-x")
     with store.building("tpch-x") as building:
@@ -78,8 +132,8 @@ def test_different_data_have_different_names():
 def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(store):
     used, idle = build(store, "tpch-x"), build(store, "tpch-y")
     with (
-        used.in_use(),
-        used.in_use(),  # by two runs at a time
+        used.in_use(SilentProgress()),
+        used.in_use(SilentProgress()),  # by two runs at a time
         pytest.raises(UsageError) as refused,
     ):
         remove_datasets([idle.directory, used.directory])
@@ -88,7 +142,7 @@ def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(st
     remove_datasets([idle.directory, used.directory])
     assert store.datasets() == []
     assert used.fingerprint == {"rows": {"t": 4}}
-    with pytest.raises(RunFailed), used.in_use():
+    with pytest.raises(RunFailed), used.in_use(SilentProgress()):
         pass
 
 

@@ -24,7 +24,8 @@ import duckdb
 from harness.engine import LoadFormat
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
-from harness.progress import Progress
+from harness.progress import Progress, SilentProgress
+from harness.store.datasets import Dataset
 from harness.store.runs import write_json_atomically
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows
@@ -96,7 +97,9 @@ def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Prog
 
 
 def read_source(folder: Path) -> Source:
-    """The files that :func:`generate` made in ``folder``."""
+    """The files that :func:`generate` made in ``folder``; RunFailed if they have changed since."""
+    if (dataset := Dataset.read(folder.parent)) is not None:
+        dataset.require_intact(SilentProgress())
     try:
         record = json.loads((folder / _RECORD).read_text())
     except (OSError, ValueError) as error:

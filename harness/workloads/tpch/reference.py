@@ -35,7 +35,7 @@ from harness.supervise import workdirs
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import make_passable
 from harness.workloads.tpch.answers import SHAPES, Answer
-from harness.workloads.tpch.data import generator, read_source
+from harness.workloads.tpch.data import Source, generator, read_source
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.source_database import LOADED, SourceDatabase, rows_of
@@ -194,7 +194,11 @@ class References:
                 "too (harness data rm) and run again"
             )
         if self._database is None:
-            self._database = self._open_source(self._source)
+            try:
+                source = read_source(self._source)
+            except RunFailed as error:
+                raise NoReference(f"{error}: {error.hint}") from error
+            self._database = self._open_source(source)
         # One row more than the limit shows whether the answer is the only right one.
         sql = query_sql(statement.query, statement.values, extra_rows=1)
         rows = rows_of(self._database.at(state), sql)
@@ -203,10 +207,10 @@ class References:
         self._keep(statement, state, reference)
         return reference
 
-    def _open_source(self, source: Path) -> SourceDatabase:
+    def _open_source(self, source: Source) -> SourceDatabase:
         """What does not fit into memory spills to a directory that outlives no end of ours."""
         supervisor = self._open.enter_context(Supervisor())
         spill = supervisor.journal.register_directory(workdirs.fresh(_roomy_folder()))
-        database = SourceDatabase(read_source(source), spill, self._refresh, self._many)
+        database = SourceDatabase(source, spill, self._refresh, self._many)
         self._open.callback(database.close)
         return database

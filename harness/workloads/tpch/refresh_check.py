@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.engine import Scalar
+from harness.errors import RunFailed
 from harness.store.result import Check
 from harness.store.spec import content_hash
 from harness.workloads.tpch.data import generator, read_source
@@ -107,7 +108,10 @@ def check_tables(
 
 
 def base_totals(scale: float, source: Path | None) -> Totals | None:
-    """Totals of the loaded data, from the source files or kept; None where both are missing."""
+    """Totals of the loaded data, from the source files or kept.
+
+    None where both are missing, or the files have changed since they were made.
+    """
     key = content_hash([scale, generator(), _SUMS])
     file = kept_file(scale, f"totals-{key}.json")
     if file.exists():
@@ -118,7 +122,10 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
         }
     if source is None:
         return None
-    totals = _totals_of_source(source)
+    try:
+        totals = _totals_of_source(source)
+    except RunFailed:
+        return None
     texts = {t: {name: str(value) for name, value in s.items()} for t, s in totals.items()}
     keep(file, {"scale": scale, "generator": generator(), "totals": texts})
     return totals
@@ -146,7 +153,7 @@ def _check_table(
     """``changes``: files with rows that are added (1) or taken off (-1)."""
     name, labels = "refresh_totals", {"table": table}
     if base is None:
-        missing = "the source data are gone: what the untouched rows have to be is not known"
+        missing = "no intact source data: what the untouched rows have to be is not known"
         return Check(name, "unknown", missing, labels)
     expected = dict(base[table])
     with open_memory(None) as connection:
