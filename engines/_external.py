@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from harness import jsonfile
 from harness.engine import (
     DataDirectories,
     EngineKind,
@@ -226,7 +227,7 @@ class ExternalServer(ABC, Generic[_Connection]):
         if stored is None:
             return None
         try:
-            mark = json.loads(stored)
+            mark = jsonfile.parse(stored)
         except ValueError:
             mark = None
         if not isinstance(mark, dict) or mark.get("made_by") != PREFIX:

@@ -35,18 +35,33 @@ _COOKIE = 0x1C849303
 _COMPRESSED = 0x1C849304
 #: The lower byte's upper half is the word size, which V2 does not use.
 _COOKIE_MASK = 0xFFFFFF0F
-_LEB128_LONGEST = 9
+#: Bounds of every histogram that is read, whatever its format. The sum of counts has seven bits
+#: in each of eight bytes at most: longer numbers need not be understood.
+MOST_DIGITS, MOST_COUNTERS, MOST_TOTAL = 5, 10**7, 2**54
+_MOST_HIGHEST = 2**62
+_LEB128_LONGEST = 8
 
 _MEDIAN = 50.0
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What determines where a counter lies: values in the histogram's unit."""
+    """What determines where a counter lies: values in the histogram's unit.
+
+    ValueError for one that HdrHistogram does not make, or with too many counters.
+    """
 
     lowest: int
     highest: int
     digits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.digits <= MOST_DIGITS:
+            raise ValueError(f"{self.digits} significant digits, not 1 to {MOST_DIGITS}")
+        if not 2 <= 2 * self.lowest <= self.highest <= _MOST_HIGHEST:
+            raise ValueError(f"values from {self.lowest} to {self.highest}")
+        if self.unit_bits + self.half_bits > 60 or self.counters > MOST_COUNTERS:
+            raise ValueError(f"more than {MOST_COUNTERS} counters")
 
     @property
     def unit_bits(self) -> int:
@@ -72,7 +87,7 @@ class Layout:
         return _bounds(self)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def _bounds(layout: Layout) -> tuple[Counts, Counts]:
     index = np.arange(layout.counters, dtype=np.int64)
     half = np.int64(1 << layout.half_bits)
@@ -154,24 +169,42 @@ def decode(text: str) -> Histogram:
         cookie, length = _ENVELOPE.unpack_from(data)
         if cookie & _COOKIE_MASK != _COMPRESSED:
             raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V2 compressed")
-        plain = zlib.decompress(data[_ENVELOPE.size : _ENVELOPE.size + length])
+        plain = inflate(data[_ENVELOPE.size : _ENVELOPE.size + length])
         cookie, length, _, digits, lowest, highest, _ = _HEADER.unpack_from(plain)
-    except (binascii.Error, struct.error, zlib.error) as error:
+    except (binascii.Error, struct.error) as error:
         raise ValueError(f"not an HdrHistogram: {error}") from error
     if cookie & _COOKIE_MASK != _COOKIE:
         raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V2")
     layout = Layout(lowest, highest, digits)
+    numbers = _numbers(plain[_HEADER.size : _HEADER.size + length])
+    steps = np.where(numbers < 0, -numbers, 1)  # a negative number is a run of zeros
+    if len(numbers) and (steps.max() > layout.counters or steps.sum() > layout.counters):
+        raise ValueError(f"more than {layout.counters} counts in an HdrHistogram")
     counts = np.zeros(layout.counters, dtype=np.int64)
-    at = 0
-    for number in _numbers(plain[_HEADER.size : _HEADER.size + length]):
-        if number < 0:
-            at -= number
-            continue
-        if at >= len(counts):
-            raise ValueError(f"more than {len(counts)} counts in an HdrHistogram")
-        counts[at] = number
-        at += 1
-    return Histogram(layout, counts)
+    counted = numbers > 0
+    counts[(np.cumsum(steps) - steps)[counted]] = numbers[counted]
+    return checked(Histogram(layout, counts))
+
+
+def inflate(data: bytes) -> bytes:
+    """What was deflated into ``data``; ValueError beyond the size of the largest histogram."""
+    limit = _HEADER.size + 9 * MOST_COUNTERS
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(data, limit)
+    except zlib.error as error:
+        raise ValueError(f"not an HdrHistogram: {error}") from error
+    if not stream.eof:
+        raise ValueError("an HdrHistogram that is cut off, or inflates without end")
+    return plain
+
+
+def checked(histogram: Histogram) -> Histogram:
+    """The histogram; ValueError where a count is negative, or they are too many."""
+    counts = histogram.counts
+    if (counts < 0).any() or counts.sum(dtype=np.float64) > MOST_TOTAL:
+        raise ValueError(f"counts below 0, or more than {MOST_TOTAL} values")
+    return histogram
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
@@ -187,21 +220,22 @@ def merge_encoded(texts: Iterable[str]) -> str:
     return merge(decode(text) for text in texts).encode()
 
 
-def _numbers(data: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(data):
-        value = shift = 0
-        for place in range(_LEB128_LONGEST):
-            if at >= len(data):
-                raise ValueError("an HdrHistogram's counts end within a number")
-            byte = data[at]
-            at += 1
-            last = place == _LEB128_LONGEST - 1  # has eight bits of the number, not seven
-            value |= (byte if last else byte & 0x7F) << shift
-            shift += 7
-            if last or not byte & 0x80:
-                break
-        yield (value >> 1) ^ -(value & 1)
+def _numbers(data: bytes) -> Counts:
+    """The zigzag LEB128 numbers."""
+    octets = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(octets < 0x80)
+    if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):
+        raise ValueError("an HdrHistogram's counts end within a number")
+    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
+    lengths = ends - starts + 1
+    if len(lengths) and lengths.max() > _LEB128_LONGEST:
+        raise ValueError(f"a count of an HdrHistogram has more than {_LEB128_LONGEST} bytes")
+    values = np.zeros(len(ends), dtype=np.int64)
+    for place in range(int(lengths.max(initial=0))):
+        longer = lengths > place
+        septets = octets[starts[longer] + place].astype(np.int64) & 0x7F
+        values[longer] |= septets << (7 * place)
+    return (values >> 1) ^ -(values & 1)
 
 
 def _runs(counts: Counts) -> Iterator[int]:
@@ -217,7 +251,7 @@ def _runs(counts: Counts) -> Iterator[int]:
 def _zigzag(number: int) -> bytes:
     value = (number << 1) ^ (number >> 63)
     encoded = bytearray()
-    while value >= 0x80 and len(encoded) < _LEB128_LONGEST - 1:
+    while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7
     encoded.append(value)

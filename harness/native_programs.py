@@ -9,7 +9,6 @@ built with.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness import jsonfile
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise.user_files import copy_file, make_directory
@@ -121,7 +121,7 @@ def _manifest(folder: Path, program: str) -> dict[str, Any]:
     path = folder / f"{program}.json"
     document: dict[str, Any] = {}
     if path.is_file():
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = jsonfile.read(path)
     return document
 
 

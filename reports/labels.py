@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
+from harness import jsonfile
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from reports.run_configuration import Dimension, facts
@@ -124,7 +124,7 @@ def in_words(fact: str, value: str | None) -> str:
     if value in _NOT_GIVEN.get(fact.partition(".")[0], ()):
         return ""
     if fact == "params.queries" and value is not None:
-        return _queries(json.loads(value))
+        return _queries(jsonfile.parse(value))
     if fact.startswith("params."):
         return f"{parameter_words(fact)} {_number_or_word(readable(value))}"
     if fact == "memory_limit_bytes" and value not in (None, "null"):
@@ -164,8 +164,8 @@ def readable(value: str | None) -> str:
 def plain_text(value: str) -> str:
     """A fact's value without the marks of JSON, however long."""
     if value.startswith('"'):
-        return str(json.loads(value))
-    return ", ".join(map(str, json.loads(value))) if value.startswith("[") else value
+        return str(jsonfile.parse(value))
+    return ", ".join(map(str, jsonfile.parse(value))) if value.startswith("[") else value
 
 
 def telling_first(names: Sequence[str]) -> list[str]:

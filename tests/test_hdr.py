@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import struct
+import zlib
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -75,10 +77,10 @@ def test_other_layouts_are_read_too(layout):
 def test_large_counts_survive():
     theirs = HdrHistogram(*DURATIONS)
     theirs.record_value(5_000_000, 2**40)
-    theirs.record_value(7_000_000, 2**55)
+    theirs.record_value(7_000_000, 2**53)
     ours = hdr.decode(theirs.encode().decode())
-    assert ours.total == 2**40 + 2**55
-    assert HdrHistogram.decode(ours.encode()).get_total_count() == 2**40 + 2**55
+    assert ours.total == 2**40 + 2**53
+    assert HdrHistogram.decode(ours.encode()).get_total_count() == 2**40 + 2**53
 
 
 def test_histograms_of_different_layouts_are_not_merged():
@@ -99,3 +101,38 @@ whole = library([10_000] * 5).encode()
 def test_what_is_no_histogram_is_refused(broken):
     with pytest.raises(ValueError, match=r"HdrHistogram|padding|base64"):
         hdr.decode(broken)
+
+
+def packed(counts: bytes, digits=3, lowest=1, highest=HOUR_NS, inflated=None) -> str:
+    header = struct.pack(">IIIIQQd", 0x1C849313, len(counts), 0, digits, lowest, highest, 1.0)
+    deflated = zlib.compress(inflated or header + counts)
+    return base64.b64encode(struct.pack(">II", 0x1C849314, len(deflated)) + deflated).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        packed(b"\2", digits=0),
+        packed(b"\2", digits=6),
+        packed(b"\2", digits=2**32 - 1),
+        packed(b"\2", lowest=0),
+        packed(b"\2", lowest=2**63),
+        packed(b"\2", highest=1),
+        packed(b"\2", highest=2**64 - 1),
+        packed(b"", inflated=bytes(1 << 30)),
+        packed(b"\2" * 10**6),
+        packed(b"\xff" * 7 + b"\x7f"),  # a run of 2**55 zeros
+        packed(b"\xfe" * 7 + b"\x7f"),  # a count of 2**55
+        packed(b"\xff" * 9 + b"\1"),
+        packed(b"\xff"),
+    ],
+)
+def test_what_exceeds_the_bounds_is_refused(text):
+    with pytest.raises(ValueError):
+        hdr.decode(text)
+
+
+def test_the_largest_layouts_are_read():
+    layout = hdr.Layout(1, 2**62, 5)
+    assert hdr.decode(packed(b"\2", 5, 1, layout.highest)).counts[0] == 1
+    assert layout.counters <= hdr.MOST_COUNTERS

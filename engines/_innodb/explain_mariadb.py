@@ -11,12 +11,12 @@ distinguished from testing conditions: all three are in ``other``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engines._innodb.connection import MySqlConnection
+from harness import jsonfile
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _NS_PER_MS = 1e6
@@ -50,7 +50,7 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
 
     ``duration_ns`` is the client's; the server's total is in ``extra``.
     """
-    document = json.loads(text)
+    document = jsonfile.parse(text)
     block = document["query_block"]
     root = _node("query_block", block)
     total_ms = float(block.get("r_total_time_ms") or 0)

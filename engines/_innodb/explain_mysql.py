@@ -18,12 +18,12 @@ MySQL before 8.0.18     none: CannotExplain
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engines._innodb.connection import MySqlConnection
+from harness import jsonfile
 from harness.engine import CannotExplain
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
@@ -72,7 +72,7 @@ def translate_json(text: str, duration_ns: int) -> ExecutedPlan:
 
     ``duration_ns`` is the client's; the server's total is in ``extra``.
     """
-    return _plan(json.loads(text)["query_plan"], text, "json", duration_ns)
+    return _plan(jsonfile.parse(text)["query_plan"], text, "json", duration_ns)
 
 
 def translate_tree(text: str, duration_ns: int) -> ExecutedPlan:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import jsonfile
 from harness.engine import Credentials, Process, QueryTimeout, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
@@ -65,7 +66,7 @@ class Worker:
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             for line in self.process.stdout:
-                answer = json.loads(line)
+                answer = jsonfile.parse(line)
                 with self._lock:
                     mailbox = self._waiting.get(answer["id"])
                 if mailbox is not None:

@@ -10,10 +10,10 @@ an active thread.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from harness import jsonfile
 from harness.engine import SqlConnection
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
@@ -52,7 +52,7 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
     ``duration_ns`` is the client's, to be compared with that of the statement alone;
     DuckDB's own total is in ``extra``.
     """
-    document = json.loads(text)
+    document = jsonfile.parse(text)
     query = document["query"]
     extra = {
         "engine_duration_ns": round(query["total_time"] * _NS_PER_S),

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import jsonfile
 from harness.engine import SqlConnection
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
@@ -42,7 +43,7 @@ def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
     """Execute ``sql`` under EXPLAIN ANALYZE and translate its plan."""
     result = connection.execute(_PREFIX + sql)
     document: Any = result.rows[0][0]
-    plan = document if isinstance(document, list) else json.loads(document)
+    plan = document if isinstance(document, list) else jsonfile.parse(document)
     return translate(plan, result.duration_ns)
 
 

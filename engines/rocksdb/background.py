@@ -6,10 +6,10 @@ RocksDB logs each job's beginning and end as ``… EVENT_LOG_v1 {"time_micros": 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness import jsonfile
 from harness.engine import TaskTimes
 
 _EVENT = "EVENT_LOG_v1 "
@@ -47,8 +47,8 @@ def _events(log: str) -> Iterator[Mapping[str, Any]]:
         if not found:
             continue
         try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
+            event = jsonfile.parse(text)
+        except ValueError:
             continue
         if isinstance(event, dict):
             yield event

@@ -21,6 +21,7 @@ from typing import Any
 from engines._installation import FoundInstallation, first_fitting
 from engines.rocksdb import probe
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
+from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.install import installed
 from harness.supervise import workdirs
@@ -170,7 +171,7 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
     if code != 0:
         last = err.strip().splitlines()[-1:] or [f"exit status {code}"]
         return Answer(f"the process that loaded it failed: {last[0]}", "", None)
-    answer = json.loads(out)
+    answer = jsonfile.parse(out)
     text = answer["options_file"]
     return Answer(
         answer["error"].strip(),

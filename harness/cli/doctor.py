@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import getpass
-import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness import native_programs, registry
+from harness import jsonfile, native_programs, registry
 from harness.cli.common import EmulateOption, HostOption, JsonOption, available, print_json
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
@@ -189,7 +188,7 @@ def _microbench() -> dict[str, Any]:
         done = subprocess.run(
             [program, "--version"], capture_output=True, timeout=_TIMEOUT_S, check=True
         )
-        printed = json.loads(done.stdout)
+        printed = jsonfile.parse(done.stdout)
     except UsageError as error:
         return found | {"missing": f"{error.context}; {error.hint}"}
     except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -6,13 +6,13 @@ only it lists DRAM modules and the use of an Optane module's capacity.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness import jsonfile
 from harness.host.cpu import UNREADABLE
 from harness.host.tools import run_as_root
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -103,8 +103,8 @@ def parse_ndctl_dimms(text: str) -> dict[str, dict[str, Any]]:
     arrays for several.
     """
     try:
-        document = json.loads(text) if text.strip() else []
-    except json.JSONDecodeError:
+        document = jsonfile.parse(text) if text.strip() else []
+    except ValueError:
         return {}
     listed = document.get("dimms", []) if isinstance(document, dict) else document
     return {

@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.install.pins import Pinned as Pinned
 from harness.install.pins import pinned, pinned_engines
@@ -133,7 +134,7 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
 def _read(folder: Path) -> Installed | str:
     """The installation if its files are unchanged, else what is wrong with it."""
     try:
-        record = json.loads((folder / _RECORD).read_bytes())
+        record = jsonfile.read(folder / _RECORD)
         sizes = dict(record["sizes"])
         found = Installed(folder, str(record["source"]), tuple(map(str, record["moved_on"])))
     except (OSError, LookupError, RecursionError, TypeError, ValueError) as error:

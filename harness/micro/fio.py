@@ -8,7 +8,6 @@ cache finds all of the file there (:mod:`harness.micro.page_cache`).
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
@@ -205,7 +205,7 @@ def _fio(work: Workplace, text: str) -> dict[str, Any]:
     """One run of fio; notes that it prints before its document are left out."""
     printed = external_tools.run(work, ["fio", "--output-format=json+", "-"], text)
     try:
-        document: dict[str, Any] = json.loads(printed[max(0, printed.find("{")) :])
+        document: dict[str, Any] = jsonfile.parse(printed[max(0, printed.find("{")) :])
     except ValueError as error:
         raise RunFailed("run fio", f"it printed no JSON: {printed[:200]!r}") from error
     return document

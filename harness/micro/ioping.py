@@ -6,13 +6,13 @@ the time that is counted, as ioping does by default.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.micro import external_tools
 from harness.micro.fio import takes_direct
@@ -130,7 +130,7 @@ def _times(work: Workplace, argv: list[str], requests: int) -> list[int]:
     try:
         found = [
             int(entry["io"]["time"])
-            for entry in json.loads(printed)
+            for entry in jsonfile.parse(printed)
             if "io" in entry and not entry["io"]["ignored"]
         ]
     except (ValueError, KeyError, TypeError) as error:

@@ -8,13 +8,13 @@ checks type and unit; limits, and what must hold between keys, are the program's
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from harness import jsonfile
 from harness.errors import UsageError, nearest
 from harness.experiment.expression import evaluate, is_expression
 from harness.micro.chains import LINE_BYTES, parse_chain
@@ -178,7 +178,7 @@ def _table() -> Mapping[str, Any]:
     table: dict[str, Any] = dict(schemas.schema("micro-keys")["properties"])
     for file in (one for folder in native_folders() for one in folder.glob("kernels/*.json")):
         table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
-        for name, row in json.loads(file.read_text(encoding="utf-8")).items():
+        for name, row in jsonfile.read(file).items():
             known = table.get(name, {**row, "kinds": []})
             if "kinds" in known:  # others are of every kind
                 table[name] = {**known, "kinds": [*known["kinds"], file.stem]}

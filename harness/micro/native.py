@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import native_programs
+from harness import jsonfile, native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
@@ -270,13 +270,13 @@ def _run(
     )
 
     def progress(line: bytes) -> bool:
-        event = json.loads(line)
+        event = jsonfile.parse(line)
         on_event(event["event"], event["counts"])
         return bool(event["event"] == "measured")
 
     code, printed = converse(process, json.dumps(spec), progress)
     try:
-        document: dict[str, Any] = json.loads(printed)
+        document: dict[str, Any] = jsonfile.parse(printed)
     except ValueError:
         document = {}
     if code != 0 or document.get("status") != "complete":

@@ -8,7 +8,6 @@ the control descriptor; ``stamp_error_ns`` is at most as long as that.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from harness import jsonfile
 from harness.counters import labelled
 from harness.monitors import MonitorContext
 from harness.monitors._program import interrupt
@@ -205,7 +205,7 @@ def rows(printed: str) -> Iterable[dict[str, Any]]:
     """The objects of ``perf stat -j``, one on each line; other lines are perf's messages."""
     for line in printed.splitlines():
         try:
-            row = json.loads(line)
+            row = jsonfile.parse(line)
         except ValueError:
             continue
         if isinstance(row, dict) and {"counter-value", "event", "pcnt-running"} <= row.keys():

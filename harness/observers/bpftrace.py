@@ -7,12 +7,12 @@ mapped files are not calls.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import jsonfile
 from harness.observers import Figure, Observer, find_program
 
 #: What a call moved is what it returns: at the end of a file less than was requested.
@@ -89,8 +89,8 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
     """One JSON object per line; other lines are messages."""
     for line in text.splitlines():
         try:
-            document = json.loads(line)
-        except (ValueError, RecursionError):
+            document = jsonfile.parse(line)
+        except ValueError:
             continue
         if isinstance(document, dict):
             yield document

@@ -6,7 +6,6 @@ any experiment: selectors and reports read the other store.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -95,7 +94,9 @@ class Calibration:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Calibration:
-        """The inverse of :meth:`to_json`."""
+        """The inverse of :meth:`to_json`; ValueError or UsageError for a wrong document."""
+        if (document["headline"] or 0) >= max(1, len(document["metrics"])):
+            raise ValueError(f"headline {document['headline']} is none of its metrics")
         fields = {name: value for name, value in document.items() if name != "schema"}
         fields |= {
             "spec": RunSpec.from_json(document["spec"]),
@@ -146,13 +147,8 @@ class CalibrationStore:
         found = []
         for path in sorted(self.folder.glob("*.json")):
             try:
-                document = json.loads(path.read_text(encoding="utf-8"))
-                schemas.validate(document, "calibration", source=str(path))
-                found.append(Calibration.from_json(document))
+                found.append(Calibration.from_json(schemas.read(path, "calibration")))
             except (OSError, ValueError, UsageError) as error:
-                warn(
-                    RunWarning(
-                        "calibration-unreadable", "a calibration is left out", f"{path}: {error}"
-                    )
-                )
+                context = f"{path}: {error}"
+                warn(RunWarning("calibration-unreadable", "a calibration is left out", context))
         return found

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import jsonfile
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.runs import write_json_atomically
@@ -62,7 +63,7 @@ class CanaryStore:
 
     def write(self, canary: Canary) -> None:
         """Store it."""
-        document = json.loads(json.dumps(canary.to_json()))  # lists in place of tuples
+        document = jsonfile.parse(json.dumps(canary.to_json()))  # lists in place of tuples
         schemas.validate(document, "canary", source="a canary")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json_atomically(self.folder / f"{canary.began_unix_ns}.json", document)
@@ -72,10 +73,8 @@ class CanaryStore:
         found = []
         for path in self.folder.glob("[0-9]*.json"):
             try:
-                document = json.loads(path.read_text(encoding="utf-8"))
-                schemas.validate(document, "canary", source=str(path))
-                found.append(Canary.from_json(document))
-            except (OSError, ValueError, RecursionError, UsageError) as error:
+                found.append(Canary.from_json(schemas.read(path, "canary")))
+            except (OSError, UsageError) as error:
                 context = f"{path}: {error}"
                 warn(RunWarning("canary-unreadable", "a canary is left out", context))
         return sorted(found, key=lambda one: one.began_unix_ns)

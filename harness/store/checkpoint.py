@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RunFailed
+from harness import jsonfile
+from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.warnings import RunWarning
 
@@ -165,7 +166,7 @@ class Checkpoint:
                 "free space there, and rerun the command: it resumes after the finished steps",
             ) from error
         self._end += len(data)
-        self._lines.append(json.loads(data))
+        self._lines.append(jsonfile.parse(data))
 
     def move(self, directory: Path) -> None:
         """Move it, with its lock, to the run that continues an earlier one."""
@@ -237,9 +238,10 @@ def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
 def _whole(text: bytes) -> dict[str, Any] | None:
     """The line as it was written; None for anything else."""
     try:
-        line = json.loads(text)
-        written = isinstance(line, dict) and line.get(_CHECKSUM) == _checksum(line)
-    except (ValueError, RecursionError):
+        line = jsonfile.parse(text)
+        schemas.validate(line, "run-step", source=FILE)
+        written = line[_CHECKSUM] == _checksum(line)
+    except (ValueError, UsageError):
         return None
     return line if written and text.endswith(b"\n") else None
 

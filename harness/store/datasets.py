@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -26,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from harness import jsonfile
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
@@ -68,8 +68,8 @@ class DirectoryKeeper(Protocol):
 
 
 @lru_cache(maxsize=8)  # a run reads its dataset's several times
-def _record(text: str) -> Mapping[str, Any]:
-    record: Mapping[str, Any] = json.loads(text)
+def _record(text: bytes) -> Mapping[str, Any]:
+    record: Mapping[str, Any] = jsonfile.parse(text)
     schemas.validate(record, "dataset", source="golden.json")
     return record
 
@@ -89,10 +89,10 @@ class Dataset:
     def read(cls, directory: Path) -> Dataset | None:
         """The complete dataset in ``directory``, None where there is none."""
         try:
-            record = _record((directory / "golden.json").read_text(encoding="utf-8"))
+            record = _record(jsonfile.read_bytes(directory / "golden.json"))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, RecursionError, UsageError) as error:
+        except (OSError, ValueError, UsageError) as error:
             raise UsageError(
                 f"dataset {directory.name}",
                 f"its golden.json cannot be read: {error}",

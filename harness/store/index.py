@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import jsonfile
+from harness.errors import UsageError
 from harness.store import schemas
+from harness.store.spec import RunSpec
 
 FILE = "runs.index"
 #: The documents of a run that have a schema of the same name.
@@ -39,6 +42,32 @@ class Entry:
     stamps: Stamps
     digests: list[str | None]
     head: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Entry:
+        """As a line has it; ValueError or UsageError for what no entry is."""
+        entry = cls(fields["stamps"], fields["digests"], fields["head"])
+        head = entry.head
+        RunSpec.from_json(head["spec"])
+        wrong = [name for name, types in _HEAD_TYPES.items() if not isinstance(head[name], types)]
+        texts = [head["experiment"]["name"], head["experiment"]["hash"], *entry.digests]
+        if host := head["host"]:
+            texts += [host["hostname"], host["host_id"]]
+        if wrong or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"another {', '.join(wrong) or 'type'} than an entry has")
+        return entry
+
+
+#: Other members of a head than its spec.
+_HEAD_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "spec_hash": str,
+    "status": str,
+    "experiment": dict,
+    "started_unix_ns": int,
+    "host_mode": str,
+    "failed": bool,
+    "host": (dict, type(None)),
+}
 
 
 def stamps_of(directory: Path) -> Stamps | None:
@@ -85,9 +114,9 @@ class StoreIndex:
             facts = self._path.stat()
             stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
             if stamp != self._read:
-                self._parse(self._path.read_bytes())
+                self._parse(jsonfile.read_bytes(self._path))
                 self._read = stamp
-        except OSError:
+        except (OSError, ValueError):
             self._entries, self._lines, self._read = {}, 0, None
         return self._entries
 
@@ -100,10 +129,11 @@ class StoreIndex:
             checksum, text = line[:8], line[9:]
             if not text or checksum != b"%08x" % binascii.crc32(text):
                 continue
-            fields = json.loads(text)
-            if fields["schemas"] == by:
-                entry = Entry(fields["stamps"], fields["digests"], fields["head"])
-                self._entries[fields["run"]] = entry
+            # Whatever the line is: the run is read instead.
+            with suppress(ValueError, KeyError, TypeError, AttributeError, UsageError):
+                fields = jsonfile.parse(text)
+                if fields["schemas"] == by:
+                    self._entries[fields["run"]] = Entry.from_json(fields)
 
     def add(self, found: Mapping[str, Entry]) -> None:
         """Append entries; nothing where that cannot be."""

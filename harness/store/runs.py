@@ -31,6 +31,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
@@ -76,15 +77,6 @@ def _not_written(path: Path, error: OSError) -> RunFailed:
         "the directory was removed" if gone else error.strerror or str(error),
         "run again, and leave it there" if gone else "make room there, or name another place",
     )
-
-
-def _parsed(content: bytes) -> Any:
-    """A document as this module writes it; ValueError for anything else, NaN included."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    return json.loads(content.decode(), parse_constant=refuse)
 
 
 @dataclass(frozen=True)
@@ -149,26 +141,26 @@ class StoredRun:
         """``artifacts/<name>.json``; None where there is none, and with a warning if damaged."""
         path = self.directory / "artifacts" / f"{name}.json"
         try:
-            document = _parsed(path.read_bytes())
+            document = jsonfile.read(path)
             schemas.validate({name: document}, "artifact", source=str(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, RecursionError, UsageError) as error:
+        except (OSError, ValueError, UsageError) as error:
             warn(RunWarning("artifact-unreadable", "an artifact is left out", f"{path}: {error}"))
             return None
         return document
 
     def _bytes(self, name: str) -> bytes:
         try:
-            return (self.directory / f"{name}.json").read_bytes()
-        except OSError as error:
+            return jsonfile.read_bytes(self.directory / f"{name}.json")
+        except (OSError, ValueError) as error:
             raise self._unreadable(name, error) from error
 
     def _document(self, name: str, content: bytes) -> dict[str, Any]:
         """The document, valid."""
         try:
-            document: dict[str, Any] = _parsed(content)
-        except (ValueError, RecursionError) as error:
+            document: dict[str, Any] = jsonfile.parse(content)
+        except ValueError as error:
             raise self._unreadable(name, error) from error
         self._digests[name] = digest(content)
         if self.entry is None or self._digests[name] not in self.entry.digests:
@@ -475,11 +467,11 @@ class Store:
 def _resumable(directory: Path, spec: RunSpec) -> bool:
     """Whether it is an unfinished run of ``spec``, or a failed one."""
     try:
-        if json.loads((directory / "spec.json").read_bytes()) != spec.to_json():
+        if jsonfile.read(directory / "spec.json") != spec.to_json():
             return False
         stored = StoredRun(directory)
         return not (directory / "run.json").exists() or stored.run["error"] is not None
-    except (OSError, ValueError, RecursionError, UsageError):
+    except (OSError, ValueError, UsageError):
         return False
 
 
@@ -495,5 +487,5 @@ def _why_not(checkpoint: Checkpoint, conditions: Mapping[str, Any] | None) -> st
 
 def changed_conditions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     """Names of the conditions that are not the same; either may have been stored."""
-    now, then = (json.loads(json.dumps(one)) for one in (now, then))
+    now, then = (jsonfile.parse(json.dumps(one)) for one in (now, then))
     return [name for name in now if now[name] != then.get(name)]

@@ -32,6 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from harness import jsonfile
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
 from harness.supervise.user_files import opened, remove_tree
 from harness.tiers.linux.mounts import Mount, longest_match, parse_mountinfo
@@ -39,6 +40,20 @@ from harness.tiers.linux.mounts import Mount, longest_match, parse_mountinfo
 JOURNAL_SUFFIX = ".journal"
 Entry = dict[str, Any]
 
+_IDENTITY = {"pid", "start_ticks"}
+#: What an entry of each kind has; those of other kinds are a newer release's.
+_MEMBERS = {
+    "owner": {*_IDENTITY, "boot_id", "hostname", "machine_id"},
+    "supervisor": _IDENTITY,
+    "process": _IDENTITY,
+    "directory": {"path", "seq"},
+    "cgroup": {"path", "seq"},
+    "unit": {"name", "seq"},
+    "released": {"of"},
+    "done": {"of"},
+}
+_NUMBERS = {*_IDENTITY, "of", "seq"}
+_TEXTS = {"boot_id", "hostname", "machine_id", "name", "path"}
 #: A line of which only the beginning was written.
 _CUT_OFF = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} (\{.*)?(?<!\})")
 _CGROUP_S = 1.0
@@ -104,11 +119,30 @@ def read_notes(path: str) -> Notes:
     notes = Notes([], [])
     for number, line in enumerate(lines, 1):
         checksum, text = line[:8], line[9:]
-        if checksum == b"%08x" % binascii.crc32(text):
-            notes.entries.append(json.loads(text))
+        entry = _entry(text) if checksum == b"%08x" % binascii.crc32(text) else None
+        if entry is not None:
+            notes.entries.append(entry)
         elif not _CUT_OFF.fullmatch(line):
             notes.damaged.append(number)
     return notes
+
+
+def _entry(text: bytes) -> Entry | None:
+    """The entry if its members are as :mod:`harness.supervise.journal` writes them, else None."""
+    try:
+        entry = jsonfile.parse(text)
+    except ValueError:
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
+        return None
+    if not entry.keys() >= _MEMBERS.get(entry["kind"], set()):
+        return None
+    for name, value in entry.items():
+        if name in _NUMBERS and (type(value) is not int or not 0 <= value < 2**63):
+            return None
+        if name in _TEXTS and not (isinstance(value, str) and "\0" not in value):
+            return None
+    return entry
 
 
 def undo_journal(path: str) -> list[str]:

@@ -189,7 +189,8 @@ def test_steps_of_an_interrupted_run(tmp_path: Path, capfd: pytest.CaptureFixtur
     steps = {f"q{number}": {"rows": [[number, "ä"]]} for number in (14, 2, 9)}
     writer.checkpoint.begin(Attempt(writer.run_id, 1, CONDITIONS))
     for name, document in steps.items():
-        writer.checkpoint.finish(name, document, [{"label": name}])
+        cold = {"label": name, "resident_bytes": 0, "total_bytes": 1, "note": ""}
+        writer.checkpoint.finish(name, document, [cold])
     writer.close()
     path = writer.directory / "steps.jsonl"
     original = path.read_bytes()

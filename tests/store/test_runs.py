@@ -12,11 +12,11 @@ from unittest import mock
 import pytest
 from example_run import SPEC, result
 
+from harness import jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.store import runs as runs_module
 from harness.store import schemas
 from harness.store.index import StoreIndex
-from harness.store.runs import Store, write_json_atomically
+from harness.store.runs import Store, StoredRun, write_json_atomically
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 
@@ -214,8 +214,10 @@ def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validat
     stored(Store(tmp_path), 20)
     validated.clear()
     read = []
-    really = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or really(path))
+    really = jsonfile.read_bytes
+    monkeypatch.setattr(
+        jsonfile, "read_bytes", lambda path: read.append(path.name) or really(path)
+    )
     store = Store(tmp_path)
     last = store.runs()[-1]
     assert read == ["runs.index"]
@@ -267,7 +269,7 @@ def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path,
 def test_the_text_of_a_run_in_the_index_is_not_parsed(tmp_path, monkeypatch):
     (made,) = stored(Store(tmp_path))
     written = (made.directory / "run.json").read_text()
-    monkeypatch.setattr(runs_module, "_parsed", None)
+    monkeypatch.setattr(StoredRun, "_document", None)
     (run,) = Store(tmp_path).runs()
     assert run.text == written
 
@@ -311,7 +313,14 @@ def test_the_index_does_not_grow_for_ever(tmp_path):
 def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path):
     made = stored(Store(tmp_path / "results"), 2)
     (tmp_path / "results" / "runs.index").unlink()
-    with mock.patch("os.open", side_effect=PermissionError(13, "Permission denied")):
+    really = os.open
+
+    def only_reads(path, flags, *mode, **options):
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise PermissionError(13, "Permission denied")
+        return really(path, flags, *mode, **options)
+
+    with mock.patch("os.open", only_reads):
         runs = Store(tmp_path / "results").runs()
     assert [run.run["run_id"] for run in runs] == [run.run_id for run in made]
     assert not (tmp_path / "results" / "runs.index").exists()

@@ -283,6 +283,7 @@ def test_the_supervisor_process_is_small(supervisor):
     inside = ("daemon", "channel", "child", "undo", "process", "linux", "segments", "user_files")
     assert set(done.stdout.split()) == {
         "harness",
+        "harness.jsonfile",
         "harness.tiers",
         "harness.tiers.linux",
         "harness.tiers.linux.mounts",

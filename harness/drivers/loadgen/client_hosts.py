@@ -14,7 +14,6 @@ spec (with the password) and its result go through ssh.
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Any, Self
 
+from harness import jsonfile
 from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
 from harness.engine import Engine, Listens
 from harness.errors import UsageError
@@ -118,7 +118,7 @@ def _hello(host: str, backend: str) -> Clock:
                 (said.strip().splitlines() or ["ssh ended without a word"])[-1],
                 remedy(host, "hello", backend),
             )
-        _check_answer(problem, json.loads(first))
+        _check_answer(problem, jsonfile.parse(first))
         clock = _clock(process.stdin, process.stdout)
     finally:
         process.kill()

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import remote_hosts
+from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.client_hosts import Afar
 from harness.drivers.loadgen.protocols import Tunnel
@@ -213,7 +213,7 @@ class _Client:
                 _PROBLEM, f"it has printed its result and does not end: {error}"
             ) from error
         try:
-            document: dict[str, Any] = json.loads(self.printed)
+            document: dict[str, Any] = jsonfile.parse(self.printed)
         except ValueError:
             document = {}
         status = document.get("status")
@@ -360,7 +360,7 @@ class _Processes:
 
 def _read_progress(client: _Client, events: _Events) -> None:
     for line in client.process.progress:
-        events.put((client, json.loads(line)))
+        events.put((client, jsonfile.parse(line)))
     events.put((client, None))
 
 
@@ -373,7 +373,7 @@ def _read_lines(client: _Client, events: _Events) -> None:
     """Read a remote process: its events and, last, the result, in lines of one stream."""
     for line in client.process.stdout:
         try:
-            document = json.loads(line)
+            document = jsonfile.parse(line)
         except ValueError:
             document = {}
         if "event" in document:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness import hdr
 from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
 from harness.later import np
@@ -87,7 +87,7 @@ def _log(path: Path, user: Credentials | None) -> list[Interval]:
         elif line[:1].isdigit() or line[:1] == "-":
             try:
                 found.append(_interval(line, base_s))
-            except (ValueError, binascii.Error, struct.error, zlib.error) as error:
+            except (ValueError, OverflowError, binascii.Error, struct.error) as error:
                 raise RunFailed(
                     "read the client's histogram logs",
                     f"{path.name}:{number}: {error}",
@@ -109,7 +109,7 @@ def _decode(encoded: str) -> Histogram:
     cookie, length = _ENVELOPE.unpack_from(data)
     if cookie != _COMPRESSED:
         raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V1 in words of 8 bytes")
-    plain = zlib.decompress(data[_ENVELOPE.size : _ENVELOPE.size + length])
+    plain = hdr.inflate(data[_ENVELOPE.size : _ENVELOPE.size + length])
     cookie, length, _, digits, lowest, highest, _ = _HEADER.unpack_from(plain)
     if cookie != _COOKIE:
         raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V1 in words of 8 bytes")
@@ -117,7 +117,7 @@ def _decode(encoded: str) -> Histogram:
     layout = _holding(Layout(lowest, highest, digits), len(words))
     counts = np.zeros(layout.counters, dtype=np.int64)
     counts[: len(words)] = words
-    return Histogram(layout, counts)
+    return hdr.checked(Histogram(layout, counts))
 
 
 def _holding(layout: Layout, words: int) -> Layout:

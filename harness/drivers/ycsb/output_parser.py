@@ -7,7 +7,6 @@ a client that has printed ``[OVERALL]`` at its end has done its work.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from harness import jsonfile
 
 #: A status line: its moment (wall clock, UTC) and the operations of all threads so far.
 _STATUS = re.compile(
@@ -94,7 +95,7 @@ class Words:
             self.retried[words.rpartition(" ")[2]] += 1
         elif name == "counters":
             name, _, counters = words.partition(" ")
-            self.counters[name] = json.loads(counters or "{}")
+            self.counters[name] = jsonfile.parse(counters or "{}")
         elif name == "clock":
             name, wall_ms, monotonic_ns = words.split()
             self.clocks[name] = int(wall_ms), int(monotonic_ns)

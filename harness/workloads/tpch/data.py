@@ -6,7 +6,6 @@ The generator is started once for all tables, because each start builds the same
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 
+from harness import jsonfile
 from harness.engine import LoadFormat
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
@@ -101,7 +101,7 @@ def read_source(folder: Path) -> Source:
     if (dataset := Dataset.read(folder.parent)) is not None:
         dataset.require_intact(SilentProgress())
     try:
-        record = json.loads((folder / _RECORD).read_text())
+        record = jsonfile.read(folder / _RECORD)
     except (OSError, ValueError) as error:
         raise RunFailed(
             f"TPC-H source data in {folder}", f"not whole: {error}", "remove it and run again"

@@ -17,16 +17,16 @@ data is how many of RF1(1), RF2(1), RF1(2) … have been applied to what was loa
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
+from harness import jsonfile
 from harness.errors import RunFailed
 from harness.paths import answers_root
 from harness.store.runs import write_json_atomically
@@ -34,6 +34,7 @@ from harness.store.spec import content_hash
 from harness.supervise import workdirs
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import make_passable
+from harness.warnings import RunWarning, warn
 from harness.workloads.tpch.answers import SHAPES, Answer
 from harness.workloads.tpch.data import Source, generator, read_source
 from harness.workloads.tpch.qgen import parameters
@@ -71,7 +72,7 @@ def shipped(scale: float, state: int = LOADED) -> dict[int, Answer]:
     """The shipped answers to the validation parameters at ``scale``; empty where there are none."""
     if state not in _SHIPPED_STATES or not (file := shipped_file(scale, state)).exists():
         return {}
-    document = json.loads(file.read_text())
+    document = jsonfile.read(file)
     return {int(q): Answer.from_json(entry) for q, entry in document["answers"].items()}
 
 
@@ -95,6 +96,27 @@ def _roomy_folder() -> Path:
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     return workdirs.base()
+
+
+_Kept = TypeVar("_Kept")
+
+
+def read_kept(file: Path, take: Callable[[Any], _Kept]) -> _Kept | None:
+    """What :func:`keep` has stored; None, with a warning, where the file is no such document."""
+    try:
+        return take(jsonfile.read(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        warn(
+            RunWarning(
+                "answer-unreadable",
+                "a stored answer is left out",
+                f"{file}: {error!r}",
+                "remove it: it is computed again",
+            )
+        )
+        return None
 
 
 class References:
@@ -168,12 +190,14 @@ class References:
 
     def kept(self, statement: Statement, state: int) -> Reference | None:
         """The reference that was computed before, and the engines that agreed with it."""
-        file = self._file(statement, state)
-        if not file.exists():
-            return None
-        document = json.loads(file.read_text())
-        answer = Answer.from_json(document["answer"])
-        return Reference(answer, document["origin"], tuple(document["agreed"]))
+        return read_kept(
+            self._file(statement, state),
+            lambda document: Reference(
+                Answer.from_json(document["answer"]),
+                str(document["origin"]),
+                tuple(map(str, document["agreed"])),
+            ),
+        )
 
     def _keep(self, statement: Statement, state: int, reference: Reference) -> None:
         document = {

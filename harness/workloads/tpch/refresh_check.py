@@ -9,7 +9,6 @@ those of the source files, with the sets' rows added and taken off.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -24,7 +23,7 @@ from harness.store.result import Check
 from harness.store.spec import content_hash
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.dbgen import row_of_key
-from harness.workloads.tpch.reference import keep, kept_file
+from harness.workloads.tpch.reference import keep, kept_file, read_kept
 from harness.workloads.tpch.refresh_data import (
     PRIMARY_KEYS,
     RefreshData,
@@ -114,12 +113,15 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
     """
     key = content_hash([scale, generator(), _SUMS])
     file = kept_file(scale, f"totals-{key}.json")
-    if file.exists():
-        kept = json.loads(file.read_text())
-        return {
-            table: {name: Decimal(text) for name, text in sums.items()}
-            for table, sums in kept["totals"].items()
-        }
+    kept = read_kept(
+        file,
+        lambda document: {
+            table: {name: Decimal(document["totals"][table][name]) for name in names}
+            for table, names in _SUMS.items()
+        },
+    )
+    if kept is not None:
+        return kept
     if source is None:
         return None
     try:
