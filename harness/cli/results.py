@@ -308,6 +308,9 @@ def repro(
     tolerance: Annotated[
         float, typer.Option(help="Largest distance of the ratios' geometric mean from 1.")
     ] = 0.25,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Use what the spec of another host's run names.")
+    ] = False,
     host: HostOption = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -323,7 +326,7 @@ def repro(
     original = where.run(run)
     again = (suites if original.spec.workload == MICRO else runner).prepared_again
     with command_environment(host, original.spec.emulate, quiet) as env:
-        verdict = repeat(original, again, env, where, tolerance)
+        verdict = repeat(original, again, env, where, tolerance, trust)
     if json_:
         print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})
     else:

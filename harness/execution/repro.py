@@ -90,8 +90,9 @@ def repeat(
     env: Environment,
     store: Store,
     tolerance: float,
+    trusted: bool = False,
 ) -> Verdict:
-    """Repeat the run and compare the results."""
+    """Repeat the run and compare the results; ``trusted``: though it is another host's."""
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise UsageError(
             f"tolerance {tolerance}", "not a positive number", "write 0.25 for a quarter"
@@ -101,6 +102,14 @@ def repeat(
             f"repro {original.run_id}",
             "it failed before there was a manifest",
             "run it again from its command",
+        )
+    elsewhere = original.manifest["host"]["host_id"] != env.host["host_id"]
+    if not trusted and (original.imported or elsewhere):
+        raise UsageError(
+            f"repro {original.run_id}",
+            "it is a run of another host: the programs, settings and servers that its spec names "
+            "would be used here",
+            f"look at them with `harness runs show {original.run_id} --json`, then add --trust",
         )
     policy = ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None)
     again = prepare_again(original, env).run(env, store, policy)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -158,7 +159,15 @@ def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
         options[job.sync] = 1
     if job.sync == "dsync":
         options["sync"] = "dsync"
-    return "".join(["[job]\n", *(f"{name}={value}\n" for name, value in options.items())])
+    return section("job", options)
+
+
+def section(name: str, options: Mapping[str, Any]) -> str:
+    """A section of a job file; UsageError for what would be more than one line of it."""
+    for text in (name, *map(str, options.values())):
+        if not text.isprintable() or (text is name and not re.fullmatch(r"[\w.-]+", name)):
+            raise UsageError(f"a job of fio named {name!r}", f"{text!r} is no name or value of it")
+    return "".join([f"[{name}]\n", *(f"{key}={value}\n" for key, value in options.items())])
 
 
 def takes_direct(directory: Path, user: Credentials | None) -> bool:
@@ -190,11 +199,18 @@ def fill(work: Workplace, name: str, size_bytes: int, past_cache: bool) -> None:
     ``size_bytes``: whole MiB.
     """
     work.env.progress.say(f"{work.tier.name}: writing {format_bytes(size_bytes)}")
-    text = (
-        f"[fill]\nfilename={name}\nsize={size_bytes}\nrw=write\nbs={WRITTEN_BYTES}\nioengine=psync\n"
-        f"direct={int(past_cache)}\nend_fsync=1\nrefill_buffers=1\nrandseed={work.seed}\n"
-    )
-    _fio(work, text)
+    options = {
+        "filename": name,
+        "size": size_bytes,
+        "rw": "write",
+        "bs": WRITTEN_BYTES,
+        "ioengine": "psync",
+        "direct": int(past_cache),
+        "end_fsync": 1,
+        "refill_buffers": 1,
+        "randseed": work.seed,
+    }
+    _fio(work, section("fill", options))
     with acting_as(work.env.credentials):
         written = (work.files / name).lstat().st_size
     if written != size_bytes:

@@ -25,6 +25,7 @@ from harness.micro.like_suite import Job, LikePlan, Stream, derive, place_of, up
 from harness.micro.params import Size
 from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace, measuring
 from harness.native_programs import find_native
+from harness.store import schemas
 from harness.store.result import Check, Metric
 from harness.store.spec import Json, JsonObject
 from harness.supervise.user_files import (
@@ -55,9 +56,10 @@ class _Trace:
     values = "of a run"
 
     def parse(self, name: str, value: Json) -> JsonObject:
-        if isinstance(value, Mapping):
-            return value
-        raise UsageError("a suite of like", "no trace in its params", "use --like RUN instead")
+        if not isinstance(value, Mapping):
+            raise UsageError("a suite of like", "no trace in its params", "use --like RUN instead")
+        schemas.validate(dict(value), "io-trace", source="the trace of a suite of like")
+        return value
 
 
 @dataclass(frozen=True)
@@ -236,32 +238,27 @@ def _replay(work: Workplace, plan: LikePlan, seed: int) -> dict[str, Reading]:
 
 def _job_file(work: Workplace, plan: LikePlan, role: str, seed: int) -> str:
     longest = max(_AT_LEAST_S, _SLOWER * plan.duration_ns // NS_PER_S)
-    lines = [
-        "[global]",
-        "ioengine=psync",
-        "thread=1",
-        "invalidate=0",
-        f"runtime={longest}",
-        f"randseed={seed}",
-    ]
+    options: dict[str, Any] = {"ioengine": "psync", "thread": 1, "invalidate": 0}
+    text = fio.section("global", options | {"runtime": longest, "randseed": seed})
     for number, job in enumerate(plan.jobs):
         if job.role != role:
             continue
         for thread in range(job.threads):
             calls = iolog.Thread(plan, job, thread, seed)
-            if (text := calls.log()) is None:
+            if (log := calls.log()) is None:
                 continue
             path = work.scratch / f"{number}-{thread}.log"
-            write_text(path, text, work.env.credentials)
-            lines += [f"[{job.part}-{number}-{thread}]", f"read_iolog={path}"]
+            write_text(path, log, work.env.credentials)
+            options = {"read_iolog": path}
             if (rest := calls.rest()) is not None:
-                lines += [f"thinktime={rest.ns // 1000}", f"thinktime_blocks={rest.after}"]
-                lines += [f"startdelay={rest.first_ns // 1000}us"]
-            lines += [f"fadvise_hint={0 if job.reads_ahead else 'random'}"]
-            lines += ["direct=1"] * job.direct + ["sync=dsync"] * job.durable
-            if job.depth:
-                lines += ["ioengine=libaio", f"iodepth={job.depth}"]
-    return "\n".join(lines) + "\n"
+                options |= {"thinktime": rest.ns // 1000, "thinktime_blocks": rest.after}
+                options |= {"startdelay": f"{rest.first_ns // 1000}us"}
+            options["fadvise_hint"] = 0 if job.reads_ahead else "random"
+            options |= {"direct": 1} if job.direct else {}
+            options |= {"sync": "dsync"} if job.durable else {}
+            options |= {"ioengine": "libaio", "iodepth": job.depth} if job.depth else {}
+            text += fio.section(f"{job.part}-{number}-{thread}", options)
+    return text
 
 
 # What was done ---------------------------------------------------------------------

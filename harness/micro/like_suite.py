@@ -302,7 +302,7 @@ def _longer(histogram: hdr.Histogram, mean_bytes: float) -> float:
     """The share of reads that take longer than from memory."""
     low, _ = histogram.layout.bounds()
     from_memory = low <= _FROM_MEMORY_NS + _FROM_MEMORY_NS_PER_BYTE * mean_bytes
-    return float(histogram.counts[~from_memory].sum() / histogram.total)
+    return float(histogram.counts[~from_memory].sum() / max(1, histogram.total))
 
 
 # From the trace ------------------------------------------------------------------

@@ -286,9 +286,9 @@ def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
             f"repeat {original.run_id}", "its suite is not stored", "run the suite again"
         )
     spec = original.spec
-    assert spec.placement is not None
-    requested, repeats = spec.params["requested"], spec.params["repeats"]
-    assert isinstance(requested, Mapping) and isinstance(repeats, int)
+    requested, repeats = spec.params.get("requested"), spec.params.get("repeats")
+    if not (spec.placement and isinstance(requested, Mapping) and isinstance(repeats, int)):
+        raise UsageError(f"repeat {original.run_id}", "its spec is not that of a suite")
     request = SuiteRequest(
         suite=kept["name"],
         documents=[Document(path, value, {}) for path, value in kept["documents"].items()],
@@ -297,7 +297,7 @@ def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
         repeats=repeats,
         seed=spec.seed,
         emulate=spec.emulate,
-        overwrite=bool(spec.params["overwrite"]),
+        overwrite=bool(spec.params.get("overwrite")),
         monitors=spec.monitors,
         no_monitors=spec.no_monitors,
     )

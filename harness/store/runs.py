@@ -40,6 +40,8 @@ from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
 from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn
 
+#: In the directory of a run that was imported: where it came from.
+ORIGIN_FILE = "origin.json"
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
 
@@ -93,6 +95,11 @@ class StoredRun:
     def run_id(self) -> str:
         """The name of its directory."""
         return self.directory.name
+
+    @property
+    def imported(self) -> bool:
+        """Whether it came in an archive: what it names was chosen on another host."""
+        return os.path.lexists(self.directory / ORIGIN_FILE)
 
     @property
     def results(self) -> Path:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from harness.errors import HarnessError, UsageError
-from harness.store.runs import Store, StoredRun
+from harness.store.checkpoint import FILE as STEPS_FILE
+from harness.store.runs import ORIGIN_FILE, Store, StoredRun, write_json_atomically
 from harness.supervise import workdirs
 from harness.units import format_bytes
 
@@ -150,6 +151,8 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
                 f"other runs of these names are there: {there[0].name}, {there[1].name}",
                 "name another origin with --from",
             )
+        (run.directory / STEPS_FILE).unlink(missing_ok=True)  # nothing here may resume them
+        write_json_atomically(run.directory / ORIGIN_FILE, {"from": origin})
         run.directory.rename(target)
         new.append(StoredRun(target, run.entry))
     _sync(store.runs_folder)

@@ -7,6 +7,7 @@ import json
 import pytest
 from example_run import SPEC, result
 
+from harness.iotrace.page import CELL_FIELDS
 from harness.store.runs import Store
 
 CELL = {"errors": 0, "delayed": 0, "delay_ns": 0, "direct": 0, "durable": 0, "sequential": 0,
@@ -26,7 +27,9 @@ OPERATIONS = [
 @pytest.fixture(scope="module")
 def traced(loaded):
     """The id of a run whose window lasted a second."""
-    with_trace = [CELL | {"timed": one["calls"]} | one for one in OPERATIONS]
+    with_trace = [
+        dict.fromkeys(CELL_FIELDS, 0) | CELL | {"timed": one["calls"]} | one for one in OPERATIONS
+    ]
     window = {"name": "window_duration_ns", "unit": "ns", "better": "none", "labels": {}}
     writer = Store(loaded.results).begin(SPEC)
     writer.write_spec(SPEC)

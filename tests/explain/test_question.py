@@ -15,7 +15,7 @@ from harness.experiment.placement import parse_placement
 from harness.explain import question
 from harness.explain.question import Device
 from harness.hdr import Histogram
-from harness.iotrace.page import LAYOUT
+from harness.iotrace.page import CELL_FIELDS, LAYOUT
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
 
@@ -98,13 +98,15 @@ def places(run):
 
 def test_operations_of_clients_are_varied_if_they_are_frequent(tmp_path):
     cells = [
-        {"part": part, "operation": operation, "role": role, "calls": calls, "ns": ns}
+        dict.fromkeys(CELL_FIELDS, 0)
+        | {"part": part, "operation": operation, "role": role, "calls": calls, "ns": ns}
+        | {"sizes": {}}
         for part, operation, role, calls, ns in (
-            ("wal", "sync", "foreground", 9000, 7),
-            ("data", "read", "unknown", 9000, 9),
-            ("data", "write", "background", 9000, 99),
-            ("wal", "read", "foreground", 20, 99),
-            ("index", "read", "foreground", 900, 0.1),
+            ("wal", "sync", "foreground", 9000, 70),
+            ("data", "read", "unknown", 9000, 90),
+            ("data", "write", "background", 9000, 990),
+            ("wal", "read", "foreground", 20, 990),
+            ("index", "read", "foreground", 900, 1),
         )
     ]
     window = {"name": "window_duration_ns", "unit": "ns", "better": "none", "labels": {},

@@ -215,9 +215,7 @@ def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validat
     validated.clear()
     read = []
     really = jsonfile.read_bytes
-    monkeypatch.setattr(
-        jsonfile, "read_bytes", lambda path: read.append(path.name) or really(path)
-    )
+    monkeypatch.setattr(jsonfile, "read_bytes", lambda path: read.append(path.name) or really(path))
     store = Store(tmp_path)
     last = store.runs()[-1]
     assert read == ["runs.index"]
