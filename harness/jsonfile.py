@@ -5,6 +5,7 @@ Standard library only: also used inside the supervisor process.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -21,9 +22,10 @@ MOST_INTEGER = 2**128 - 1
 
 
 def parse(content: bytes | str) -> Any:
-    """The document; ValueError for what is no JSON, or exceeds the bounds.
+    r"""The document; ValueError for what is no JSON, or exceeds the bounds.
 
-    JSON has neither NaN nor infinite numbers, ``1e999`` included.
+    JSON has neither NaN nor infinite numbers, ``1e999`` included. Half a character (``\ud800``),
+    which cannot be printed, becomes a question mark.
     """
     text = content.decode() if isinstance(content, bytes) else content
     try:
@@ -32,8 +34,9 @@ def parse(content: bytes | str) -> Any:
         raise ValueError(f"more than {MOST_DEPTH} levels") from None
     if text.count("[") + text.count("{") > MOST_DEPTH:
         _check_depth(document)
-    if "\\ud" in text or "\\uD" in text:  # half a character cannot be printed
-        json.dumps(document, ensure_ascii=False).encode()
+    if "\\ud" in text or "\\uD" in text:
+        whole = json.dumps(document, ensure_ascii=False).encode(errors="replace")
+        document = json.loads(whole)
     return document
 
 
@@ -46,13 +49,22 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """Content of a regular file; ValueError for anything else, and for a larger one."""
     # O_NONBLOCK: opening a FIFO would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is not a regular file")
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise ValueError(f"it is larger than {most_bytes} bytes")
-    return content
+        if status.st_size > most_bytes:
+            raise ValueError(f"it is larger than {most_bytes} bytes")
+        content = bytearray()
+        while len(content) <= status.st_size:
+            if not (part := os.read(descriptor, status.st_size - len(content) + 1)):
+                break
+            content += part
+    finally:
+        os.close(descriptor)
+    return bytes(content)
 
 
 def _refuse(constant: str) -> None:

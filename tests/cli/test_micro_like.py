@@ -10,9 +10,7 @@ from example_run import SPEC, result
 from harness.iotrace.page import CELL_FIELDS
 from harness.store.runs import Store
 
-CELL = {"errors": 0, "delayed": 0, "delay_ns": 0, "direct": 0, "durable": 0, "sequential": 0,
-        "submitted": 0, "submitted_bytes": 0, "extending": 0, "datasync": 0, "queued": 0,
-        "dirtied_bytes": 0, "role": "foreground"}  # fmt: skip
+CELL = dict.fromkeys(CELL_FIELDS, 0) | {"role": "foreground"}
 OPERATIONS = [
     {"part": "data", "operation": "read", "calls": 90, "bytes": 90 * 8192, "ns": 9_000_000,
      "sizes": {"8192": 90}},
