@@ -26,6 +26,7 @@ from reports.pairing import paired
 from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, emulations, facts, marked
 from reports.statistics import ALPHA, Estimate, Pairing, decide
+from reports.unused_parts import unused_parts
 from reports.values import Quantity
 
 #: A change that is not resolved is named from this ratio on.
@@ -53,7 +54,8 @@ class Group:
 
     ``warnings``: such as a memory limit that was not enforced; ``what``: the workload, its
     driver and every parameter; ``headline``: what decides; ``plans``: hashes of the plans that
-    its runs are of; ``rests_on``: what its certainty rests on.
+    its runs are of; ``rests_on``: what its certainty rests on; ``unused``: whether no part that
+    moved was used, so that no row has a ratio.
     """
 
     context: Mapping[str, str]
@@ -68,6 +70,7 @@ class Group:
     headline: Headline = NONE
     plans: frozenset[str] = frozenset()
     rests_on: tuple[Fact, ...] = ()
+    unused: bool = False
 
     def row(self, quantity: Quantity | None) -> Row | None:
         """The row of a quantity."""
@@ -81,6 +84,8 @@ class Group:
     @property
     def verdict(self) -> Verdict:
         """How B is against A, by the headline: see docs/statistics.md."""
+        if self.unused:
+            return "part not used"
         if self.headline.rate is not None and self.headline.rate.not_kept:
             return "rate not kept"
         row = self.deciding
@@ -316,8 +321,13 @@ def _group(
         sides.append(Side(name, ids, emulations(runs), unknown))
     warnings += _continued(found.a, found.b)
     warnings += canary_warnings([*found.a, *found.b])
+    unused = unused_parts(found.a, found.b)
+    warnings += unused.warnings(" and ".join(dict.fromkeys(side.name for side in sides)))
     rows = compared_rows(found.a, found.b, found.pairing, only, (match.a, match.b))
     comparable = {row.quantity: row.better for row in rows if row.estimate}
+    if unused.every:
+        note = f"not used: {', '.join(unused.parts)}"
+        rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
@@ -334,6 +344,7 @@ def _group(
         headline(found.a, found.b, comparable),
         plans,
         basis(found.a, found.b, found.pairing, warnings),
+        unused.every,
     )
 
 

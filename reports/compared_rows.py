@@ -28,7 +28,9 @@ from reports.values import (
     summarise,
 )
 
-Verdict = Literal["faster", "slower", "no difference", "not resolvable", "rate not kept"]
+Verdict = Literal[
+    "faster", "slower", "no difference", "not resolvable", "rate not kept", "part not used"
+]
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,8 @@ def _speed_up(
     emulated: tuple[str, ...],
 ) -> SpeedUp:
     row = group.deciding
+    if group.unused:
+        return SpeedUp(key, what, why="part-not-used", emulated=emulated)
     if row is None or row.estimate is None:
         return SpeedUp(key, what, why=row.note if row else "no-headline", emulated=emulated)
     if group.headline.rate is not None and group.headline.rate.not_kept:
