@@ -1,8 +1,9 @@
 """What an arm's performance costs: by the capacity that it uses, at the prices of its tiers.
 
 The price of a run is Σ over parts of the bytes on the part's tier × the tier's price per GB (10⁹
-bytes). The memory part counts as its limit: so much must be bought. Performance per unit of money
-is compared by the speed-up and its interval; prices have no interval.
+bytes). The memory part counts as its limit: so much must be bought. In a panel where an arm places
+memory, the others' limit counts as the host's DRAM: the same memory is bought there. Performance
+per unit of money is compared by the speed-up and its interval; prices have no interval.
 
 The *break-even price* is that of a GB of the tier that only the compared arm uses, at which its
 performance per unit of money equals the baseline's. With A the baseline, B the compared arm, S the
@@ -30,6 +31,8 @@ from reports.statistics import ALPHA, Estimate
 from reports.values import Quantity, Summary, measured, summarise
 
 _GB = 1e9
+#: The tier of the nodes with processors (harness.tiers.discovery).
+_DRAM = "dram"
 _HOUR_NS = 3600e9
 #: The sum of the times of a run's queries, one after another, and the time of each.
 _TOTAL, _EACH = "queries_duration_ns", "query_duration_ns"
@@ -171,7 +174,8 @@ def _table(
 ) -> MoneyTable | None:
     arms = [arm for arm in panel.arms if arm.usable]
     name = _performance_metric(arms)
-    rows = {arm.name: _row(arm, name, prices) for arm in arms}
+    dram = _dram_of(panel.runs)
+    rows = {arm.name: _row(arm, name, prices, dram) for arm in arms}
     if not any(row.price for row in rows.values()):
         return None
     for group in panel.groups:
@@ -212,8 +216,19 @@ def _performance(run: StoredRun, name: str) -> float | None:
     return sum(quantity.name == _EACH for quantity in values) * _HOUR_NS / one.value
 
 
-def _row(arm: Arm, name: str, prices: PriceList | None) -> MoneyRow:
-    held = [(run, capacity(run, prices)) for run in arm.usable]
+def _dram_of(runs: Sequence[StoredRun]) -> Mapping[str, Any] | None:
+    """The tier of the host's DRAM as one of these runs describes it, empty where none does.
+
+    None where no run places memory: it is alike in all then, and not counted.
+    """
+    placements = [run.spec.placement for run in runs]
+    if not any(one is not None and one.memory is not None for one in placements):
+        return None
+    return next((tiers[_DRAM] for run in runs if _DRAM in (tiers := _tiers(run))), {})
+
+
+def _row(arm: Arm, name: str, prices: PriceList | None, dram: Mapping[str, Any] | None) -> MoneyRow:
+    held = [(run, capacity(run, prices, dram)) for run in arm.usable]
     unpriced = dict.fromkeys(tier for _, one in held for tier in one.unpriced)
     problems = dict.fromkeys(one.problem for _, one in held if one.problem)
     notes = [*problems, *(f"no price of {tier}" for tier in unpriced)]
@@ -250,18 +265,28 @@ def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
     return tuple(share for share in medians if share.gb)
 
 
-def capacity(run: StoredRun, prices: PriceList | None = None) -> Capacity:
-    """What the run's parts use of their tiers."""
+def capacity(
+    run: StoredRun, prices: PriceList | None = None, dram: Mapping[str, Any] | None = None
+) -> Capacity:
+    """What the run's parts use of their tiers.
+
+    ``dram``: the tier that memory is on where the placement names none; None: it is not counted.
+    """
     placement = run.run["spec"]["placement"]
     sizes: dict[str, int] = dict(run.run.get("part_bytes") or {})
     if placement is None or not sizes or not run.manifest:
         return Capacity(problem="its capacity is not stored")
-    if placement["memory"] is not None:
+    places, tiers = dict(placement), dict(_tiers(run))
+    if placement["memory"] is None and dram is not None:
+        if run.run["host_mode"] not in ("Default", "AppDirect"):
+            return Capacity(problem="its main memory is not DRAM alone")
+        places["memory"], tiers = _DRAM, {_DRAM: dram} | tiers
+    if places["memory"] is not None:
         if run.manifest["memory_cap"]["method"] == "none":
             return Capacity(problem="its memory has no limit")
         sizes["memory"] = run.run["memory_bytes"]
-    parts = grouped((placement[part], part) for part, size in sizes.items() if size)
-    host, tiers = run.manifest["host"]["hostname"], _tiers(run)
+    parts = grouped((places[part], part) for part, size in sizes.items() if size)
+    host = run.manifest["host"]["hostname"]
     shares = []
     for tier, own in parts.items():
         price = tier_price(host, tier, tiers.get(tier, {}), prices)

@@ -152,6 +152,37 @@ def test_a_memory_part_counts_as_its_limit(tmp_path: Path) -> None:
     assert capacity(free).problem and capacity(free).price is None
 
 
+def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path) -> None:
+    """CXL memory at which an arm is a tenth slower pays below nine tenths of the DRAM's price,
+    and less for the storage that is bought for less work."""
+    one = {"modules": 1, "gb_per_module": 1, "name": "x"}
+    ssd = {"tier": "ssd", "price_per_module": 0.4} | one
+    dram = {"tier": "dram", "price_per_module": 5.0} | one
+    runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "data=ssd,memory=cxl", 9_000)]
+    base, cxl = rows(runs, PriceList("USD", "x", (ssd, dram)))
+    limit_gb = (4 << 30) / GB
+    assert base.price and base.price.median == pytest.approx(40 + limit_gb * 5)
+    assert cxl.break_even and cxl.break_even.tier == "cxl"
+    assert cxl.break_even.value == pytest.approx((0.9 * base.price.median - 40) / limit_gb)
+
+    none = money(panels(runs, "placement", None), PriceList("USD", "x", (ssd, {"tier": "cxl",
+                 "price_per_module": 1.0} | one)))  # fmt: skip
+    assert none is not None
+    base, cxl = none.tables[0].rows
+    assert base.price is None and base.note == "no price of dram" and cxl.break_even is None
+
+    named = tpcc(tmp_path, "data=ssd,memory=dram", 10_000, 1)
+    tier = {"name": "dram", "kind": "numa", "price_per_gb": 5.0}
+    named[0].manifest["tiers"].append(tier)
+    assert capacity(runs[0], None, tier).price == pytest.approx(40 + limit_gb * 5)
+
+
+def test_in_memory_mode_unplaced_memory_has_no_price(tmp_path: Path) -> None:
+    changes = {"part_bytes": SIZES, "host_mode": "Memory"}
+    (run,) = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes=changes)
+    assert capacity(run).price and capacity(run, None, {"price_per_gb": 5.0}).problem
+
+
 def test_without_prices_capacity_or_throughput_nothing_is_claimed(tmp_path: Path) -> None:
     bare = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes={})
     assert money(panels(bare, "placement", None)) is None
