@@ -384,9 +384,7 @@ class BelowDevice:
             reads = [p for p in points if p["operation"] in ("load", "read") and not p["job"]]
             times = [p for p in reads if p["pattern"] == "random" and p.metric in (DURATION, MEAN)]
             if times:
-                found["latency, random"] = min(
-                    p.histogram.mean if p.histogram else p.median for p in times
-                )
+                found["latency, random"] = min(p.compared for p in times)
             for point in reads:
                 if point.metric == RATE:
                     name = f"bandwidth, {point['pattern']}, {point['threads'] or 1} threads"

@@ -50,8 +50,8 @@ class Ratio:
 
     @property
     def value(self) -> float:
-        """Of times by their mean, of all else by the median of repeats, as the papers have it."""
-        return value(self.over) / value(self.under)
+        """See ``Point.compared``: times by their mean, as the papers have it."""
+        return self.over.compared / self.under.compared
 
     def claim(self, bound: float) -> Claim | None:
         """That it lies above ``bound``, with its interval; None where it has no repeats."""
@@ -84,8 +84,11 @@ class PairQuery:
         """Of the points of two devices, or of one; UnderivedError where there is none."""
         a, b = self.points(over, self.over), self.points(under, self.under)
         apart = (*self.over, *self.under, *self.apart)
-        named = grouped((self.each(pair[0]), pair) for pair in pairs(a, b, *apart))
-        found = [one for name, held in named.items() for one in self._ratios(name, held, apart)]
+        held = pairs(a, b, *apart)
+        named = grouped((self.each(pair[0]), pair) for pair in held)
+        found = [one for name, same in named.items() for one in self._ratios(name, same, apart)]
+        if not found and any(p.histogram and not p.compared for pair in held for p in pair):
+            raise UnderivedError("needs", "operations that take longer than their time stamps")
         if not found:
             raise UnderivedError("one-sided")
         return found
@@ -101,11 +104,17 @@ class PairQuery:
         if self.varied or not self.every:
             points = list(one_experiment(points, *apart, *self.varied))
         kept = set(map(id, points))
-        same = tuple(pair for pair in held if id(pair[0]) in kept and value(pair[1]))
+        same = tuple(pair for pair in held if id(pair[0]) in kept and _comparable(pair))
         if self.every or not same:
             return [Ratio(a, b, name, same) for a, b in same]
         a, b = (best(side) for side in zip(*same, strict=True))
         return [Ratio(a, b, name, same)]
+
+
+def _comparable(pair: Pair) -> bool:
+    """Whether there is a quotient: a duration that the time stamps hide has none on either side."""
+    over, under = pair
+    return bool(under.compared and (over.compared or over.histogram is None))
 
 
 def clear(points: Sequence[Point]) -> Sequence[Point]:
@@ -189,11 +198,6 @@ def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) ->
 def _text(point: Point, label: str) -> str:
     size = label.endswith("_bytes") and point.number(label)
     return format_bytes(point.number(label)) if size else point[label] or "none"
-
-
-def value(point: Point) -> float:
-    """What the papers compare: of times the mean, of all else the median of repeats."""
-    return point.median if point.histogram is None else point.histogram.mean
 
 
 def numbers_text(points: Iterable[Point], label: str) -> str:

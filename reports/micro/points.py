@@ -53,7 +53,8 @@ class Point:
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
     ``settings``: what the suite sets in addition to what it sweeps, and ``unlabelled`` what of
-    it no label says (reports.micro.configured).
+    it no label says (reports.micro.configured). ``empty_ns``: what the time stamps themselves take
+    of each duration.
     """
 
     metric: str
@@ -65,6 +66,7 @@ class Point:
     runs: tuple[str, ...] = ()
     settings: str = ""
     unlabelled: str = ""
+    empty_ns: float = 0.0
 
     def alongside(self, other: Point) -> bool:
         """Whether repeat k of both was measured in the same block of the same run."""
@@ -84,6 +86,14 @@ class Point:
         if self.histogram is not None:
             return float(self.histogram.percentile(50))
         return statistics.median(self.samples)
+
+    @property
+    def compared(self) -> float:
+        """What ratios and papers compare: of durations their mean without the time stamps, of all
+        else the median of repeats. 0 of durations that are no longer than the stamps."""
+        if self.histogram is None:
+            return self.median
+        return max(0.0, self.histogram.mean - self.empty_ns)
 
     @property
     def summary(self) -> Summary:
@@ -297,7 +307,14 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
                 tuple(run_id for run_id, _ in held),
                 key[1],
                 unlabelled[key],
+                _empty_ns(found.get((EMPTY, *key[1:]), ())) if encoded else 0.0,
             )
+
+
+def _empty_ns(measured: Sequence[_Stored]) -> float:
+    """Of the empty measurements that accompany a histogram; 0 without them."""
+    samples = [value for _, metric in measured for value in _samples(metric)]
+    return statistics.median(samples) if samples else 0.0
 
 
 _Stored = tuple[str, Mapping[str, Any]]

@@ -93,9 +93,8 @@ def _latency(device: Device) -> float | None:
     points = _by_threads(device, points)
     if not points:
         return None
-    counts = {p.number("threads"): p.histogram for p in points}
-    histogram = counts.get(LATENCY_THREADS, counts[max(counts)])
-    return histogram.mean / _LATENCY_STEP_NS if histogram else None
+    counts = {p.number("threads"): p.compared for p in points}
+    return counts.get(LATENCY_THREADS, counts[max(counts)]) / _LATENCY_STEP_NS or None
 
 
 #: Access sizes and instructions of PerMA-Bench's Sections 4.2 and 4.4.

@@ -70,8 +70,8 @@ def test_devices_have_a_column_each(tmp_path: Path) -> None:
     (view,) = page_of(PAPER, "The paper", [figure]).figures
     assert view.head[3:] == (
         "published",
-        "other (times: mean, others: best median of repeats)",
-        "pmem (times: mean, others: best median of repeats)",
+        "other (times: mean without time stamps, others: best median of repeats)",
+        "pmem (times: mean without time stamps, others: best median of repeats)",
     )
     assert view.measured > 0 and view.done == 2
 

@@ -35,7 +35,9 @@ def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> N
         duration("latency", {"80": 90, "180": 10}, pattern="sequential", **labels),
     ]
     found = _rows(tmp_path, metrics, "table3", "nvm-for-databases", "table3")
-    assert found.head[-1] == "pmem (times: mean, others: best median of repeats)"
+    assert (
+        found.head[-1] == "pmem (times: mean without time stamps, others: best median of repeats)"
+    )
     (row, *_) = (row for row in found.rows if "operation=load" in row[1])
     assert row[-1] == {"random": 200, "sequential": 90}
 

@@ -46,6 +46,28 @@ def _loads(random_ns: int, sequential_ns: int, **labels: object) -> Metrics:
             for pattern, ns in (("random", random_ns), ("sequential", sequential_ns))]  # fmt: skip
 
 
+def test_time_stamps_are_no_part_of_a_ratio(tmp_path: Path) -> None:
+    """305 over 81 ns, each measured with 40 ns of stamps; what they hide has no ratio."""
+
+    def stamped(random_ns: int, sequential_ns: int) -> Metrics:
+        loads = _loads(random_ns + 40, sequential_ns + 40)
+        bare = ({k: v for k, v in one.items() if k != "hdr"} for one in loads)
+        empty = {"name": "empty_body_ns", "better": "none", "samples": [40.0] * 3}
+        return [*loads, *(one | empty for one in bare)]
+
+    def over_dram(root: Path, random_ns: int, sequential_ns: int) -> Any:
+        page = paper_cells(
+            _on_dram(root, stamped(random_ns, sequential_ns), "empirical-guide", "sec3.2"),
+            _of(root, stamped(305, 160), "empirical-guide", "sec3.2"),
+        )
+        return page["pmem over dram, operation_duration_ratio", "load"]["pmem"]
+
+    assert over_dram(tmp_path / "a", 81, 80) == {"random": 3.77, "sequential": 2.0}
+    assert over_dram(tmp_path / "b", 81, 0) == {"random": 3.77}
+    hidden = Missing("needs", "operations that take longer than their time stamps")
+    assert over_dram(tmp_path / "c", 0, 0) == hidden
+
+
 def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
     page = paper_cells(
         _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2"),
