@@ -18,7 +18,7 @@ driver (``harness.drivers.*.protocols``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -223,11 +223,19 @@ class EngineFactory(Protocol):
 # Optional abilities ------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class FileSettings:
+    """Settings from a file; ``warnings`` name what of it is not applied."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[RunWarning] = ()
+
+
 @runtime_checkable
 class TakesOptionFile(Protocol):
     """Factories of engines whose settings a file of the engine's own form may give."""
 
-    def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+    def settings_of_file(self, options: Mapping[str, Any], engines_prefix: Path) -> FileSettings:
         """What the file that the engine option names says; empty where none is named.
 
         They go over the tuning profile's settings and under the command line's. UsageError

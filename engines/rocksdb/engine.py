@@ -25,15 +25,15 @@ from engines._loading import verify_counts
 from engines._thread_waits import ThreadObserver
 from engines.rocksdb.background import background_tasks
 from engines.rocksdb.binding import OfficialClient
+from engines.rocksdb.file_settings import settings_of_file
 from engines.rocksdb.installation import choose, row_cache_of
 from engines.rocksdb.options import (
     ROW_CACHE,
     Options,
     differing,
     read_settings,
-    settings_of_file,
 )
-from engines.rocksdb.optionsfile import OptionsFile, parse_options, read_options_file
+from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from engines.rocksdb.window import warnings as window_warnings
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.drivers.loadgen.protocols import Fill
@@ -43,6 +43,7 @@ from harness.engine import (
     EngineFactory,
     EngineKind,
     EngineVersion,
+    FileSettings,
     ProcessId,
     TaskTimes,
 )
@@ -377,12 +378,11 @@ def _text(truth: bool) -> str:
 class RocksDbFactory(Factory):
     """Implements TakesOptionFile."""
 
-    def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+    def settings_of_file(self, options: Mapping[str, Any], engines_prefix: Path) -> FileSettings:
         """The settings of the OPTIONS file that the engine option names."""
         if (named := options.get("options_file")) is None:
-            return {}
-        path = Path(str(named))
-        return settings_of_file(read_options_file(path), path)
+            return FileSettings()
+        return settings_of_file(Path(str(named)), choose(options, engines_prefix))
 
 
 ENGINE: EngineFactory = RocksDbFactory(

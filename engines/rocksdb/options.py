@@ -28,7 +28,7 @@ _MOST_BYTES = 2**63 - 1
 _CACHE = "block_cache"
 _UNWRITTEN: Mapping[str, str] = {_CACHE: TABLE, "compression_per_level": FAMILY}
 _TABLE_OPTION = "block_based_table_factory"
-_SETTINGS = SettingTable.read(Path(__file__).parent)
+SETTINGS = SettingTable.read(Path(__file__).parent)
 #: The file system of temporary files may lack direct I/O.
 _DIRECT, _FILE_SYSTEM = "use_direct_", "IO error"
 _TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
@@ -69,19 +69,18 @@ class Options:
 
     def stored(self) -> dict[str, str]:
         """Options that decide what a load leaves on disk and differ from their defaults."""
-        deciding = {k: v for k, v in self.family.items() if k in _SETTINGS.stored}
-        deciding |= {k: v for k, v in self.table.items() if k not in _SETTINGS.not_stored}
+        deciding = {k: v for k, v in self.family.items() if k in SETTINGS.stored}
+        deciding |= {k: v for k, v in self.table.items() if k not in SETTINGS.not_stored}
         return {k: v for k, v in sorted(deciding.items()) if not same(v, self.defaults.get(k, ""))}
 
 
 def read_settings(installation: Installation, settings: Mapping[str, str]) -> Options:
     """UsageError for a name that this RocksDB does not have, or a value that it rejects."""
     title = installation.title
-    defaults = _defaults(installation)
+    defaults = defaults_of(installation)
     writes = {name: _truth(title, name, settings.get(name)) for name in WRITES}
     parts: dict[str, dict[str, str]] = {DB: {}, TABLE: {}, "": {}}
-    sections = {name: section for section, part in defaults.sections.items() for name in part}
-    sections |= _UNWRITTEN
+    sections = sections_of(defaults)
     for name, value in settings.items():
         if name in WRITES or name == ROW_CACHE:
             continue
@@ -110,32 +109,6 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
     return replace(found, block_cache_bytes=_checked(title, installation.library, found))
 
 
-def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
-    """The settings of an OPTIONS file, without those reserved for the harness.
-
-    UsageError if the file's database stores records in another way than the harness, and for a
-    line that RocksDB itself would not read.
-    """
-    found = file.options()
-    if ROW_CACHE in found:
-        raise UsageError(
-            f"{path}:{file.lines[ROW_CACHE]}",
-            f"{ROW_CACHE}: not an option of OPTIONS files",
-            f"remove the line, and use --set {ROW_CACHE}=SIZE",
-        )
-    for name, ours in (
-        ("comparator", "leveldb.BytewiseComparator"),
-        ("table_factory", "BlockBasedTable"),
-    ):
-        if found.get(name, ours) != ours:
-            raise UsageError(
-                f"{path}:{file.lines[name]}",
-                f"{name}={found[name]} is not supported",
-                f"remove the line; RocksDB's default is {ours}",
-            )
-    return {name: value for name, value in found.items() if name not in _SETTINGS.fixed}
-
-
 def differing(requested: Mapping[str, str], reported: Mapping[str, str]) -> list[str]:
     """Options for which RocksDB reports another value than the requested one, as text."""
     return [
@@ -146,14 +119,35 @@ def differing(requested: Mapping[str, str], reported: Mapping[str, str]) -> list
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two texts are the same value: 64K and 65536, 10 and 10.000000."""
-    return _plain(one) == _plain(other)
+    """Whether ``one`` asks for the value ``other``: 64K for 65536, 10 for 10.000000.
+
+    A struct keeps the members that ``one`` does not name.
+    """
+    asked, full = members(one), members(other)
+    if asked is None or full is None:
+        return _plain(one) == _plain(other)
+    return all(name in full and same(value, full[name]) for name, value in asked.items())
 
 
-def _plain(text: str) -> str | float | frozenset[str]:
+def members(text: str) -> dict[str, str] | None:
+    """The members of a struct ``{a=1;b={c=2;};}``, those of a list as names; None for others."""
+    inner = text.strip()
+    if not (inner.startswith("{") and inner.endswith("}")):
+        return None
+    found, depth, start = {}, 0, 0
+    inner = inner[1:-1] + ";"
+    for at, character in enumerate(inner):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == ";" and depth == 0:
+            name, _, value = inner[start:at].partition("=")
+            found[name.strip()] = value.strip()
+            start = at + 1
+    found.pop("", None)
+    return found
+
+
+def _plain(text: str) -> str | float:
     lower = text.strip().lower()
-    if lower.startswith("{"):
-        return frozenset(filter(None, lower.strip("{}").split(";")))
     factor = _SUFFIXES.get(lower[-1:], 0)
     try:
         return float(lower[:-1]) * factor if factor else float(lower)
@@ -187,7 +181,14 @@ def _row_cache(title: str, value: str) -> int:
     return size
 
 
-def _defaults(installation: Installation) -> OptionsFile:
+def sections_of(defaults: OptionsFile) -> dict[str, str]:
+    """The section of each option that the library has."""
+    written = {name: section for section, part in defaults.sections.items() for name in part}
+    return written | dict(_UNWRITTEN)
+
+
+def defaults_of(installation: Installation) -> OptionsFile:
+    """The options of an empty database of this library; UsageError if it writes none."""
     found = ask(installation.library).options
     if found is None:
         raise UsageError(
@@ -210,7 +211,7 @@ def _truth(title: str, name: str, value: str | None) -> bool:
 
 def _check_name(title: str, name: str, value: str, sections: Mapping[str, str]) -> None:
     hint = "remove it; --placement decides where the parts are"
-    _SETTINGS.refuse_fixed(title, {name: name}, hint)
+    SETTINGS.refuse_fixed(title, {name: name}, hint)
     if name == _TABLE_OPTION:
         raise UsageError(
             f"{title}: option {name}",

@@ -20,10 +20,14 @@ _DEFAULT_FAMILY = "default"
 
 @dataclass(frozen=True)
 class OptionsFile:
-    """Options by section. ``lines``: line number of each option."""
+    """Options by section. ``lines``: line number of each option.
+
+    ``release``: of the RocksDB that wrote the file; empty if it names none.
+    """
 
     sections: Mapping[str, Mapping[str, str]]
     lines: Mapping[str, int]
+    release: str = ""
 
     def options(self) -> dict[str, str]:
         """All options; no name is in two sections."""
@@ -59,7 +63,7 @@ def parse_options(text: str, where: str) -> OptionsFile:
     version = sections.pop("Version")
     if "rocksdb_version" not in version and not any(sections.values()):
         raise _invalid(where, "it has no options")
-    return OptionsFile(sections, lines)
+    return OptionsFile(sections, lines, version.get("rocksdb_version", ""))
 
 
 def _section(line: str, where: str) -> str:

@@ -123,7 +123,7 @@ class EngineRun:
             list(dict.fromkeys(prepared.tiers.values())),
             memory_bytes=None if prepared.external else env.memory_bytes,
             processors=format_cpus(prepared.cpus) or None,
-            warnings=[_EXTERNAL] if prepared.external else [],
+            warnings=[*([_EXTERNAL] if prepared.external else []), *prepared.warnings],
         )
         with record.storing(store), record.measuring(), _memory_cap(record):
             with ExitStack() as stack, naming_full_tiers(record.tiers):

@@ -13,6 +13,7 @@ from harness.engine import (
     EngineContext,
     EngineFactory,
     EngineVersion,
+    FileSettings,
     Listens,
     MemoryPolicy,
     ProcessStarter,
@@ -41,6 +42,7 @@ from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes
+from harness.warnings import RunWarning, warn
 from harness.workload import (
     AsksOfEngine,
     ChangesData,
@@ -78,6 +80,8 @@ class ResolvedRun:
     listen: Address | None = None
     #: Addresses of the clients' hosts on the way to it.
     client_addresses: tuple[str, ...] = ()
+    #: Known beforehand, and stored with the run.
+    warnings: tuple[RunWarning, ...] = ()
     #: Format of the files of a bulk load; the size of the data depends on it.
     load_format: str = ""
     #: Name of its dataset; empty for an external engine.
@@ -110,9 +114,9 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
         tiers, policy = resolve(spec.placement, env.tiers)
     cpus = _processors(spec, tiers)
     threads = spec.threads or len(cpus) or env.cores
-    of_file: Mapping[str, str] = {}
+    of_file = FileSettings()
     if isinstance(factory, TakesOptionFile):
-        of_file = factory.settings_of_file(spec.engine_options)
+        of_file = factory.settings_of_file(spec.engine_options, env.engines_prefix)
     settings = settings_for(
         spec.tuning,
         spec.engine,
@@ -124,7 +128,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
             "window": max(1.0, (outline.window_ns or _ASSUMED_WINDOW_NS) / NS_PER_S),
             "data": workload.loaded_bytes(params) if isinstance(workload, KnowsSize) else 0,
         },
-        {**of_file, **spec.settings},
+        {**of_file.values, **spec.settings},
     )
     listen = _listen(spec, factory, outline)
     addresses: tuple[str, ...] = ()
@@ -143,6 +147,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
         cpus,
         listen=listen,
         client_addresses=addresses,
+        warnings=tuple(of_file.warnings),
     )
     _check_cache(prepared)
     _check_memory_limit(prepared, env)
@@ -195,6 +200,8 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]
     for spec in specs:
         if (series := spec.series()) not in once:
             once[series] = prepare(spec, env)
+            for warning in once[series].warnings:
+                warn(warning)
     own = [run for run in once.values() if not run.external]
     data = _data_needed(own, env)
     for run in own:

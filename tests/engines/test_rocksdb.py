@@ -17,14 +17,16 @@ from rocksdb_store import RECORDS, Store, loaded
 
 from engines.rocksdb import options
 from engines.rocksdb.installation import Answer, ask
+from harness import paths
 from harness.drivers.loadgen.protocols import CallsNatively
-from harness.engine import RunsInClient, TakesOptionFile
+from harness.engine import FileSettings, RunsInClient, TakesOptionFile
 from harness.errors import RunFailed, UsageError
 from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
 from harness.workload import Clients
 
+RECORDINGS = Path(__file__).parent / "recordings"
 TABLE_FACTORY = "block_based_table_factory"
 
 
@@ -189,6 +191,12 @@ def test_the_paper_s_settings_are_those_it_runs_with(lab: Any, golden: Path) -> 
     assert config["level_compaction_dynamic_level_bytes"] == "false"
 
 
+def settings_of(path: Path) -> FileSettings:
+    factory = factory_of("rocksdb")
+    assert isinstance(factory, TakesOptionFile)
+    return factory.settings_of_file({"options_file": str(path)}, paths.engines_prefix())
+
+
 def test_options_come_from_a_file_as_rocksdb_writes_it(
     lab: Any, golden: Path, tmp_path: Path
 ) -> None:
@@ -198,7 +206,7 @@ def test_options_come_from_a_file_as_rocksdb_writes_it(
     first.restored(golden, places).run(duration_ns=200_000_000)
     first.engine.stop()
     written = sorted((places["data"] / "rocksdb").glob("OPTIONS-*"))[-1]
-    settings = factory_of("rocksdb").settings_of_file({"options_file": str(written)})  # type: ignore[attr-defined]
+    settings = settings_of(written).values
     assert settings["write_buffer_size"] == "5242880"
     assert settings["compression_per_level"] == levels
     assert "wal_dir" not in settings
@@ -210,7 +218,6 @@ def test_options_come_from_a_file_as_rocksdb_writes_it(
 
 def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "OPTIONS"
-    read = factory_of("rocksdb").settings_of_file  # type: ignore[attr-defined]
     for text, words in (
         ("write_buffer_size=1\n", f"{path}:1"),
         ('[DBOptions]\n[CFOptions "other"]\n', f"{path}:2"),
@@ -220,10 +227,54 @@ def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path)
     ):
         path.write_text(text)
         with pytest.raises(UsageError) as caught:
-            read({"options_file": str(path)})
+            settings_of(path)
         assert words in str(caught.value)
     with pytest.raises(UsageError, match="No such file"):
-        read({"options_file": str(tmp_path / "none")})
+        settings_of(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("release", "left_out"),
+    [
+        ("5.17.2", ("wal_dir", "base_background_compactions", "compaction_options_fifo.ttl")),
+        ("7.8.3", ("random_access_max_buffer_size", "level_compaction_dynamic_file_size")),
+    ],
+)
+def test_a_file_of_an_older_release_is_read_with_a_list_of_what_does_not_apply(
+    lab: Any, release: str, left_out: tuple[str, ...]
+) -> None:
+    found = settings_of(RECORDINGS / f"rocksdb-{release}.OPTIONS")
+    (warning,) = found.warnings
+    assert warning.code == "options-file-not-applied"
+    assert [name for name in left_out if f"{name}=" not in warning.context] == []
+    assert not set(left_out) & set(found.values)
+    assert found.values["max_bytes_for_level_multiplier"] == "10.000000"
+    Store.of(lab, found.values)  # which opens a database with them
+
+
+def test_a_struct_keeps_the_members_that_a_file_does_not_name(lab: Any, tmp_path: Path) -> None:
+    path = tmp_path / "OPTIONS"
+    path.write_text('[CFOptions "default"]\n  compression_opts={level=3;}\n')
+    found = settings_of(path)
+    assert not found.warnings
+    assert Store.of(lab, found.values).engine.format_options() == {"compression_opts": "{level=3;}"}
+
+
+def test_all_that_is_wrong_in_a_file_is_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "OPTIONS"
+    path.write_text('[DBOptions]\n max_jobs=1\n[CFOptions "default"]\n buffers=2\n')
+    with pytest.raises(UsageError) as unknown:
+        settings_of(path)
+    assert "line 2: max_jobs" in unknown.value.context
+    assert "line 4: buffers" in unknown.value.context
+    path.write_text(
+        "[Version]\n rocksdb_version=5.1.1\n[DBOptions]\n max_open_files=many\n"
+        '[CFOptions "default"]\n compression=kSqueeze\n num_levels=7\n'
+    )
+    with pytest.raises(UsageError) as rejected:
+        settings_of(path)
+    assert all(n in rejected.value.context for n in ("max_open_files=many", "compression=kSqueeze"))
+    assert "num_levels" not in rejected.value.context
 
 
 def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rocksdb_store import RECORDS, Store, built, loaded
 
+from harness import paths
 from harness.drivers.loadgen import processes
 from harness.errors import RunFailed, UsageError
 from harness.registry import engine as factory_of
@@ -133,7 +134,9 @@ def test_an_options_file_that_names_it_is_refused_with_its_line(tmp_path: Path) 
     path = tmp_path / "OPTIONS"
     path.write_text("[DBOptions]\n  max_background_jobs=3\n  row_cache=67108864\n")
     with pytest.raises(UsageError) as caught:
-        factory_of("rocksdb").settings_of_file({"options_file": str(path)})  # type: ignore[attr-defined]
+        factory_of("rocksdb").settings_of_file(  # type: ignore[attr-defined]
+            {"options_file": str(path)}, paths.engines_prefix()
+        )
     assert f"{path}:3" in str(caught.value) and "--set row_cache=" in caught.value.hint
 
 
