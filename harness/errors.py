@@ -100,12 +100,12 @@ _SYNONYMS = {
 }
 
 
-def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+def nearest(name: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     import difflib
 
     meant = _SYNONYMS.get(name)
-    close = [meant] if meant in known else difflib.get_close_matches(name, known, cutoff=0.6)
+    close = [meant] if meant in known else difflib.get_close_matches(name, known, cutoff=cutoff)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

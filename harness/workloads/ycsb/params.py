@@ -250,7 +250,11 @@ class YcsbParams(Parameters):
 
         found, ignored = properties.parameters(files)
         given, more = properties.given(pairs)
-        return {**found, **given}, [*ignored, *more]
+        params = {**found, **given}
+        properties.check_bound(params)
+        if params.get("operationcount") == 0:
+            del params["operationcount"]
+        return params, [*ignored, *more]
 
     @property
     def shares(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ a number, and only ``true`` is true.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,24 +49,38 @@ _ONLY: Mapping[str, tuple[str | None, str]] = {
     "fieldnameprefix": ("field", "fields have this prefix: field"),
     "core_workload_insertion_retry_limit": ("0", "an insert that fails for good fails the run: 0"),
     "core_workload_insertion_retry_interval": ("3", "an insert is not tried again: 3"),
+    "batch.size": ("1", "an operation has one record: 1"),
     "fieldlengthhistogram": (None, "lengths are constant, uniform or zipfian"),
 }
 #: Flags of the official client; ours are read as YAML.
 _OFFICIAL_FLAGS = ("readallfields", "writeallfields", "dataintegrity")
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
+#: Byte order marks, and the names of their encodings.
+_MARKS = {codecs.BOM_UTF8: "UTF-8", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
+#: What clients call the core workload: its class, or as go-ycsb does.
+_CORE_NAMES = (CORE_CLASS, "core")
+_GUESS_CUTOFF = 0.8
 _LONGEST_SHOWN = 80
 
 
 def read(file: Path) -> dict[str, str]:
     """All properties of a file, the last of a name; UsageError where it cannot be read."""
     try:
-        text = file.read_text(encoding="latin-1")
+        content = file.read_bytes()
     except OSError as error:
         raise UsageError(
             f"property file {file}", str(error.strerror or error), "give a file that can be read"
         ) from error
-    return dict(_pairs(text, file))
+    for mark, encoding in _MARKS.items():
+        if content.startswith(mark):
+            raise UsageError(
+                f"property file {file}",
+                f"it begins with the byte order mark of {encoding}, which the client takes for a "
+                "part of the first property",
+                "save it as ASCII or Latin-1, without the mark",
+            )
+    return dict(_pairs(content.decode("latin-1"), file))
 
 
 def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
@@ -79,9 +94,12 @@ def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
     notes: list[str] = []
     for file in files:
         pairs = read(file)
-        for name, value in pairs.items():
-            _take(f"{file}: ", name, value.strip(), found, notes)
-        if pairs and not any(_known(name) for name in pairs):
+        if not pairs:
+            raise UsageError(
+                f"property file {file}", "it has no property", "give one that describes a workload"
+            )
+        _take_all(f"property file {file}", f"{file}: ", pairs, found, notes)
+        if not any(_known(name) for name in pairs):
             raise UsageError(
                 f"property file {file}",
                 f"none of its {len(pairs)} properties is one of the core workload",
@@ -90,32 +108,63 @@ def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
     return found, notes
 
 
+def check_bound(params: Mapping[str, Any]) -> None:
+    """UsageError where neither a number of operations nor a time would end the client."""
+    if params.get("operationcount") == 0 and "duration" not in params:
+        raise UsageError(
+            "property operationcount=0",
+            "it sets no bound, and without maxexecutiontime the client would never end",
+            "give --duration, or a number of operations",
+        )
+
+
 def given(pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """The same of properties on the command line; unknown names stay as they are."""
     found: dict[str, Any] = {}
     notes: list[str] = []
+    official = {}
     for name, value in pairs.items():
-        if name == "workload" and value.rpartition(".")[2] != CORE_CLASS and "." not in value:
-            found[name] = value  # a letter
-        elif _known(name) or "." in name:  # a binding's
-            _take("-p ", name, value.strip(), found, notes)
+        letter = name == "workload" and value not in _CORE_NAMES and "." not in value
+        if not letter and (_known(name) or "." in name):  # a binding's
+            official[name] = value
         else:
             found[name] = value
+    _take_all("properties of -p", "-p ", official, found, notes)
     return found, notes
 
 
+def _take_all(
+    problem: str, where: str, pairs: Mapping[str, str], found: dict[str, Any], notes: list[str]
+) -> None:
+    """Take each property; one UsageError with all that cannot be taken."""
+    errors = []
+    for name, value in pairs.items():
+        try:
+            _take(where, name, value, found, notes)
+        except UsageError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        listed = (f"{e.problem.removeprefix(where)}: {e.context} ({e.hint})" for e in errors)
+        raise UsageError(f"{problem}: {len(errors)} properties", "; ".join(listed), "see above")
+
+
+def _decides(name: str) -> bool:
+    """Whether the property decides what is measured."""
+    return name in _DECLARED or name == "maxexecutiontime" or name in _ONLY
+
+
 def _known(name: str) -> bool:
-    return (
-        name in _DECLARED
-        or name == "maxexecutiontime"
-        or name in _ONLY
-        or name in _NO_MATTER
-        or name.startswith(_NO_MATTER_GROUPS)
-    )
+    return _decides(name) or name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS)
 
 
 def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[str]) -> None:
     """``where``: stands before the property's name in what is said of it."""
+    if value != value.rstrip() and name not in _OFFICIAL_FLAGS and _decides(name):
+        raise _refused(
+            where, name, value, "it ends with a blank, with which the client fails", "remove it"
+        )
     if name in _DECLARED and name != "workload":
         found[name] = _value(where, name, value)
         if name in _OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
@@ -128,7 +177,13 @@ def _value(where: str, name: str, text: str) -> Any:
     """As the client reads it: by Integer.parseInt, Double.parseDouble or Boolean.parseBoolean."""
     kind = _DECLARED[name].kind
     if isinstance(kind, Count | Number):
-        return _number(where, name, text, whole=isinstance(kind, Count))
+        number = _number(where, name, text, whole=isinstance(kind, Count))
+        if name == "operationcount" and number == 0:
+            return number  # no bound: see check_bound
+        try:
+            return kind.parse(name, number)
+        except UsageError as error:
+            raise _refused(where, name, text, error.context, error.hint) from error
     if name in _OFFICIAL_FLAGS:
         return text.lower() == "true"
     return scalar(text)
@@ -146,8 +201,14 @@ def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str |
     if name == "maxexecutiontime":
         found["duration"] = f"{_number(where, name, value, whole=True)}s"
     elif name == "workload":
-        if value.rpartition(".")[2] != CORE_CLASS:
-            raise _refused(where, name, value, f"only the {CORE_CLASS} is done here")
+        if value != "core" and value.rpartition(".")[2] != CORE_CLASS:
+            raise _refused(
+                where,
+                name,
+                value,
+                f"another workload; only the {CORE_CLASS} (core) is done here",
+                "choose a file of the core workload",
+            )
         found[name] = CORE_CLASS
     elif name in _ONLY:
         only, why = _ONLY[name]
@@ -157,7 +218,7 @@ def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str |
         return _NO_MATTER.get(name, "latencies are kept as histograms")
     elif "." in name:
         return "it is a binding's; engines are configured with --set, --tuning and --option"
-    elif similar := nearest(name, list(_DECLARED)):
+    elif similar := nearest(name, list(_DECLARED), _GUESS_CUTOFF):
         raise UsageError(
             f"{where}property {_shown(name)}",
             f"neither a property of the core workload nor one of ours{similar}",

@@ -138,6 +138,66 @@ def test_values_mean_what_they_mean_to_the_client(written):
     )
 
 
+def test_a_file_of_go_ycsb_is_taken_as_it_is(written):
+    """Its name of the core workload; other names of its own have no effect."""
+    text = WORKLOAD_E.replace("site.ycsb.workloads.CoreWorkload", "core")
+    found, told = parameters([written(text + "dropdata=true\nverbose=false\nmysql.host=h\n")])
+    assert normalised(found)["workload"] == "e"
+    assert [line.split(": ")[1].split()[0] for line in told] == [
+        "dropdata", "verbose", "mysql.host"
+    ]  # fmt: skip
+    assert given({"workload": "core"}) == ({"workload": "CoreWorkload"}, [])
+
+
+def test_all_that_cannot_be_taken_is_in_one_error_that_names_the_file(written):
+    text = "workload=sysbench\ntable=other\nreadproporton=1\nrecordcount=0\nmixputratio=0.5\n"
+    file = written(text, "foreign")
+    with pytest.raises(UsageError) as error:
+        parameters([file])
+    assert str(file) in error.value.problem
+    named = ("workload=sysbench", "table=other", "readproporton", "recordcount=0")
+    assert [name for name in named if name not in error.value.context] == []
+    assert (
+        "mixputratio" not in error.value.context
+    )  # unlike any of ours: left out, as by the client
+    assert "duration" not in error.value.context
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "no property"),
+        (b"# only a comment\n", "no property"),
+        (b"\xef\xbb\xbfrecordcount=1\n", "byte order mark"),
+        ("recordcount=1\n".encode("utf-16"), "byte order mark"),
+        (b"recordcount=1000 \n", "blank"),
+        (b"requestdistribution=zipfian\t\n", "blank"),
+    ],
+)
+def test_what_the_client_would_misread_is_refused(written, content, word):
+    file = written(content)
+    with pytest.raises(UsageError) as error:
+        parameters([file])
+    assert str(file) in error.value.problem and word in error.value.context
+
+
+def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
+    found, told = parameters([written("readallfields=true \nrecordcount=5")])
+    assert found["readallfields"] is False
+    assert len(told) == 1
+
+
+def test_no_operations_are_no_bound(written):
+    """The client runs until maxexecutiontime, and forever without it."""
+    file = written("operationcount=0\nrecordcount=5\n")
+    with pytest.raises(UsageError):
+        YcsbParams.from_text({}, [file])
+    for more in ({"duration": "9s"}, {"maxexecutiontime": "9"}):
+        params = normalised(YcsbParams.from_text(more, [file])[0])
+        assert (params["operationcount"], params["duration"]) == (None, "9s")
+    assert normalised(YcsbParams.from_text({"operationcount": "7"}, [file])[0])["duration"] is None
+
+
 @pytest.mark.parametrize(
     "text",
     ["recordcount=0x10", "recordcount=1_000", "operationcount=", "threadcount=1.0",
