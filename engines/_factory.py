@@ -9,7 +9,9 @@ from typing import Any
 
 from engines._installation import FoundInstallation
 from harness.engine import Engine, EngineContext, EngineKind, EngineVersion
+from harness.errors import UsageError
 from harness.experiment.placement import Part
+from harness.install import refuse_noexec
 
 
 def workloads_in(sql_folder: Path) -> tuple[str, ...]:
@@ -23,7 +25,8 @@ class Factory:
 
     ``workloads``: those that it brings SQL or calls for. ``placeable``: parts of an engine that
     the harness starts; ``not_placeable``: why others cannot be placed. ``installation``:
-    UsageError if there is none.
+    UsageError if there is none. ``path_separators``: characters that its settings cannot have in a
+    path.
     ``external`` and ``external_version``: of an engine with the option ``dsn``, which names an
     external server; UsageError if the server does not answer.
     """
@@ -37,6 +40,7 @@ class Factory:
     make: Callable[[EngineContext], Engine]
     installation: Callable[[Mapping[str, Any], Path], FoundInstallation]
     not_placeable: Mapping[Part, str] = field(default_factory=dict)
+    path_separators: str = ""
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[Mapping[str, Any]], EngineVersion] | None = None
 
@@ -48,7 +52,14 @@ class Factory:
         """The version of the installation or of the external server."""
         if self.external_version is not None and "dsn" in options:
             return self.external_version(options)
-        return self.installation(options, engines_prefix).engine_version(self.name)
+        try:
+            return self.installation(options, engines_prefix).engine_version(self.name)
+        except UsageError:
+            if (prefix := options.get("prefix")) is not None:
+                refuse_noexec(Path(str(prefix)), self.title)
+            elif any(engines_prefix.glob(f"{self.name}-*")):
+                refuse_noexec(engines_prefix, self.title)
+            raise
 
     def create(self, context: EngineContext) -> Engine:
         if self.external is not None and "dsn" in context.options:

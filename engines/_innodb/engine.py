@@ -268,6 +268,8 @@ def factory(flavour: Flavour) -> EngineFactory:
         workloads=workloads_in(ManagedInnoDB.sql_folder),
         placeable=ManagedInnoDB.supported_parts,
         not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
+        # Of innodb_temp_data_file_path and tmpdir.
+        path_separators=":;",
         make=lambda context: ManagedInnoDB(context, flavour),
         external=lambda context: ExternalInnoDB(context, flavour),
         installation=partial(choose, flavour),

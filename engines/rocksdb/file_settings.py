@@ -80,10 +80,10 @@ def _adapted(values: dict[str, str], defaults: Mapping[str, str]) -> list[str]:
     """Leave out members of structs that this release does not have; what was left out."""
     left_out = []
     for name, value in values.items():
-        asked, known = members(value), members(defaults.get(name, ""))
-        if asked and known and (lacking := sorted(set(asked) - set(known))):
-            left_out += [f"{name}.{m}={asked.pop(m)} (not in this release)" for m in lacking]
-            values[name] = "{" + "".join(f"{m}={v};" for m, v in asked.items()) + "}"
+        requested, known = members(value), members(defaults.get(name, ""))
+        if requested and known and (lacking := sorted(set(requested) - set(known))):
+            left_out += [f"{name}.{m}={requested.pop(m)} (not in this release)" for m in lacking]
+            values[name] = "{" + "".join(f"{m}={v};" for m, v in requested.items()) + "}"
     return left_out
 
 

@@ -123,10 +123,10 @@ def same(one: str, other: str) -> bool:
 
     A struct keeps the members that ``one`` does not name.
     """
-    asked, full = members(one), members(other)
-    if asked is None or full is None:
+    requested, full = members(one), members(other)
+    if requested is None or full is None:
         return _plain(one) == _plain(other)
-    return all(name in full and same(value, full[name]) for name, value in asked.items())
+    return all(name in full and same(value, full[name]) for name, value in requested.items())
 
 
 def members(text: str) -> dict[str, str] | None:

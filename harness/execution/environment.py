@@ -15,6 +15,7 @@ from harness.engine import Credentials
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host import cgroup
 from harness.host.facts import host_facts
+from harness.host.limits import room_to_commit
 from harness.native_programs import readable_to
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import DatasetStore
@@ -54,10 +55,12 @@ class Environment:
 
     @property
     def memory_bytes(self) -> int:
-        """What may be used: the host's memory, or less where a control group holds us."""
-        limit = cgroup.own_limit_bytes()
-        host = int(self.host["memory_bytes"])
-        return host if limit is None else min(host, limit)
+        """What may be used: the host's memory, or less.
+
+        Less where a control group holds us, or where Linux does not overcommit.
+        """
+        limits = (int(self.host["memory_bytes"]), cgroup.own_limit_bytes(), room_to_commit())
+        return min(limit for limit in limits if limit is not None)
 
     @contextmanager
     def directory(self, path: Path) -> Iterator[Path]:

@@ -112,6 +112,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     policy = None
     if spec.placement is not None:
         tiers, policy = resolve(spec.placement, env.tiers)
+        _check_paths(factory, tiers, env)
     cpus = _processors(spec, tiers)
     threads = spec.threads or len(cpus) or env.cores
     of_file = FileSettings()
@@ -241,6 +242,20 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
             f"{factory.title} cannot place the part {part!r} on its own{why}",
             f"it can place: {', '.join(sorted(supported))}",
         )
+
+
+def _check_paths(factory: EngineFactory, tiers: Mapping[Part, Tier], env: Environment) -> None:
+    """UsageError for a directory that the engine's settings cannot name."""
+    separators = getattr(factory, "path_separators", "")
+    named = {f"tier {t.name!r}": t.claim.path for t in tiers.values() if t.claim.path}
+    for what, path in {**named, "loaded datasets": str(env.datasets.root)}.items():
+        for character in separators:
+            if character in path:
+                raise UsageError(
+                    f"{what} in {path}",
+                    f"{factory.title} cannot use a path with {character!r}",
+                    "name another directory of that file system in the host file",
+                )
 
 
 def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.tiers.linux.kernel import LIVE
 
 _KERNEL = Path("/proc/sys/kernel")
+_NEVER_OVERCOMMIT = 2
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -40,6 +41,19 @@ def room_for_files() -> tuple[int, str] | None:
     """Return the number of files that one process may open, and its limit; None if unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else (soft, f"ulimit -n {soft}")
+
+
+def room_to_commit() -> int | None:
+    """Bytes that processes may still allocate; None where Linux overcommits.
+
+    With vm.overcommit_memory=2, an allocation beyond CommitLimit fails whatever is free. In steps
+    of a sixteenth of the limit, so that what other processes commit seldom changes it.
+    """
+    if LIVE.read_int("/proc/sys/vm/overcommit_memory") != _NEVER_OVERCOMMIT:
+        return None
+    memory = LIVE.meminfo()
+    limit, step = memory["CommitLimit"], max(1, memory["CommitLimit"] // 16)
+    return max(0, limit - memory["Committed_AS"]) // step * step
 
 
 def _running_tasks() -> int:

@@ -10,6 +10,8 @@ next install. Database *services* of the machine are never changed.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,12 +19,14 @@ from pathlib import Path
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
+from harness.install.clients import NO_SPACE
 from harness.install.pins import Pinned as Pinned
 from harness.install.pins import pinned, pinned_engines
 from harness.install.prefix import publish, work_directory
 from harness.progress import Progress
 from harness.supervise.credentials import refuse_exchangeable, run_unprivileged, unprivileged
 from harness.supervise.user_files import make_passable
+from harness.units import format_bytes
 from harness.warnings import RunWarning, warn
 
 __all__ = [
@@ -34,10 +38,13 @@ __all__ = [
     "linker",
     "pinned",
     "pinned_engines",
+    "refuse_noexec",
 ]
 
 _RECORD = "installed.json"
 _TRIAL_S = 60
+#: Of an error's text.
+_SHOWN = 300
 #: Loads a library, as the unprivileged user where one is given by its numbers.
 _LOAD = """
 import ctypes, os, sys
@@ -90,13 +97,14 @@ def install(
                 return folder
             progress.say(f"{folder}: {found}; installing it again")
     make_passable(prefix)
+    refuse_noexec(prefix, engine)
     refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     failures: list[RunFailed] = []
     for pin in builds:
         try:
             folder = _install(pin, prefix, progress)
-        except RunFailed as error:
-            failures.append(error)
+        except (OSError, RunFailed) as error:
+            failures.append(_failure(pin, prefix, error))
             continue
         for failure in failures:
             progress.say(f"{failure}; {pin.engine} {pin.version} was installed instead")
@@ -106,6 +114,31 @@ def install(
     if len(failures) == 1:
         raise failures[0]
     raise RunFailed(f"install {engine}", "; ".join(map(str, failures)), failures[-1].hint)
+
+
+def refuse_noexec(folder: Path, title: str) -> None:
+    """UsageError where no program below ``folder`` can run."""
+    if folder.exists() and os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise UsageError(
+            f"{title} under {folder}",
+            "its file system is mounted noexec: no program there can run",
+            "mount it with exec, or name another folder in $HARNESS_ENGINES",
+        )
+
+
+def _failure(pin: Pinned, prefix: Path, error: OSError | RunFailed) -> RunFailed:
+    """RunFailed with one reason; shutil.Error has one for each file of a tree."""
+    problem = f"install {pin.engine} {pin.version}"
+    if NO_SPACE in str(error):
+        raise RunFailed(
+            problem,
+            f"no space left in {prefix} ({format_bytes(shutil.disk_usage(prefix).free)} are free)",
+            "free space there, or name another folder in $HARNESS_ENGINES",
+        ) from error
+    if isinstance(error, RunFailed):
+        return error
+    context = f"{error.strerror}: {error.filename}" if error.strerror else str(error)[:_SHOWN]
+    return RunFailed(problem, context, "see the folder's owner, mode and file system")
 
 
 def installed(engine: str, prefix: Path) -> list[Installed]:

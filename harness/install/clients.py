@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -11,6 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import RunFailed
+
+#: strerror(ENOSPC), as clients print it.
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def run_client(problem: str, command: Sequence[str], folder: Path, hint: str) -> str:
@@ -31,7 +35,8 @@ def run_client(problem: str, command: Sequence[str], folder: Path, hint: str) ->
     )
     if done.returncode != 0:
         lines = [*done.stdout.strip().splitlines(), *done.stderr.strip().splitlines()]
-        errors = [line for line in lines if re.match(r"(E:|\[ERROR\]|ERROR)\s*\S", line)]
+        errors = [line for line in lines if NO_SPACE in line]
+        errors += [line for line in lines if re.match(r"(E:|\[ERROR\]|ERROR)\s*\S", line)]
         context = (errors[:1] or lines[-1:] or [f"exit status {done.returncode}"])[0]
         raise RunFailed(problem, context, hint)
     return done.stdout
