@@ -107,7 +107,7 @@ class DuckDB:
         It starts as root: another user may be unable to enter the installation or to mount.
         """
         process = self._context.processes.spawn(
-            [sys.executable, "-m", "engines.duckdb.worker"],
+            [sys.executable, "-X", "utf8", "-m", "engines.duckdb.worker"],
             log=self._log,
             log_owner=self._user,
             memory=self._placed.memory,

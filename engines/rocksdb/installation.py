@@ -184,7 +184,7 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
 def _probed(library: Path, request: str) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of the probe, whose end an interrupted harness awaits."""
     pipe = subprocess.PIPE
-    command = [sys.executable, "-I", "-S", probe.__file__]
+    command = [sys.executable, "-X", "utf8", "-I", "-S", probe.__file__]
     try:
         with subprocess.Popen(
             command,

@@ -7,6 +7,7 @@ end in order, too.
 from __future__ import annotations
 
 import errno
+import locale
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ _SIGNALLED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, sig
 
 def main() -> None:
     """Entry point of ``harness``; exit codes: 2 beforehand, 1 under way, 130 on Ctrl-C."""
+    _use_utf8()
     if os.geteuid() == 0:
         # Servers and clients, another user then, read data and programs that we make. What only
         # we may read is made with that mode.
@@ -35,6 +37,16 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = _ended_by(error)
     sys.exit(_flushed(code))
+
+
+def _use_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale has another encoding.
+
+    Output, files, file names and the text of programs would otherwise be in the caller's, which
+    need not have the characters of a path.
+    """
+    if not sys.flags.utf8_mode and locale.getencoding().lower().replace("-", "") != "utf8":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _terminated(number: int, _frame: FrameType | None) -> None:

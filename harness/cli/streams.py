@@ -57,7 +57,7 @@ def _lossy(stream: TextIO | None, number: int) -> TextIO:
     interactive = number == 2 or file.isatty()
     return io.TextIOWrapper(
         io.BufferedWriter(file),
-        encoding=stream.encoding if stream is not None else "utf-8",
-        errors=stream.errors if stream is not None else "backslashreplace",
+        encoding="utf-8",
+        errors="backslashreplace",  # a file name need not be text
         line_buffering=interactive,
     )

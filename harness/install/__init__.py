@@ -270,7 +270,7 @@ def _try(pin: Pinned, tree: Path) -> None:
     if program.endswith(".so"):
         # The unprivileged user may be unable to run this Python.
         user = unprivileged()
-        command = [sys.executable, "-I", "-S", "-c", _LOAD, program]
+        command = [sys.executable, "-X", "utf8", "-I", "-S", "-c", _LOAD, program]
         command += [] if user is None else [str(user.uid), str(user.gid)]
     try:
         done = (

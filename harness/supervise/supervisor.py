@@ -143,7 +143,7 @@ class Supervisor:
     def __enter__(self) -> Supervisor:
         self.journal = Journal(self._state_dir)
         self._socket, far_end = socket.socketpair()
-        command = [sys.executable, "-I", "-S", str(_DAEMON), str(far_end.fileno())]
+        command = [sys.executable, "-X", "utf8", "-I", "-S", str(_DAEMON), str(far_end.fileno())]
         command += [str(self.journal.path), str(os.getpid())]
         with far_end:
             self._process = subprocess.Popen(

@@ -135,3 +135,38 @@ def test_results_that_cannot_be_written_are_told(harness):
         assert done.code == 2
         assert "--results" in done.err
         assert "waiting" not in done.err
+
+
+@pytest.mark.parametrize("engine", ["mysql", "mariadb"])
+@pytest.mark.parametrize("where", ["tier", "data"])
+def test_a_path_that_the_engine_cannot_name_is_refused_before_the_load(harness, engine, where):
+    odd = harness.root / "a:b"
+    odd.mkdir()
+    environment = {"HARNESS_DATA": str(odd)} if where == "data" else {}
+    tier = odd if where == "tier" else harness.root
+    file = host_file(harness, tier)
+    argv = ("run", "ycsb", "--engine", engine, "--placement", "ssd-both", "--host", file)
+    assert str(odd) in harness.refused(*argv, **environment)
+    assert not list(odd.rglob("*golden*/*"))
+
+
+#: A locale without UTF-8, and without the ways in which Python may use UTF-8 in spite of it.
+_NO_UTF8 = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_any_locale_shows_and_uses_a_path_that_is_not_ascii(harness):
+    folder = harness.root / "größe"
+    folder.mkdir()
+    file = host_file(harness, folder)
+    done = harness("doctor", "--host", file, **_NO_UTF8)
+    assert "größe" in done.out + done.err and "Traceback" not in done.err
+    done = harness(*changed(host=file, queries="6"), "--json", **_NO_UTF8)
+    assert done.run["status"] == "complete"
+
+
+def test_a_name_that_is_no_text_is_printed_and_refused(harness):
+    name = os.fsdecode(b"host-\xff.yml")
+    for environment in ({}, _NO_UTF8):
+        done = harness("doctor", "--host", name, TMPDIR=str(harness.root / "tmp"), **environment)
+        assert done.code == 2
+        assert "Traceback" not in done.err and "host-" in done.err

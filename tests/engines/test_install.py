@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import platform
 import re
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -14,11 +16,12 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness import install
+from harness import install, registry
 from harness.errors import RunFailed, UsageError
 from harness.install import debs
 from harness.install.archives import Jars, Wheel
@@ -135,6 +138,37 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
     finally:
         os.close(handle)
     assert sorted(p.name for p in prefix.iterdir()) == [busy.name, "tiny-9.9"]
+
+
+def test_a_full_disk_is_one_reason_and_not_one_for_each_file(
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Wheel, folder: Path, tree: Path) -> None:
+        why = f"[Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
+        raise shutil.Error([("source", f"{tree}/{n}", why) for n in range(2000)])
+
+    monkeypatch.setattr(Wheel, "unpack", full)
+    with pytest.raises(RunFailed) as failed:
+        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    assert "no space left" in failed.value.context
+    assert len(failed.value.context) < 300
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
+def test_where_nothing_may_be_executed_nothing_is_installed_and_none_is_missing(
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = tmp_path / "engines"
+    (prefix / "mariadb-1.0").mkdir(parents=True)
+    facts = SimpleNamespace(f_flag=os.ST_NOEXEC)
+    monkeypatch.setattr(os, "statvfs", lambda path: facts)
+    with pytest.raises(UsageError) as refused:
+        install.install("tiny", prefix, SilentProgress(), versions)
+    assert "noexec" in refused.value.context
+    for options in ({"version": "1.0"}, {"prefix": str(prefix / "mariadb-1.0")}):
+        with pytest.raises(UsageError) as missing:
+            registry.engine("mariadb").available(options, prefix)
+        assert "noexec" in missing.value.context
 
 
 def test_no_archive_for_this_machine(versions: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from harness.drivers.loadgen.driver import check_connections
 from harness.errors import UsageError
-from harness.host.limits import room_for_files, room_for_tasks
+from harness.host import limits
+from harness.host.limits import room_for_files, room_for_tasks, room_to_commit
+from harness.tiers.linux.kernel import Kernel
 
 SERVER = SimpleNamespace(kind="managed", name="some server")
 
@@ -58,3 +60,25 @@ def test_open_files_are_those_of_one_client_process() -> None:
 
     assert "100 open files (ulimit -n 100)" in ends(1)
     assert ends(4) == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "committed_kb", "room"),
+    [
+        (0, 1_000, None),
+        (1, 1_000, None),
+        (2, 0, 16 << 30),
+        (2, 3 << 20, 13 << 30),
+        (2, 20 << 20, 0),
+    ],
+)
+def test_without_overcommitment_the_commit_limit_is_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, committed_kb: int, room: int | None
+) -> None:
+    (tmp_path / "proc/sys/vm").mkdir(parents=True)
+    (tmp_path / "proc/sys/vm/overcommit_memory").write_text(f"{mode}\n")
+    (tmp_path / "proc/meminfo").write_text(
+        f"MemTotal: {32 << 20} kB\nCommitLimit: {16 << 20} kB\nCommitted_AS: {committed_kb} kB\n"
+    )
+    monkeypatch.setattr(limits, "LIVE", Kernel(tmp_path))
+    assert room_to_commit() == room
