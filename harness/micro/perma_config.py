@@ -143,6 +143,24 @@ _DEFAULTS = {field.name: field.default for field in fields(PermaConfig)}
 KEYS = tuple(_DEFAULTS)
 
 
+#: Keys of CXL-Bench (https://github.com/hpides/cxlbench), PerMA-Bench's successor, alone.
+_OF_CXL_BENCH = frozenset(
+    {
+        *("memory_region_size", "device_path", "device_offset"),
+        *("numa_memory_nodes", "numa_memory_node_weights", "numa_task_nodes", "numa_thread_nodes"),
+        *("thread_cores", "thread_pin_mode", "cache_instruction", "flush_instruction"),
+        *("transparent_huge_pages", "explicit_hugepages_size"),
+        *("percentage_pages_first_partition", "percentage_pages_first_node"),
+        "node_count_first_partition",
+    }
+)
+
+
+def is_of_cxl_bench(key: str) -> bool:
+    """Whether the key is one of CXL-Bench that PerMA-Bench does not have."""
+    return key.removeprefix("secondary_") in _OF_CXL_BENCH or key.startswith("secondary_")
+
+
 def read_value(key: str, value: Any, source: str) -> Any:
     """One key's value; UsageError naming ``source`` for an unknown key or what does not fit it."""
     if key not in KEYS:

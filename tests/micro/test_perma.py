@@ -144,6 +144,29 @@ def test_a_value_of_the_matrix_that_is_wrong_is_named_by_its_line():
     assert error.problem == "bench.yaml:5"
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "keys"),
+    [
+        (
+            "b:\n  matrix:\n    access_size: [64]\n    memory_region_size: [16G]\n"
+            "  args:\n    numa_task_nodes: [1]\n    device_path: /dev/dax2.0\n",
+            6, ("memory_region_size", "numa_task_nodes", "device_path"),
+        ),
+        (
+            "p:\n  parallel_benchmark:\n    near: {args: {access_size: 64}}\n"
+            "    far: {args: {secondary_numa_memory_nodes: [1]}}\n",
+            4, ("secondary_numa_memory_nodes",),
+        ),
+        ("b: {args: {memory_range: 2G, flush_instruction: cache}}", 1, ("flush_instruction",)),
+    ],
+)  # fmt: skip
+def test_a_file_of_cxl_bench_is_refused_as_such_with_all_of_its_keys(text, line, keys):
+    error = refusal(text)
+    assert error.problem == f"bench.yaml:{line}"
+    assert "CXL-Bench" in error.context
+    assert [key for key in keys if key not in error.context] == []
+
+
 def test_a_file_of_ours_says_which_schema_it_has():
     assert is_perma({"b": {"args": {}}})
     assert not is_perma({"schema": 1, "name": "quick"})
