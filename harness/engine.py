@@ -170,8 +170,8 @@ class Engine(Protocol):
     def format_options(self) -> Mapping[str, str]:
         """Settings that change the data's format (page size …): part of the dataset's key."""
 
-    def initialise(self, places: DataDirectories) -> None:
-        """Make an empty database in the places; nothing runs afterwards."""
+    def initialise(self, directories: DataDirectories) -> None:
+        """Make an empty database in the directories; nothing runs afterwards."""
 
     def start(self) -> None:
         """Start and return when it answers; RunFailed with the log's last lines otherwise."""
@@ -194,11 +194,11 @@ class Engine(Protocol):
     def files(self) -> Sequence[Path]:
         """Files and directories that hold its data now: what is evicted for a cold start."""
 
-    def snapshot(self, golden: Path) -> None:
-        """Copy (or move) the stopped engine's data into ``golden``, self-contained."""
+    def snapshot(self, dataset: Path) -> None:
+        """Copy (or move) the stopped engine's data into ``dataset``, self-contained."""
 
-    def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Copy ``golden`` in full into the places, and rewrite the paths in it."""
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        """Copy ``dataset`` in full into the directories, and rewrite the paths in it."""
 
 
 class EngineFactory(Protocol):
