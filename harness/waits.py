@@ -274,6 +274,8 @@ class Breakdown:
     ``accounted_share``: of the latency, what is not the remainder. ``why``: empty where the
     parts add up within :data:`TOLERANCE`, else the reason. ``moments``: see ``WaitTotals``.
     ``sessions``: the mean number that worked on one statement; None of several operations.
+    ``cpu_ns``: of the latency, what Linux counted as processor time of the sessions' threads. It
+    may exceed the part ``processor``: a call shows a wait while it copies.
     """
 
     parts_ns: Mapping[str, float]
@@ -282,9 +284,12 @@ class Breakdown:
     why: str = ""
     moments: float = 0.0
     sessions: float | None = None
+    cpu_ns: float = 0.0
 
     def metrics(self, prefix: str = "", labels: Mapping[str, str] | None = None) -> list[Metric]:
-        """``wait_ns`` by resource, ``wait_accounted_share`` and ``wait_moments_count``."""
+        """``wait_ns`` by resource, ``wait_cpu_ns``, ``wait_accounted_share`` and
+        ``wait_moments_count``.
+        """
         own = labels or {}
         metrics = [
             Metric(f"{prefix}{_WAIT}", "ns", "none", {**own, "resource": name}, value=value)
@@ -295,6 +300,7 @@ class Breakdown:
             rest["sessions_count"] = self.sessions
         return [
             *metrics,
+            Metric(f"{prefix}wait_cpu_ns", "ns", "none", own, value=self.cpu_ns),
             *(Metric(f"{prefix}wait_{n}", "1", "none", own, value=v) for n, v in rest.items()),
         ]
 
@@ -371,7 +377,8 @@ def _breakdown(
         if queued > TOLERANCE:
             why += f"; for {queued:.0%}, sessions showed a wait and waited for a processor"
     each = {name: ns / count for name, ns in parts.items()}
-    return Breakdown(each, latency_ns / count, share, why, totals.moments)
+    spent_ns = min(latency_ns, totals.cpu_ns) / count
+    return Breakdown(each, latency_ns / count, share, why, totals.moments, cpu_ns=spent_ns)
 
 
 def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:

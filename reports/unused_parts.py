@@ -39,15 +39,15 @@ def unused_parts(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> UnusedParts:
 
     Where other parts moved and were used, a part that merely follows ``data`` is not listed.
     """
-    places = a[0].spec.placement, b[0].spec.placement
-    if places[0] is None or places[1] is None or places[0].memory != places[1].memory:
+    first, second = a[0].spec.placement, b[0].spec.placement
+    if first is None or second is None or first.memory != second.memory:
         return UnusedParts()
-    first, second = places
     moved = [part for part in DIRECTORY_PARTS if first.tier_of(part) != second.tier_of(part)]
     idle = [part for part in moved if all(_is_idle(run, part) for run in (*a, *b))]
     if moved and idle == moved:
         return UnusedParts(tuple(idle), every=True)
-    apart = [p for p in idle if any(one.tier_of(p) != one.data for one in (first, second))]
+    beside = first.data, second.data
+    apart = [p for p in idle if (first.tier_of(p), second.tier_of(p)) != beside]
     return UnusedParts(tuple(apart))
 
 

@@ -196,3 +196,13 @@ def test_what_was_seen_too_rarely_is_not_divided(divide):
     assert found is not None
     assert (found.parts_ns, found.accounted_share) == ({"other": S}, 0)
     assert found.why
+
+
+def test_processor_time_is_reported_within_waits_too() -> None:
+    """Of 10 s, 2 were seen running; Linux counted 7 s, which a busy host's latency may exceed."""
+    one = explain(seen(lock=8, running=2, cpu=7), 10 * S, count=5)
+    assert one is not None and one.cpu_ns == 7 * S / 5
+    (cpu,) = [m for m in one.metrics() if m.name == "wait_cpu_ns"]
+    assert (cpu.value, cpu.unit) == (7 * S / 5, "ns")
+    parallel = explain_alone(seen(lock=8, running=12, cpu=14), 10 * S)
+    assert parallel is not None and parallel.cpu_ns == 14 * S / 2

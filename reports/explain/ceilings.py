@@ -4,8 +4,13 @@ The mean operation waits for a device as far as its sessions were observed to, o
 trace timed the calls of its sessions, whichever is more. What may hide more of it counts in full:
 waits for locks and for the buffer cache (another session may hold them while it waits for the
 device), what nothing accounts for, and the time waiting for a processor that the device's I/O may
-keep busy. Shares of observed time are taken at the upper end of their sampling error. So the
-result is a bound and no estimate: a measured speed-up above it is a mistake in one of the two.
+keep busy. Shares of observed time are taken at the upper end of their sampling error.
+
+Only blocked time counts: a call that copies from the page cache shows a wait, but computes, on
+every tier. What Linux counted as processor time of the sessions' threads bounds what could go,
+exactly and whatever was observed. On a tier with DAX it does not: there a load from the device is
+processor time. So the result is a bound and no estimate: what is measured above it is not the
+device's latency, or a mistake in one of the two.
 """
 
 from __future__ import annotations
@@ -65,7 +70,7 @@ class Waited:
 
     ``parts_ns``: by resource, adding up to ``latency_ns`` at least. ``io_ns``: in calls that the
     trace timed on sessions' threads, by devices. ``contended_ns``: at most waiting for a
-    processor. ``moments``: of observation.
+    processor. ``moments``: of observation. ``computed_ns``: on processors, which no device changes.
     """
 
     latency_ns: float
@@ -73,6 +78,13 @@ class Waited:
     moments: float
     io_ns: Mapping[Devices, float] = field(default_factory=dict)
     contended_ns: float = 0.0
+    computed_ns: float = 0.0
+
+    @property
+    def blocked_ns(self) -> float:
+        """What was not computed; computing during a wait for a lock may be spinning."""
+        spinning_ns = self.of(("lock", "buffer"))
+        return self.latency_ns - max(0.0, self.computed_ns - spinning_ns)
 
     def of(self, resources: Iterable[str]) -> float:
         """The time that was seen to wait for these."""
@@ -81,7 +93,7 @@ class Waited:
     def direct_ns(self, devices: Devices) -> float:
         """Waiting for the devices: of each by observation or by the trace, whichever is more."""
         each = (max(self.of(_DIRECT[d]), self.io_ns.get(d, 0.0)) for d in _EACH[devices])
-        return min(self.latency_ns, sum(each))
+        return min(self.blocked_ns, sum(each))
 
     @property
     def hidden(self) -> dict[str, float]:
@@ -91,7 +103,7 @@ class Waited:
     def share(self, devices: Devices) -> float:
         """Of the latency, what may be due to the devices, as it was seen."""
         could_go_ns = self.direct_ns(devices) + sum(self.hidden.values())
-        return min(1.0, could_go_ns / self.latency_ns)
+        return min(self.blocked_ns, could_go_ns) / self.latency_ns
 
     def at_most(self, devices: Devices) -> float:
         """The same at the upper end of the sampling error."""
@@ -104,7 +116,7 @@ class Waited:
             bounds.append(
                 traced_ns + upper_share(seen_ns / self.latency_ns, self.moments) * self.latency_ns
             )
-        return min(1.0, (max(bounds) + self.contended_ns) / self.latency_ns)
+        return min(self.blocked_ns, max(bounds) + self.contended_ns) / self.latency_ns
 
 
 @dataclass(frozen=True)
@@ -191,6 +203,7 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
     values = {q: one.value for q, one in measured(run).items() if one.value is not None}
     io = _io_ns(run, values, load.durations if load else None)
     prefix = "" if load else "query_"
+    dax = any(tier["facts"]["dax"] for tier in run.manifest.get("tiers", ()))
     parts: dict[str, dict[str, float]] = {}
     for quantity, value in values.items():
         if quantity.name == f"{prefix}wait_ns":
@@ -207,7 +220,9 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
         sessions = values.get(Quantity(f"{prefix}wait_sessions_count", labels), 1.0)
         contended_ns = _contended_ns(values, by_resource, latency_ns, key, sessions)
         spent = {devices: ns / sessions for devices, ns in io.get(key, {}).items()}
-        found[key] = Waited(latency_ns, by_resource, moments, spent, contended_ns)
+        computed_ns = 0.0 if dax else values.get(Quantity(f"{prefix}wait_cpu_ns", labels), 0.0)
+        computed_ns = min(latency_ns, computed_ns)
+        found[key] = Waited(latency_ns, by_resource, moments, spent, contended_ns, computed_ns)
     return found if load else _with_traced_total(found)
 
 
@@ -320,6 +335,7 @@ def _pooled(repeats: Sequence[Waited]) -> Waited:
         sum(one.moments for one in repeats),
         {d: sum(one.io_ns.get(d, 0.0) for one in repeats) / n for d in DEVICES},
         sum(one.contended_ns for one in repeats) / n,
+        sum(one.computed_ns for one in repeats) / n,
     )
 
 

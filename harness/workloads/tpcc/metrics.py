@@ -29,6 +29,7 @@ client_cpu_per_transaction_ns         of the client processes, by transactions d
 server_cpu_per_transaction_ns         of the engine's processes, likewise; left out where it
                                       is too little for the kernel's ticks of 10 ms
 wait_ns                               of the mean latency, by ``resource`` (docs/waits.md)
+wait_cpu_ns                           of the mean latency, on processors
 wait_accounted_share                  of the mean latency, what they add up to
 wait_moments_count                    how often sessions were observed
 window_duration_ns                    length of the measured window

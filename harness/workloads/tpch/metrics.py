@@ -15,6 +15,7 @@ query_timeout_ns                    the limit that a query reached, instead of a
 query_<counter>                     what the query added to a counter; only where nothing
                                     else ran
 query_wait_ns                       of its time, by ``resource`` (docs/waits.md)
+query_wait_cpu_ns                   of its time, on processors
 query_wait_accounted_share          of its time, what waits and processor time add up to
 query_wait_moments_count            how often sessions were observed
 query_wait_sessions_count           how many worked on it, on average

@@ -26,6 +26,7 @@ process_cpu_per_operation_ns       in place of both where the engine works insid
                                    where a rate is set: waiting for starts, and waking up for
                                    them, is computed by the same threads
 wait_ns                            of the mean latency, by ``resource`` (docs/waits.md)
+wait_cpu_ns                        of the mean latency, on processors
 wait_accounted_share               of the mean latency, what they add up to
 wait_moments_count                 how often sessions were observed
 window_duration_ns                 length of the measured window
