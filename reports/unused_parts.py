@@ -46,8 +46,8 @@ def unused_parts(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> UnusedParts:
     idle = [part for part in moved if all(_is_idle(run, part) for run in (*a, *b))]
     if moved and idle == moved:
         return UnusedParts(tuple(idle), every=True)
-    beside = first.data, second.data
-    apart = [p for p in idle if (first.tier_of(p), second.tier_of(p)) != beside]
+    of_data = first.data, second.data
+    apart = [p for p in idle if (first.tier_of(p), second.tier_of(p)) != of_data]
     return UnusedParts(tuple(apart))
 
 
