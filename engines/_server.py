@@ -22,15 +22,14 @@ from harness.engine import EngineContext, MemoryPolicy, Process, ProcessId
 from harness.errors import RunFailed, UsageError
 from harness.supervise.failures import log_tail
 from harness.supervise.process import descendants, process_identity
+from harness.supervise.silence import LIMITS, limit_s, phase
 
-_START_TIMEOUT_S = 300.0
-_STOP_TIMEOUT_S = 900.0
 _POLL_S = 0.01
 
 #: The engine options for timeouts, with their help.
 TIMEOUTS: Mapping[str, str] = {
-    "start_timeout_s": f"seconds to wait for the server to start [{_START_TIMEOUT_S:g}]",
-    "stop_timeout_s": f"seconds to wait for the server to stop [{_STOP_TIMEOUT_S:g}]",
+    "start_timeout_s": f"seconds to wait for the server to start [{LIMITS['start'].seconds:g}]",
+    "stop_timeout_s": f"seconds to wait for the server to stop [{LIMITS['stop'].seconds:g}]",
 }
 
 
@@ -45,8 +44,8 @@ class Timeouts:
     def of(cls, options: Mapping[str, Any]) -> Timeouts:
         """From the engine options; UsageError unless they are positive numbers."""
         return cls(
-            _seconds(options, "start_timeout_s", _START_TIMEOUT_S),
-            _seconds(options, "stop_timeout_s", _STOP_TIMEOUT_S),
+            _seconds(options, "start_timeout_s", limit_s("start")),
+            _seconds(options, "stop_timeout_s", limit_s("stop")),
         )
 
 
@@ -98,6 +97,15 @@ class ServerProcess(ABC, Generic[_Cluster]):
 
         ``orphaned``: the signal that the supervisor sends when the harness has died.
         """
+        with phase("start"):
+            return self._launched(argv, ready, orphaned)
+
+    def _launched(
+        self,
+        argv: Sequence[str],
+        ready: Callable[[Process], bool],
+        orphaned: signal.Signals,
+    ) -> Process:
         process = self._process = self._context.processes.spawn(
             argv,
             cwd=self._context.scratch,
@@ -142,7 +150,8 @@ class ServerProcess(ABC, Generic[_Cluster]):
         else:
             request()
         try:
-            status = process.wait(self._timeouts.stop_s)
+            with phase("stop"):
+                status = process.wait(self._timeouts.stop_s)
         except TimeoutError:
             self.kill()
             raise self._failed(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from harness.errors import UsageError
+from harness.supervise.silence import limit_s
 
 #: Where the playbooks install the harness (role harness), unless this variable names a place.
 _PYTHON = "/opt/tierbench/current/venv/bin/python"
@@ -19,7 +20,6 @@ _PYTHON_VARIABLE = "HARNESS_CLIENT_PYTHON"
 #: Further arguments of ssh, such as ``-F FILE``, separated by spaces.
 _SSH_VARIABLE = "HARNESS_SSH_OPTIONS"
 _OPTIONS = ("BatchMode=yes", "ExitOnForwardFailure=yes", "ServerAliveInterval=15")
-_ADDRESS_S = 60
 
 
 def agent_argv(host: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
@@ -65,7 +65,7 @@ def _address(host: str, towards: str) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_ADDRESS_S,
+            timeout=limit_s("hello"),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(problem, str(error), "install openssh-client") from error

@@ -77,7 +77,7 @@ own_mounts()
 #: what takes longest first; files without a group come last.
 _GROUPS = {
     # What shares servers, data or builds over several files.
-    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb"),
+    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb", "cli/test_stopped"),
     "clients": ("cli/test_client_hosts", "cli/test_paper_profiles", "cli/test_resume"),
     "cli": ("cli/",),
     "vm": ("vm/",),

@@ -24,9 +24,9 @@ from engines._innodb.wire import LazyConnection, LazyResult
 from harness.engine import Credentials, QueryTimeout, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import acting_as
 
-_CONNECT_TIMEOUT_S = 15
 _KILL_AGAIN_S = 1.0
 #: Independent of the server's default: truncated or rounded values are errors, not warnings.
 _SQL_MODE = (
@@ -86,11 +86,14 @@ class Login:
                 collation="utf8mb4_bin",
                 sql_mode=_SQL_MODE,
                 autocommit=True,
-                connect_timeout=_CONNECT_TIMEOUT_S,
+                connect_timeout=limit_s("connect"),
+                read_timeout=limit_s("connect"),  # of the login
+                write_timeout=limit_s("connect"),
                 program_name="harness",
                 **tls,
             )
         connection.again = partial(self.connect, database, local_infile)
+        connection.limit_answers(limit_s("statement"))
         return connection
 
     def native(self, database: str | None = None) -> dict[str, Any]:

@@ -43,6 +43,10 @@ class LazyConnection(_Connection):
     #: Opens another connection of the same user.
     again: Callable[[], LazyConnection]
 
+    def limit_answers(self, seconds: float) -> None:
+        """From now on, an OperationalError where the server is silent for as long."""
+        self._read_timeout = self._write_timeout = seconds
+
     def _read_query_result(self, unbuffered: bool = False) -> Any:
         if unbuffered:
             return super()._read_query_result(unbuffered=True)  # type: ignore[misc]

@@ -17,6 +17,7 @@ from harness.errors import RunFailed
 from harness.sql_files import head
 from harness.sql_values import decode
 from harness.supervise.failures import log_tail
+from harness.supervise.silence import limit_s
 
 
 class WorkerError(Exception):
@@ -38,7 +39,10 @@ class Worker:
         self._reader.start()
 
     def request(self, op: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
-        """Send a request, return its answer; WorkerError, or RunFailed if the process exited."""
+        """Send a request, return its answer; WorkerError, or RunFailed if the process exited.
+
+        It is killed where it does not answer within ``timeout_s`` (default: a statement's limit).
+        """
         mailbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         with self._lock:
             number = next(self._ids)
@@ -47,8 +51,12 @@ class Worker:
                 mailbox.put(None)
             else:
                 self._send({"id": number, "op": op, **fields})
+        limit = limit_s("statement") if timeout_s is None else timeout_s
         try:
-            answer = mailbox.get(timeout=timeout_s)
+            answer = mailbox.get(timeout=limit)
+        except queue.Empty:
+            self.process.kill()
+            raise RunFailed(f"DuckDB: {op}", f"killed: no answer within {limit:g} s") from None
         finally:
             with self._lock:
                 self._waiting.pop(number, None)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-import queue
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -43,14 +42,13 @@ from harness.progress import Progress, Task
 from harness.query_plan import ExecutedPlan
 from harness.sql_files import statements
 from harness.supervise.process import process_identity
+from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import acting_as, make_directory, write_text
 from harness.units import KIB
 
 _FILE = "harness.duckdb"
 _FOLDER = "duckdb"
 _MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
-#: For the replay of a WAL, or for a checkpoint.
-_TIMEOUT_S = 900.0
 _SETTINGS = SettingTable.read(Path(__file__).parent)
 
 
@@ -124,13 +122,9 @@ class DuckDB:
             "home": str(self._context.scratch),
         }
         try:
-            self._worker.request("open", timeout_s=_TIMEOUT_S, **request)
+            with phase("start"):  # which may replay a WAL
+                self._worker.request("open", timeout_s=limit_s("start"), **request)
             self._verify_paths(process.pid, opened)
-        except queue.Empty:
-            self.kill()
-            raise RunFailed(
-                "open the DuckDB database", f"no answer within {_TIMEOUT_S:g} s"
-            ) from None
         except WorkerError as error:
             self.kill()
             raise RunFailed(
@@ -150,16 +144,18 @@ class DuckDB:
         worker, self._worker = self._worker, None
         if worker is None:
             return
+        limit = limit_s("stop")
         try:
-            worker.request("shutdown", timeout_s=_TIMEOUT_S)
-            worker.process.wait(_TIMEOUT_S)
+            with phase("stop"):
+                worker.request("shutdown", timeout_s=limit)
+                worker.process.wait(limit)
         except WorkerError as error:
             worker.process.kill()
             raise RunFailed("close the DuckDB database", str(error)) from error
-        except (TimeoutError, queue.Empty):
+        except TimeoutError:
             worker.process.kill()
             raise RunFailed(
-                "close the DuckDB database", f"killed: still running after {_TIMEOUT_S:g} s"
+                "close the DuckDB database", f"killed: still running after {limit:g} s"
             ) from None
         if self._wal_is_there():
             raise RunFailed("close the DuckDB database", f"its WAL {self._wal} is not empty")

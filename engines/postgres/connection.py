@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
+from psycopg.abc import PQGen
 
 from harness.engine import Credentials, QueryTimeout, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import acting_as
 
+_Result = TypeVar("_Result")
 _CANCEL_TIMEOUT_S = 10
 #: A transaction alone publishes nothing; pg_am is a table that every planner reads anyway.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
@@ -27,6 +30,31 @@ def connecting() -> Iterator[None]:
         yield
     except psycopg.OperationalError as error:
         raise RunFailed("connect to PostgreSQL", str(error).strip()) from error
+
+
+class AnsweringConnection(psycopg.Connection[Any]):
+    """A psycopg connection that does not wait for an answer without limit."""
+
+    def wait(
+        self, gen: PQGen[_Result], interval: float = 0.1, timeout: float | None = None
+    ) -> _Result:
+        """OperationalError at the limit, and the connection is closed."""
+        began, limit = time.monotonic(), limit_s("statement")
+        try:
+            return super().wait(gen, interval, limit if timeout is None else timeout)
+        except psycopg.OperationalError as error:
+            if timeout is not None or time.monotonic() - began < limit:
+                raise
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the server did not answer for {limit:g} s") from error
+
+
+def open_connection(conninfo: str = "", **keywords: Any) -> AnsweringConnection:
+    """A new connection in autocommit mode; psycopg.Error where there is none in time."""
+    seconds = max(2, round(limit_s("connect")))  # libpq: at least 2
+    return AnsweringConnection.connect(
+        conninfo, autocommit=True, connect_timeout=seconds, **keywords
+    )
 
 
 class PostgresConnection:

@@ -35,7 +35,7 @@ from engines.postgres.configuration import (
     check_tls,
     verify_settings,
 )
-from engines.postgres.connection import connecting
+from engines.postgres.connection import connecting, open_connection
 from engines.postgres.installation import Installation, choose
 from engines.postgres.load import Loader
 from engines.postgres.server import Server
@@ -180,7 +180,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         keywords = {**self.native_connection(), "database": None, "dbname": name}
         keywords["options"] = "-c client_min_messages=warning"
         with connecting(), acting_as(self._user):
-            return psycopg.connect(**keywords, autocommit=True)
+            return open_connection(**keywords)
 
     def _loader(self) -> Loader:
         return Loader(

@@ -18,13 +18,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from engines._external import ExternalServer, dsn_text, end_session, session_name
 from engines.postgres.cluster import MAINTENANCE_DATABASE
-from engines.postgres.connection import PostgresConnection
+from engines.postgres.connection import PostgresConnection, open_connection
 from engines.postgres.load import Loader
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.engine import EngineContext, EngineVersion
 from harness.errors import RunFailed, UsageError
 
-_CONNECT_TIMEOUT_S = 15
 #: The advisory lock: "tier", "benc".
 _LOCK = (0x74696572, 0x62656E63)
 #: Its holders in all databases of the server: a lock is visible only in its own database.
@@ -92,9 +91,7 @@ def _may_set_logging(connection: psycopg.Connection[Any]) -> bool:
 
 
 def _connect(dsn: str, name: str = "harness") -> psycopg.Connection[Any]:
-    return psycopg.connect(
-        dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S, application_name=name
-    )
+    return open_connection(dsn, application_name=name)
 
 
 def _unlock(connection: psycopg.Connection[Any]) -> None:

@@ -34,7 +34,9 @@ class VoltDbConnection:
         try:
             answer = self._call(head(text), *procedure, timeout_s=timeout_s)
         except NoAnswer as error:
-            raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
+            if timeout_s is None:
+                raise RunFailed(f"VoltDB: {head(sql)}", str(error)) from error
+            raise QueryTimeout(f"{head(sql)}: {error}") from error
         duration = time.monotonic_ns() - started
         table = answer.tables[0]
         return SqlResult(table.columns, table.rows, started, duration)
@@ -46,7 +48,7 @@ class VoltDbConnection:
         try:
             return self._call(procedure, procedure, *parameters, timeout_s=timeout_s)
         except NoAnswer as error:
-            raise RunFailed(f"VoltDB: {procedure}", f"no answer within {timeout_s:g} s") from error
+            raise RunFailed(f"VoltDB: {procedure}", str(error)) from error
 
     def _call(
         self, what: str, procedure: str, *parameters: Parameter, timeout_s: float | None

@@ -21,6 +21,7 @@ from engines.voltdb.wire import Connection, Refused, WireError
 from harness.engine import EngineContext, MemoryPolicy, Process
 from harness.errors import RunFailed
 from harness.supervise.failures import log_tail
+from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text
 
 _HOST = "127.0.0.1"
@@ -75,7 +76,8 @@ class Server(ServerProcess[Cluster]):
         """Save all data as a snapshot, then shut down; RunFailed when it was not saved."""
         if self._process is None:
             return
-        nonce = self.save() if self.running else ""
+        with phase("stop"):
+            nonce = self.save() if self.running else ""
         self._end(signal.SIGTERM, self._request_shutdown)  # reports a server that had ended
         self._cluster.keep_only(nonce)
         self._cluster.make_durable()
@@ -109,7 +111,7 @@ class Server(ServerProcess[Cluster]):
         """A new connection; RunFailed where none is to be had."""
         try:
             return VoltDbConnection(
-                Connection(self.ports["port"], USER, self._password, self._timeouts.start_s)
+                Connection(self.ports["port"], USER, self._password, limit_s("connect"))
             )
         except WireError as error:
             raise RunFailed(f"connect to {self._cluster.installation.title}", str(error)) from error

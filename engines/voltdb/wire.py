@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from harness.engine import Scalar
+from harness.supervise.silence import limit_s
 
 _LOGIN_VERSION, _SHA256 = 1, 1
 _SUCCESS = 1
@@ -86,7 +87,6 @@ class Connection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._log_in(user, password)
-            self._socket.settimeout(None)
         except BaseException:
             self._socket.close()
             raise
@@ -94,8 +94,9 @@ class Connection:
     def call(
         self, procedure: str, *parameters: Parameter, timeout_s: float | None = None
     ) -> Answer:
-        """Call a procedure; NoAnswer at the limit."""
+        """Call a procedure; NoAnswer at the limit (default: that of any statement)."""
         self._handle += 1
+        self._socket.settimeout(limit_s("statement") if timeout_s is None else timeout_s)
         body = b"".join(
             (
                 b"\0",
@@ -104,7 +105,7 @@ class Connection:
                 *map(_parameter, parameters),
             )
         )
-        self._send(body, timeout_s)
+        self._send(body)
         while True:
             message = _Reader(self._message())
             message.skip(1)
@@ -117,16 +118,17 @@ class Connection:
 
     def _log_in(self, user: str, password: str) -> None:
         head = struct.pack(">bb", _LOGIN_VERSION, _SHA256)
-        self._send(head + _string("database") + _string(user) + password_digest(password), None)
-        message = _Reader(self._message())
+        self._send(head + _string("database") + _string(user) + password_digest(password))
+        try:
+            message = _Reader(self._message())
+        except NoAnswer as error:
+            raise WireError(str(error)) from error
         message.skip(1)
         if message.integer(1) != 0:
             raise Refused(f"the server refuses user {user}")
 
-    def _send(self, body: bytes, timeout_s: float | None) -> None:
+    def _send(self, body: bytes) -> None:
         try:
-            if timeout_s is not None:
-                self._socket.settimeout(timeout_s)
             self._socket.sendall(struct.pack(">i", len(body)) + body)
         except OSError as error:
             raise WireError(str(error) or type(error).__name__) from error
@@ -147,8 +149,8 @@ class Connection:
             try:
                 received = self._socket.recv(_CHUNK)
             except TimeoutError as error:
-                self._socket.settimeout(None)
-                raise NoAnswer from error
+                seconds = self._socket.gettimeout()
+                raise NoAnswer(f"no answer within {seconds:g} s") from error
             except OSError as error:
                 raise WireError(str(error)) from error
             if not received:

@@ -19,6 +19,7 @@ from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.experiment.preflight import ResolvedRun, dataset_facts, engine_context
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
+from harness.supervise import silence
 from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
 
 
@@ -87,7 +88,7 @@ def _load(
         prepared.memory_policy,
     )
     env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
-    with ExitStack() as stack:
+    with ExitStack() as stack, silence.phase("load"):
         stack.callback(engine.kill)  # before the building's directories go
         engine.initialise(places)
         engine.start()

@@ -274,8 +274,9 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     with one_at_a_time(env.progress):
         for prepared in todo.values():
             try:
-                data.loaded_dataset(prepared, env)
-                data.changes_data(prepared, env)
+                with env.supervisor.silence.naming():
+                    data.loaded_dataset(prepared, env)
+                    data.changes_data(prepared, env)
             except Exception as error:
                 # Its runs will meet the same and be stored as failed with their reason;
                 # those of other engines continue.

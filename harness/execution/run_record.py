@@ -166,7 +166,7 @@ class RunRecord:
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """No other harness measures meanwhile."""
-        with one_at_a_time(self.env.progress):
+        with one_at_a_time(self.env.progress), self.env.supervisor.silence.naming():
             self._clock = _stamps()  # waiting for another harness is not the run's time
             yield
 

@@ -55,6 +55,7 @@ from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, RunSpec
+from harness.supervise import silence
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.linux.model import Tier
 from harness.tiers.residency import residency as numa_residency
@@ -130,7 +131,10 @@ class EngineRun:
                 run = _Run(prepared, env, record, stack)
                 run.start()
                 run.record_config(run.engine.effective_config())
-                with record.monitored(run.monitor_context()) as run.session.monitors:
+                with (
+                    record.monitored(run.monitor_context()) as run.session.monitors,
+                    silence.phase("warm-up"),
+                ):
                     outcome = prepared.workload.measure(prepared.params, run.session)
                 run.conclude(outcome)
             for name in prepared.spec.observe:
@@ -310,7 +314,8 @@ class _Run:
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
         env.progress.say(f"{record.run_id}: restoring the dataset")
-        self.engine.restore(dataset.content, places)
+        with silence.phase("restore"):
+            self.engine.restore(dataset.content, places)
         self._trace_io(places)
         record.part_bytes = part_bytes(places, env.credentials)
         record.data_bytes = data_bytes(record.part_bytes)

@@ -17,6 +17,7 @@ from harness.monitors import Monitor
 from harness.progress import Progress
 from harness.store.checkpoint import Checkpoint
 from harness.store.result import Check
+from harness.supervise import silence
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Clients, Moment
 
@@ -138,13 +139,23 @@ class RunSession:
             if self.delays is not None and not self._in_window:
                 self.delays.end()
             self._mark(begins=self._in_window)
-        for read in order[moment]:
-            counters |= read()
+        with silence.phase("counters"):
+            for read in order[moment]:
+                counters |= read()
+        silence.enter(self._phase_after(moment))
         if moment == "before":
             self._mark(begins=True)
         if self.delays is not None and moment == "under way" and self._in_window:
             self.delays.begin()
         return counters
+
+    def _phase_after(self, moment: Moment) -> str:
+        if moment == "under way":
+            return "measure" if self._in_window else "check"
+        if moment.startswith("before"):
+            return "query"
+        now = silence.current_phase()
+        return "check" if now == "query" else now
 
     def _mark(self, begins: bool) -> None:
         followers: Sequence[Spans | None] = (self.timed_io, self.observed)

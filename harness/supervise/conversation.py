@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from harness.engine import Process
+from harness.supervise import silence
 
 
 def converse(
@@ -23,17 +24,18 @@ def converse(
     reader = threading.Thread(target=lambda: printed.put(process.stdout.read()), daemon=True)
     reader.start()
     try:
-        _send(process, sent.encode())
-        if on_progress is None:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-        else:
-            for line in process.progress:
-                if on_progress(line):
-                    _send(process, b"\n")
-        code = process.wait()
-        reader.join()
-        return code, printed.get()
+        with silence.phase("measure"):
+            _send(process, sent.encode())
+            if on_progress is None:
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
+            else:
+                for line in process.progress:
+                    if on_progress(line):
+                        _send(process, b"\n")
+            code = process.wait()
+            reader.join()
+            return code, printed.get()
     finally:
         process.kill()
         process.wait()

@@ -31,7 +31,8 @@ from harness.engine import Credentials, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed
 from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
-from harness.supervise.process import ProcessId
+from harness.supervise.process import ProcessId, process_identity
+from harness.supervise.silence import Watch
 
 if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
     from harness.host.cgroup import MemoryCap
@@ -139,6 +140,10 @@ class Supervisor:
         self._lock = threading.Lock()
         self._spawned = 0
         self._broken = False
+        #: Those that may still run.
+        self._running: list[SupervisedProcess] = []
+        #: Of the supervisor and its processes.
+        self.silence: Watch
 
     def __enter__(self) -> Supervisor:
         self.journal = Journal(self._state_dir)
@@ -155,7 +160,11 @@ class Supervisor:
                 pass_fds=[far_end.fileno()],
                 start_new_session=True,
             )
+        identity = process_identity(self._process.pid)
+        assert identity is not None  # not waited for yet
+        self.silence = Watch(identity, self._alive)
         try:
+            self.silence.start()
             channel.receive(self._socket)  # {"ready": true}
         except BaseException as error:
             left = "; ".join(self._end())
@@ -185,6 +194,7 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             return [f"supervisor {self._process.pid} still cleans up after {_END_S:.0f} s"]
         finally:
+            self.silence.stop()
             self.journal.close()
         result = recover_journal(self.journal.path)
         left = list(result.failures) if result else []
@@ -262,7 +272,12 @@ class Supervisor:
             if "failed" in answer:
                 raise failures.spawn_failure(argv, credentials, answer["failed"])
             identity = ProcessId(answer["pid"], answer["start_ticks"])
-            return SupervisedProcess(self, identity, mark, streams)
+            process = SupervisedProcess(self, identity, mark, streams)
+            self._running = [*self._alive(), process]
+            return process
+
+    def _alive(self) -> list[SupervisedProcess]:
+        return [process for process in self._running if process.returncode is None]
 
     def request(self, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
         """One question to the supervisor and its answer; RunFailed where it is gone."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.drivers.loadgen.client_hosts import ClientHosts
+from harness.errors import UsageError
 
 _SSH = """#!/bin/sh
 # ssh -T -o A=B … [-R REMOTE:LOCAL] HOST COMMAND
@@ -108,3 +109,11 @@ def test_processes_go_round_the_hosts():
     argvs = [hosts.argv(i, "postgres", "/tmp/there.sock", "/run/here.sock") for i in range(3)]
     assert [argv[-2] for argv in argvs] == ["one", "two", "one"]
     assert "/tmp/there.sock:/run/here.sock" in argvs[0]
+
+
+@pytest.mark.parametrize("does", ["exec sleep 1000", "echo '{\"interface'"])
+def test_a_host_that_does_not_answer_is_not_waited_for(ssh, monkeypatch, does):
+    monkeypatch.setenv("HARNESS_SILENCE", "hello=0.5")
+    (ssh / "ssh").write_text(f"#!/bin/sh\n{does}\n")
+    with pytest.raises(UsageError):
+        ClientHosts((f"silent-{len(does)}",)).check("postgres")

@@ -14,6 +14,7 @@ from harness.drivers.hammerdb.script import Build, Timed
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
+from harness.supervise import silence
 from harness.supervise.process import all_processes, mark_of
 
 TARGET = target(
@@ -109,18 +110,22 @@ def cut(replay, name, before, does):
         ("timed", "Vuser 1:TEST RESULT", "exec sleep 3600", "hangs"),
     ],
 )
-def test_a_run_that_fails_is_ended_with_its_last_lines(replay, clients, name, before, does, found):
+def test_a_run_that_fails_is_ended_with_its_last_lines(
+    replay, clients, name, before, does, found, monkeypatch
+):
+    monkeypatch.setenv(silence.VARIABLE, "measure=1")
     hammerdb = cut(replay, f"postgres-15.18-{name}.log", before, does)
     with pytest.raises(RunFailed, match=found) as failed:
-        run(hammerdb, clients, margin_s=1.0)
+        run(hammerdb, clients)
     assert "Vuser 1:" in failed.value.context
     assert nothing_left(clients)
 
 
-def test_a_silent_build_is_ended(replay, clients):
+def test_a_silent_build_is_ended(replay, clients, monkeypatch):
+    monkeypatch.setenv(silence.VARIABLE, "load=1")
     hammerdb = cut(replay, "postgres-15.18-build.log", "Vuser 1:CREATING TPCC", "exec sleep 3600")
     with pytest.raises(RunFailed, match="printed nothing for 1 s"):
-        build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress(), silence_s=1.0)
+        build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress())
     assert nothing_left(clients)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +261,26 @@ def test_a_dsn_that_cannot_work_is_refused(
     with pytest.raises(UsageError, match=words) as caught:
         registry.engine(name).available({"dsn": given}, paths.engines_prefix())
     assert "secret" not in f"{caught.value}{caught.value.hint}"
+
+
+def test_a_stopped_server_is_not_waited_for(
+    server: Any, external: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes are not the run's, so only the answers are limited."""
+    execute(external, "select 1")
+    connection = external.connect()
+    connection.execute("select 1")
+    monkeypatch.setenv("HARNESS_SILENCE", "statement=1,connect=1")
+    waiting = external.connect()
+    stopped = [process.pid for process in server.processes()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        for attempt in (partial(waiting.execute, "select 1"), external.connect):
+            with pytest.raises(RunFailed):
+                attempt()
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    connection.execute("select 1")
+    connection.close()

@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 from rocksdb_store import loaded
 
-from engines.duckdb import engine as duckdb
 from harness import paths, registry
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import HarnessError
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.host.listen_address import Address
 from harness.host.page_cache import evict, residency
+from harness.supervise import silence
 from harness.supervise.user_files import regular_bytes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -106,7 +106,8 @@ class Own:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB has no option for it, and starts at once or never."""
-    monkeypatch.setattr(duckdb, "_TIMEOUT_S", TIMEOUT_S / 2)
+    seconds = TIMEOUT_S / 2
+    monkeypatch.setenv(silence.VARIABLE, f"start={seconds},stop={seconds}")
 
 
 @pytest.fixture
@@ -283,7 +284,7 @@ def test_the_same_run_without_an_attack_succeeds(
     lab: Any, own: Own, golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nothing would have been tried above."""
-    monkeypatch.setattr(duckdb, "_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.delenv(silence.VARIABLE)
     places, scratch, _ = place(lab)
     engine = engine_in(lab, "duckdb", scratch, listen=False)
     kept = lab.root / "kept"

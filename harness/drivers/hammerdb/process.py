@@ -22,14 +22,10 @@ from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_sc
 from harness.drivers.result import WindowCallbacks
 from harness.engine import Credentials
 from harness.progress import Progress, Task
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import read_text, write_text
 from harness.workload import Clients
 
-#: A build without output for this long hangs. Indexes of a thousand warehouses take a while,
-#: and HammerDB is silent meanwhile.
-BUILD_SILENCE_S = 3600.0
-#: For what HammerDB does around its minutes: starting, counting, gathering its time profile.
-_MARGIN_S = 120.0
 #: It starts its users one after the other (``vuset delay`` and the threads themselves).
 _START_PER_USER_S = 0.5
 #: Where a timed run is, for a person.
@@ -46,8 +42,6 @@ def build(
     clients: Clients,
     options: Build,
     progress: Progress,
-    *,
-    silence_s: float = BUILD_SILENCE_S,
 ) -> dict[str, Any]:
     """Have HammerDB build its schema; facts of it. RunFailed with HammerDB's last lines.
 
@@ -64,7 +58,7 @@ def build(
                 talk.listen()
                 if talk.words.failure is not None:
                     break
-                if talk.silent_s > silence_s:
+                if talk.silent_s > (silence_s := limit_s("load")):  # while it builds indexes
                     raise talk.failed(f"it has printed nothing for {silence_s:g} s")
                 filled = talk.words.customers + talk.words.orders
                 task.advance(filled - done)
@@ -84,14 +78,14 @@ def measure(
     options: Timed,
     progress: Progress,
     drives: WindowCallbacks,
-    *,
-    margin_s: float = _MARGIN_S,
 ) -> Measured:
     """Have HammerDB drive what it has built; RunFailed with its last lines.
 
     ``drives``: called as the measured window begins and ends.
     """
     problem = f"{hammerdb.name}: {options.users} users on {target!r}"
+    # For what HammerDB does around its minutes: starting, counting, gathering its time profile.
+    margin_s = limit_s("measure")
     profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
     with _Conversation.open(
         hammerdb, target, clients, timed_script(target, options), problem

@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Timer
 from typing import IO, Any, Self
 
 from harness import jsonfile
@@ -29,6 +30,7 @@ from harness.engine import Engine, Listens
 from harness.errors import UsageError
 from harness.native_programs import LOADGEN_INTERFACE
 from harness.remote_hosts import agent_argv, remedy
+from harness.supervise.silence import limit_s
 
 #: How far clocks may be apart: windows begin at one time by them (several._APART_NS).
 _APART_NS = 50_000_000
@@ -109,18 +111,24 @@ def _hello(host: str, backend: str) -> Clock:
         bufsize=1,
     )
     assert process.stdin is not None and process.stdout is not None
+    limit = Timer(limit_s("hello"), process.kill)
+    limit.start()
     try:
         first = process.stdout.readline()
         if not first:
             _, said = process.communicate()
-            raise UsageError(
-                problem,
-                (said.strip().splitlines() or ["ssh ended without a word"])[-1],
-                remedy(host, "hello", backend),
-            )
+            words = (said.strip().splitlines() or ["ssh ended without a word"])[-1]
+            if limit.finished.is_set():
+                words = f"no answer within {limit.interval:g} s"
+            raise UsageError(problem, words, remedy(host, "hello", backend))
         _check_answer(problem, jsonfile.parse(first))
         clock = _clock(process.stdin, process.stdout)
+    except (BrokenPipeError, ValueError) as error:  # it ended in the middle of an answer
+        raise UsageError(
+            problem, f"its answer breaks off: {error}", remedy(host, "hello", backend)
+        ) from error
     finally:
+        limit.cancel()
         process.kill()
         process.communicate()
     if clock.worst_ns > _APART_NS:

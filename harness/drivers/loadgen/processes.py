@@ -37,6 +37,7 @@ from harness.native_programs import loadgen_for
 from harness.progress import Task
 from harness.store import schemas
 from harness.supervise.failures import ending, log_tail
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import hold_socket
 from harness.units import NS_PER_S
 from harness.workload import Clients, Session
@@ -48,13 +49,9 @@ _TOGETHER_S = 6.0
 _TOGETHER_PER_CONNECTION_S = 0.03
 #: Additional time for ssh.
 _AFAR_S = 6.0
-#: A client reports every second, and ends soon after its phases: the delay after which it counts
-#: as stuck, and the part of it for each connection.
-_MARGIN_S = 300.0
+#: A client reports every second, and ends soon after its phases. What each connection adds to
+#: the delay after which it counts as stuck.
 _CONNECTING_S = 0.1
-#: A load or a check reports after each package of some megabytes, and a load then waits for the
-#: engine's background work.
-_PACKAGE_S = 4 * 3600.0
 #: How long clients wait after the window for operations that began in it.
 _OFFER_DRAIN_NS = 10_000_000_000
 #: The same where the spec does not set it (loadgen/spec.c).
@@ -207,7 +204,7 @@ class _Client:
     def result(self) -> dict[str, Any]:
         """Its document; RunFailed where it did not end complete."""
         try:
-            code = self.process.wait(_MARGIN_S)
+            code = self.process.wait(limit_s("measure"))
         except TimeoutError as error:
             raise RunFailed(
                 _PROBLEM, f"it has printed its result and does not end: {error}"
@@ -398,11 +395,13 @@ class _Timeouts:
         """The duration of a load, a check or a number of operations is unknown."""
         first = specs[0]
         if first.get("task", "run") != "run":
-            return cls(_PACKAGE_S)
+            # It reports after each package of some megabytes, and a load then waits for the
+            # engine's background work.
+            return cls(limit_s("load"))
         at_ns = first.get("start_at_realtime_ns")
         ahead_s = max(0.0, (at_ns - time.time_ns()) / 1e9) if at_ns else 0.0
         connecting_s = _CONNECTING_S * max(spec["connections"] for spec in specs)
-        silence_s = _MARGIN_S + ahead_s + connecting_s
+        silence_s = limit_s("measure") + ahead_s + connecting_s
         if first.get("duration_ns") is None:
             return cls(silence_s)
         phases_ns = (
@@ -418,7 +417,7 @@ class _Timeouts:
         except queue.Empty:
             late = wait_s != self.silence_s
             since = "its phases should have ended" if late else "its last event"
-            after_s = _MARGIN_S if late else self.silence_s
+            after_s = limit_s("measure") if late else self.silence_s
             raise RunFailed(
                 _PROBLEM,
                 f"a client hangs: it runs {after_s:.0f} s or more after {since}, and was killed",

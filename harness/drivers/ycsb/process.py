@@ -20,12 +20,11 @@ from harness.drivers.ycsb.build import Build
 from harness.drivers.ycsb.java import find_java
 from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.supervise.failures import ending
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import make_directory, write_text
 from harness.units import MIB
 from harness.workload import Clients
 
-#: It says something each second once its threads are made; an engine may take a while to open.
-_SILENCE_S = 1800.0
 #: How many seconds it is given beyond the window, so that this ends before the client does:
 #: on a busy host its status lines come late.
 _BEYOND_S = 8
@@ -95,8 +94,9 @@ class ClientProcess(ClientProgram):
     def listen(self) -> Tick | None:
         """Read its next line, if there is one soon; the status in it, if any."""
         if (found := self.next_line()) is None:
-            if self.silent_s > _SILENCE_S:
-                raise self.failed(f"it has printed nothing for {_SILENCE_S:g} s")
+            # It prints each second once its threads are made; an engine may take a while to open.
+            if self.silent_s > (silence_s := limit_s("warm-up")):
+                raise self.failed(f"it has printed nothing for {silence_s:g} s")
             return None
         stream, line = found
         if stream == _RESULTS:

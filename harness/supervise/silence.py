@@ -1,0 +1,337 @@
+"""Limits on silence: how long what a run waits for may give no sign of life.
+
+``LIMITS`` is the one table of them; ``$HARNESS_SILENCE`` changes them::
+
+    HARNESS_SILENCE=statement=7200,stopped=600 harness run …
+
+A long query or load is not silence: a server that works sends nothing for hours. So processes of a
+run are watched for states in which they cannot work: stopped, or blocked in the kernel. ``Watch``
+kills such a process, which ends every wait for it, and names it and the run's phase. What is not a
+process of the run (a user's server, another host) has limits on its answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from harness.errors import RunFailed, UsageError, nearest
+from harness.supervise.process import (
+    ProcessId,
+    ProcessStat,
+    process_stat,
+    read_proc,
+    send_signal,
+)
+
+VARIABLE = "HARNESS_SILENCE"
+
+Limited = Literal[
+    "stopped",
+    "blocked",
+    "supervisor",
+    "connect",
+    "hello",
+    "start",
+    "stop",
+    "statement",
+    "load",
+    "warm-up",
+    "measure",
+    "left",
+    "lock",
+]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``silent``: what is silent. ``option``: what else changes the limit, for a single run."""
+
+    seconds: float
+    silent: str
+    option: str = ""
+
+
+#: docs/silence.md has the same table.
+LIMITS: Mapping[Limited, Limit] = {
+    "stopped": Limit(30, "a process of the run is stopped (SIGSTOP, a debugger), in any phase"),
+    "blocked": Limit(900, "a thread of it waits for a device without a wake-up, in any phase"),
+    "supervisor": Limit(10, "the supervisor process is stopped"),
+    "connect": Limit(60, "a server does not accept a connection and log in"),
+    "hello": Limit(60, "a client host does not answer through ssh"),
+    "start": Limit(300, "a server is not ready", "engine option start_timeout_s"),
+    "stop": Limit(900, "a server does not end after the request", "engine option stop_timeout_s"),
+    "statement": Limit(86_400, "a statement has no answer", "--query-timeout (tpch)"),
+    "load": Limit(14_400, "a client that loads or verifies reports nothing"),
+    "warm-up": Limit(1_800, "a client that opens the engine prints nothing"),
+    "measure": Limit(300, "a client that offers the load reports nothing"),
+    "left": Limit(60, "the supervisor of a dead harness does not finish its clean-up"),
+    "lock": Limit(3_600, "another user measures while root waits"),
+}
+
+
+def limit_s(name: Limited) -> float:
+    """The limit in seconds; UsageError where ``$HARNESS_SILENCE`` is not valid."""
+    return changed_limits().get(name, LIMITS[name].seconds)
+
+
+def changed_limits() -> dict[str, float]:
+    """The limits that ``$HARNESS_SILENCE`` sets; UsageError where it is not valid."""
+    text = os.environ.get(VARIABLE, "")
+    return dict(_setting(word) for word in text.split(",") if word)
+
+
+def _setting(word: str) -> tuple[str, float]:
+    name, _, value = word.partition("=")
+    problem = f"${VARIABLE}: {word}"
+    if name not in LIMITS:
+        raise UsageError(
+            problem,
+            f"unknown limit {name!r}{nearest(name, list(LIMITS))}",
+            f"name one of {', '.join(LIMITS)}",
+        )
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:  # false for nan
+        raise UsageError(problem, "must be a number of seconds > 0", f"write {name}=60")
+    return name, seconds
+
+
+# Phases ------------------------------------------------------------------------
+
+_phases: list[list[str]] = []
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def phase(name: str) -> Iterator[None]:
+    """The run is in this phase, which messages name; phases nest."""
+    entry = [name]
+    with _lock:
+        _phases.append(entry)
+    try:
+        yield
+    finally:
+        with _lock:
+            _phases[:] = [one for one in _phases if one is not entry]
+
+
+def enter(name: str) -> None:
+    """The innermost phase is over; this one follows."""
+    with _lock:
+        if _phases:
+            _phases[-1][0] = name
+
+
+def current_phase() -> str:
+    """The innermost phase; "prepare" outside all."""
+    with _lock:
+        return _phases[-1][0] if _phases else "prepare"
+
+
+# Processes ---------------------------------------------------------------------
+
+
+class Child(Protocol):
+    """A process started under the supervisor."""
+
+    id: ProcessId
+
+    def kill(self) -> None:
+        """Kill it and everything it started; RunFailed where something does not die."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A process that could not work for longer than its limit, and was killed."""
+
+    phase: str
+    process: ProcessId
+    name: str
+    limit: Limited
+    limit_s: float
+    died: bool = True
+
+    def failure(self) -> RunFailed:
+        """The error of a run that waited for it."""
+        state = "blocked in the kernel" if self.limit == "blocked" else "stopped"
+        end = "it was killed" if self.died else "it cannot be killed"
+        return RunFailed(
+            f"{self.phase}: process {self.process.pid} ({self.name}) gives no sign of life",
+            f"it has been {state} for {self.limit_s:g} s, the limit; {end}",
+            f"find what {'its device waits for' if state != 'stopped' else 'stopped it'}, or raise "
+            f"the limit: {VARIABLE}={self.limit}=SECONDS",
+        )
+
+
+class Watch:
+    """Looks at a supervisor and its processes at intervals, and ends what has become silent.
+
+    ``found``: the first of them.
+    """
+
+    #: How long at most between two looks.
+    _EVERY_S = 5.0
+    #: Looks in the time of a limit.
+    _LOOKS = 4
+    #: How long the harness may take to end after it was interrupted for an unkillable process.
+    _GIVE_UP_S = 60.0
+
+    def __init__(self, supervisor: ProcessId, children: Callable[[], Sequence[Child]]) -> None:
+        self.found: Silence | None = None
+        self._supervisor = supervisor
+        self._children = children
+        self._stopped_since: dict[ProcessId, float] = {}
+        #: By process and thread: its context switches, since when it has no more of them.
+        self._blocked_since: dict[tuple[ProcessId, int], tuple[str, float]] = {}
+        self._threads_s = -math.inf
+        self._killed: set[ProcessId] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def start(self) -> None:
+        """Look from now on, in a thread of its own; UsageError for limits that are not valid."""
+        changed_limits()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """A failure in here that follows from a silent process is that process's."""
+        if self.found is not None and self.found.limit != "supervisor":  # which is gone for good
+            self.found = None
+        failure: RunFailed | None = None
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            given_up = self.found is not None and not self.found.died
+            if self.found is None or (isinstance(error, KeyboardInterrupt) and not given_up):
+                raise
+            failure = self.found.failure()
+            if not given_up:
+                raise failure from error
+        if failure is not None:  # not in the wake of the interruption, which is our own
+            raise failure
+
+    def _follow(self) -> None:
+        fastest = min(limit_s(name) for name in ("stopped", "supervisor", "blocked"))
+        while not self._over.wait(min(self._EVERY_S, fastest / self._LOOKS)):
+            with contextlib.suppress(OSError):
+                self.look(time.monotonic())
+
+    def look(self, now: float) -> None:
+        """End what has been silent for its limit."""
+        supervisor = process_stat(self._supervisor.pid)
+        alive = supervisor is not None and supervisor.id == self._supervisor
+        if supervisor and alive and self._stopped_for(supervisor, now) >= limit_s("supervisor"):
+            self._note(supervisor, "supervisor")
+            send_signal(self._supervisor, signal.SIGKILL)
+            return
+        threads = now - self._threads_s >= limit_s("blocked") / self._LOOKS
+        if threads:
+            self._threads_s = now
+        for child in self._children():
+            self._look_at(child, now, threads)
+
+    def _look_at(self, child: Child, now: float, threads: bool) -> None:
+        for stat in _family(child.id):
+            if stat.dead or stat.id in self._killed:
+                continue
+            if self._stopped_for(stat, now) >= limit_s("stopped"):
+                return self._end(child, stat, "stopped")
+            if threads and self._blocked_for(stat, now) >= limit_s("blocked"):
+                return self._end(child, stat, "blocked")
+
+    def _stopped_for(self, stat: ProcessStat, now: float) -> float:
+        if stat.state not in "Tt":
+            self._stopped_since.pop(stat.id, None)
+            return 0.0
+        return now - self._stopped_since.setdefault(stat.id, now)
+
+    def _blocked_for(self, stat: ProcessStat, now: float) -> float:
+        """The longest time of one of its threads."""
+        longest = 0.0
+        for thread, switches in _blocked_threads(stat.id.pid):
+            key = (stat.id, thread)
+            before, since = self._blocked_since.get(key, ("", now))
+            since = since if before == switches else now
+            self._blocked_since[key] = (switches, since)
+            longest = max(longest, now - since)
+        return longest
+
+    def _note(self, stat: ProcessStat, limit: Limited) -> Silence:
+        """Before the waits for it end, which is when it is looked for."""
+        self._killed.add(stat.id)
+        name = "supervisor" if limit == "supervisor" else _name(stat.id.pid)
+        silence = Silence(current_phase(), stat.id, name, limit, limit_s(limit))
+        self.found = self.found or silence
+        return silence
+
+    def _end(self, child: Child, stat: ProcessStat, limit: Limited) -> None:
+        silence = self._note(stat, limit)
+        try:
+            child.kill()
+        except RunFailed:
+            if process_stat(stat.id.pid) is not None:  # else the supervisor is gone
+                self._give_up(silence)
+
+    def _give_up(self, silence: Silence) -> None:
+        """End the harness: what waits for an unkillable process cannot be ended otherwise."""
+        self.found = replace(silence, died=False)
+        main = threading.main_thread().ident
+        if main is not None:
+            signal.pthread_kill(main, signal.SIGINT)
+        if not self._over.wait(self._GIVE_UP_S):
+            failure = self.found.failure()
+            print(f"harness: {failure.problem}: {failure.context}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+def _family(process: ProcessId) -> Iterator[ProcessStat]:
+    """A process and what its main threads have started, as far as it is not daemonised."""
+    stat = process_stat(process.pid)
+    if stat is None or stat.id != process:
+        return
+    yield stat
+    try:
+        children = read_proc(f"/proc/{process.pid}/task/{process.pid}/children").split()
+    except OSError:  # a kernel without these lists
+        return
+    for pid in map(int, children):
+        if (child := process_stat(pid)) is not None and child.parent == process.pid:
+            yield from _family(child.id)
+
+
+def _blocked_threads(pid: int) -> Iterator[tuple[int, str]]:
+    """Threads in uninterruptible sleep, each with its context switches so far."""
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                stat = read_proc(f"{task}/stat")
+                if stat[stat.rindex(")") + 2] != "D":
+                    continue
+                status = read_proc(f"{task}/status").splitlines()
+                yield int(task.name), "".join(line for line in status if "ctxt_switches" in line)
+
+
+def _name(pid: int) -> str:
+    try:
+        return read_proc(f"/proc/{pid}/comm").strip()
+    except OSError:
+        return "?"
