@@ -134,7 +134,7 @@ WHOLE = os.environ.get("HARNESS_TEST_SILENCE") == "all"
 
 @pytest.mark.parametrize(("engine", "target", "phase"), list(_whole()) if WHOLE else SOME)
 def test_a_stopped_process_ends_the_run_by_name(loaded, engine, target, phase):
-    argv = [*COMMANDS[engine], "--again"]
+    argv = [*COMMANDS[engine], "--again", "--retries", "0"]
     if phase in ("counters", "measure"):
         argv[argv.index(f"{SECONDS}s")] = "1s"  # the ramp-up
     elif phase in ("check", "stop"):
