@@ -92,19 +92,22 @@ class ServerProcess(ABC, Generic[_Cluster]):
         argv: Sequence[str],
         ready: Callable[[Process], bool],
         orphaned: signal.Signals,
+        network: str = "",
     ) -> Process:
         """Start and return when ``ready``; otherwise, RunFailed with the log's last lines.
 
-        ``orphaned``: the signal that the supervisor sends when the harness has died.
+        ``orphaned``: the signal that the supervisor sends when the harness has died. ``network``:
+        as of ``spawn``.
         """
         with phase("start"):
-            return self._launched(argv, ready, orphaned)
+            return self._launched(argv, ready, orphaned, network)
 
     def _launched(
         self,
         argv: Sequence[str],
         ready: Callable[[Process], bool],
         orphaned: signal.Signals,
+        network: str,
     ) -> Process:
         process = self._process = self._context.processes.spawn(
             argv,
@@ -114,6 +117,7 @@ class ServerProcess(ABC, Generic[_Cluster]):
             memory=self._memory,
             traced=True,
             stop_signal=orphaned,
+            network=network,
         )
         deadline = time.monotonic() + self._timeouts.start_s
         while time.monotonic() < deadline:

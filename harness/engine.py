@@ -75,6 +75,10 @@ class EngineVersion:
     source: str
 
 
+#: Of ``spawn``: a network of the process's own, where only root's processes reach it.
+OWN_NETWORK = "own"
+
+
 class Process(Protocol):
     """A process started under the supervisor."""
 
@@ -114,6 +118,7 @@ class ProcessStarter(Protocol):
         pipes: bool = False,
         progress: bool = False,
         stop_signal: int = 9,
+        network: str = "",
     ) -> Process:
         """Start ``argv`` in its own session.
 
@@ -126,6 +131,8 @@ class ProcessStarter(Protocol):
         ``stop_signal`` is what the supervisor sends first when the harness has died
         (SIGKILL follows after 2 s): for a server, which then ends in order. What else runs has
         nothing to finish, and may leave shared memory if it dies of another signal.
+        ``network``: OWN_NETWORK (the host's where we may not make one), or the path of another
+        process's (``/proc/PID/ns/net``).
         """
 
 
@@ -415,6 +422,14 @@ class Listens(Protocol):
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
         """How clients on other hosts connect; None where it does not listen."""
+
+
+@runtime_checkable
+class HasOwnNetwork(Protocol):
+    """Engines whose server has a network of its own, since ports of it take anyone."""
+
+    def network(self) -> str | None:
+        """The path of that network, for clients; None where the server has the host's."""
 
 
 @runtime_checkable

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter, RunsInClient
+from harness.engine import (
+    Credentials,
+    Engine,
+    HasOwnNetwork,
+    MemoryPolicy,
+    Process,
+    ProcessStarter,
+    RunsInClient,
+)
 from harness.experiment.placement import Part
 from harness.host.working_set import Footprint
 from harness.progress import Progress
@@ -47,7 +55,8 @@ class Clients:
 
     ``scratch``: a private directory of the user they run as. ``credentials``: that user; None if
     the harness itself is unprivileged. ``inside``: an engine that runs in the driver's process;
-    ``memory``: its policy. ``pinned``: drivers have processors of their own.
+    ``memory``: its policy. ``pinned``: drivers have processors of their own. ``joined``: an engine
+    in whose network drivers run.
     """
 
     processes: ProcessStarter
@@ -56,6 +65,7 @@ class Clients:
     inside: RunsInClient | None = None
     memory: MemoryPolicy | None = None
     pinned: bool = False
+    joined: HasOwnNetwork | None = None
 
     def start_driver(self, argv: Sequence[str], **options: Any) -> Process:
         """Start the driver as that user; ``options`` as of ``spawn``.
@@ -65,7 +75,8 @@ class Clients:
         """
         options = {"credentials": self.credentials, **options}
         if self.inside is None:
-            return self.processes.spawn(argv, capped=self.pinned, **options)
+            network = (self.joined.network() if self.joined else None) or ""
+            return self.processes.spawn(argv, capped=self.pinned, network=network, **options)
         process = self.processes.spawn(
             argv, capped=True, traced=True, memory=self.memory, **options
         )

@@ -125,8 +125,12 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster, Server]):
         """``loadgen_voltdb.so``."""
         return "voltdb"
 
+    def network(self) -> str | None:
+        """See harness.engine.HasOwnNetwork."""
+        return self._used().network
+
     def native_connection(self) -> Mapping[str, Any]:
-        """The port on the loopback address."""
+        """The port on the loopback address of the server's network."""
         return {
             "host": "127.0.0.1",
             "port": self._used().ports["port"],

@@ -1,6 +1,8 @@
 """The server process of a VoltDB: started, stopped with a snapshot, killed.
 
-It listens on the loopback address alone, on ports that were free, with a password of the run.
+It listens on the loopback address alone, with a password of the run. Two of its ports, which are
+for other servers of a cluster, take anyone, and hold what a login sends: where we are root, the
+server has a network of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from engines.voltdb.cluster import Cluster
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.deployment import USER
 from engines.voltdb.wire import Connection, Refused, WireError
-from harness.engine import EngineContext, MemoryPolicy, Process
+from harness.engine import OWN_NETWORK, EngineContext, MemoryPolicy, Process
 from harness.errors import RunFailed
 from harness.supervise.failures import log_tail
+from harness.supervise.linux import network_of
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text
 
@@ -66,7 +69,12 @@ class Server(ServerProcess[Cluster]):
         self._cluster.clean = False
         self.ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         try:
-            self._launch(self._command(heap_bytes), self._answers, orphaned=signal.SIGKILL)
+            self._launch(
+                self._command(heap_bytes),
+                self._answers,
+                orphaned=signal.SIGKILL,
+                network=OWN_NETWORK,
+            )
             verify()
         except BaseException:
             self.kill()
@@ -110,11 +118,17 @@ class Server(ServerProcess[Cluster]):
     def connect(self) -> VoltDbConnection:
         """A new connection; RunFailed where none is to be had."""
         try:
-            return VoltDbConnection(
-                Connection(self.ports["port"], USER, self._password, limit_s("connect"))
-            )
+            return VoltDbConnection(self._connection(limit_s("connect")))
         except WireError as error:
             raise RunFailed(f"connect to {self._cluster.installation.title}", str(error)) from error
+
+    @property
+    def network(self) -> str | None:
+        """The path of the server's own network; None where it has the host's."""
+        return network_of(self._process.pid) if self._process is not None else None
+
+    def _connection(self, timeout_s: float) -> Connection:
+        return Connection(self.ports["port"], USER, self._password, timeout_s, self.network)
 
     def _command(self, heap_bytes: int) -> list[str]:
         heap = heap_bytes >> 20
@@ -144,7 +158,7 @@ class Server(ServerProcess[Cluster]):
         if _READY not in said:
             return False
         try:
-            Connection(self.ports["port"], USER, self._password, _LOGIN_S).close()
+            self._connection(_LOGIN_S).close()
         except Refused as error:
             raise self._failed("start", str(error)) from error
         except WireError:

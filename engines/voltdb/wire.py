@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from harness.engine import Scalar
+from harness.supervise.linux import in_network
 from harness.supervise.silence import limit_s
 
 _LOGIN_VERSION, _SHA256 = 1, 1
@@ -75,13 +76,19 @@ def password_digest(password: str) -> bytes:
 
 
 class Connection:
-    """One connection to 127.0.0.1, for one call at a time. WireError where there is no server."""
+    """One connection to 127.0.0.1, for one call at a time. WireError where there is no server.
 
-    def __init__(self, port: int, user: str, password: str, timeout_s: float) -> None:
+    ``network``: the server's, if it has one of its own.
+    """
+
+    def __init__(
+        self, port: int, user: str, password: str, timeout_s: float, network: str | None = None
+    ) -> None:
         self._read = bytearray()
         self._handle = 0
         try:
-            self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+            with in_network(network):
+                self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         except OSError as error:
             raise WireError(str(error)) from error
         try:

@@ -11,6 +11,7 @@ from harness.engine import (
     CountsLoadRetries,
     DataDirectories,
     Engine,
+    HasOwnNetwork,
     KeepsOwnData,
     ProcessStarter,
     RunsInClient,
@@ -51,10 +52,11 @@ def clients_of(
     scratch = stack.enter_context(env.scratch())
     if isinstance(engine, RunsInClient):
         return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
+    joined = engine if isinstance(engine, HasOwnNetwork) else None
     if not prepared.client_cpus:
-        return Clients(env.supervisor, env.credentials, scratch)
+        return Clients(env.supervisor, env.credentials, scratch, joined=joined)
     pinned = env.supervisor.capped_by(None, prepared.client_cpus)
-    return Clients(pinned, env.credentials, scratch, pinned=True)
+    return Clients(pinned, env.credentials, scratch, pinned=True, joined=joined)
 
 
 def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:

@@ -1,13 +1,14 @@
 """From fork to exec: what a child of the supervisor does to itself, in this order.
 
-Own session → standard streams → journal entry → memory cgroup, processors and memory policy
-(these may need root) → the unprivileged user → death with the supervisor
+Own session → standard streams → journal entry → memory cgroup, processors, memory policy and
+network (these may need root) → the unprivileged user → death with the supervisor
 (setuid would clear it) → no new privileges → working directory (as the user that
 must live in it) → exec. A step that fails is reported by name, errno and path.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -54,6 +55,8 @@ def run_child(
         step = "memory policy"
         if request["memory"]:
             linux.set_memory_policy(*request["memory"])
+        step = "network"
+        _change_network(request["network"])
         step = "user"
         if request["credentials"]:
             _become(*request["credentials"])
@@ -94,6 +97,15 @@ def _write(path: str, text: str) -> None:
             os.write(descriptor, text.encode())
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
+
+
+def _change_network(network: str) -> None:
+    """See ``harness.engine.OWN_NETWORK``; without the rights, the process stays in ours."""
+    if network == "own":
+        with contextlib.suppress(PermissionError):
+            linux.leave_network()
+    elif network:
+        linux.enter_network(network)
 
 
 def _become(uid: int, gid: int, name: str) -> None:

@@ -6,10 +6,15 @@ Every function raises OSError as the C call would.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -93,6 +98,54 @@ def set_memory_policy(mode: str, nodes: Sequence[int]) -> None:
     policy = _MPOL_PREFERRED_MANY if several else _MPOL[mode]
     what = f"set_mempolicy({mode}, nodes {','.join(map(str, nodes))})"
     _syscall(_SET_MEMPOLICY, what, policy, mask_words, max_node)
+
+
+_CLONE_NEWNET = 0x4000_0000
+#: <linux/sockios.h>, <linux/if.h>; struct ifreq has a name of 16 bytes before the flags.
+_SIOCSIFFLAGS, _IFF_UP, _IFREQ = 0x8914, 1, "16sH22x"
+_OWN_NETWORK = "/proc/thread-self/ns/net"
+
+
+def leave_network() -> None:
+    """Give this process a network of its own, which has a loopback address and nothing else."""
+    _checked(_libc.unshare(_CLONE_NEWNET), "unshare(CLONE_NEWNET)")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack(_IFREQ, b"lo", _IFF_UP))
+
+
+def enter_network(path: str) -> None:
+    """Make sockets of this thread in the network of another process, ``/proc/PID/ns/net``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _checked(_libc.setns(descriptor, _CLONE_NEWNET), f"setns({path})")
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def in_network(path: str | None) -> Iterator[None]:
+    """As :func:`enter_network`, for a block; a socket stays in the network it was made in."""
+    if path is None:
+        yield
+        return
+    own = os.open(_OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        enter_network(path)
+        try:
+            yield
+        finally:
+            _checked(_libc.setns(own, _CLONE_NEWNET), "setns")
+    finally:
+        os.close(own)
+
+
+def network_of(pid: int) -> str | None:
+    """The path of a process's network; None where it is ours, or the process is gone."""
+    path = f"/proc/{pid}/ns/net"
+    try:
+        return None if Path(path).samefile(_OWN_NETWORK) else path
+    except OSError:
+        return None
 
 
 #: User, group and further groups by which Linux checks a thread's access to files.

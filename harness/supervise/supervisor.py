@@ -227,6 +227,7 @@ class Supervisor:
         pipes: bool = False,
         progress: bool = False,
         stop_signal: int = signal.SIGKILL,
+        network: str = "",
         confinement: Confinement | None = None,
     ) -> SupervisedProcess:
         """Start ``argv`` in its own session; see ``harness.engine.ProcessStarter``.
@@ -260,6 +261,7 @@ class Supervisor:
             "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
             "cpus": list(confinement.cpus),
             "stop_signal": int(stop_signal),
+            "network": network,
         }
         try:
             opened = channel.Streams(log, pipes, progress, log_owner or credentials)

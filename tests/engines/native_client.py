@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
+from harness.engine import HasOwnNetwork
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
 from harness.workload import Clients
@@ -26,7 +27,9 @@ class Native:
 
     def __init__(self, lab: Any, engine: Any) -> None:
         self.engine = engine
-        self.clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
+        joined = engine if isinstance(engine, HasOwnNetwork) else None
+        folder = lab.directory("c")
+        self.clients = Clients(lab.supervisor, lab.credentials, folder, joined=joined)
         #: Rows by table, as the client told of its load and as the server counted then.
         self.told: dict[str, int] = {}
         self.counted: dict[str, int] = {}

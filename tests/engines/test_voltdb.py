@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -83,12 +85,43 @@ def test_a_window_without_a_snapshot_has_a_warning(
 # The server ---------------------------------------------------------------------
 
 
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
+
+
+def _listening(process: int) -> list[tuple[str, int]]:
+    """Addresses and ports on which anything listens in the network of a process."""
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":
+                address, port = words[1].split(":")
+                found.append((address, int(port, 16)))
+    return found
+
+
 def test_it_listens_on_the_loopback_alone(server: Any) -> None:
     process = server.processes()[0]
-    table = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
-    found = [line.split()[3] for line in table.splitlines() if f"pid={process.pid}," in line]
-    assert len(found) >= 3
-    assert all(address.startswith(("127.0.0.1:", "[::ffff:127.0.0.1]:")) for address in found)
+    mine = {port: address for address, port in _listening(process.pid)}
+    ports = server._used().ports
+    assert {ports[name] for name in ("port", "internalport", "zkport")} <= set(mine)
+    assert {mine[port] for port in ports.values() if port in mine} <= set(LOOPBACK)
+
+
+def test_root_s_server_is_in_a_network_that_no_other_user_reaches(server: Any) -> None:
+    """Its internal port and its ZooKeeper take anyone, and hold what a login sends."""
+    assert (server.network() is not None) == (os.geteuid() == 0)
+    if server.network() is None:
+        return
+    for port in server._used().ports.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+    process = server.processes()[0].pid
+    joined = ["nsenter", f"--net=/proc/{process}/ns/net", "true"]
+    other = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+    assert subprocess.run(joined, check=False, capture_output=True, **other).returncode != 0
+    assert [line.split(":")[0].strip() for line in
+            Path(f"/proc/{process}/net/dev").read_text().splitlines()[2:]] == ["lo"]  # fmt: skip
 
 
 def test_the_recorded_configuration_has_settings_and_no_secret(server: Any) -> None:
