@@ -9,7 +9,9 @@ import errno
 import json
 import math
 import os
+import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,20 @@ def parse(content: bytes | str) -> Any:
         whole = json.dumps(document, ensure_ascii=False).encode(errors="replace")
         document = json.loads(whole)
     return document
+
+
+def parse_among_notes(text: str) -> tuple[Any, str]:
+    """The first object that begins a line, and the text around it: programs print notes, too.
+
+    ValueError where there is none within the bounds.
+    """
+    decoder = json.JSONDecoder()
+    for line in re.finditer(r"^\s*\{", text, re.MULTILINE):
+        start = line.end() - 1
+        with suppress(ValueError, RecursionError):
+            _, end = decoder.raw_decode(text, start)
+            return parse(text[start:end]), f"{text[:start].strip()}\n{text[end:].strip()}".strip()
+    raise ValueError("no JSON object begins a line")
 
 
 def read(path: Path, most_bytes: int = MOST_BYTES) -> Any:

@@ -3,8 +3,6 @@ the end."""
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
 import re
 import shlex
@@ -77,39 +75,6 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
             f"{format_bytes(free)} are free in {path}, and {1 - _SPARE_SHARE:.0%} of that may go",
             f"make room, or give a smaller one with -p {key}=…",
         )
-
-
-def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
-    """Whether direct I/O on the tier refuses requests of ``size_bytes``: parts of blocks, where
-    the file system wants whole ones (tmpfs, DAX and btrfs do not).
-
-    Tried with a file without a name; False where none can be made: the run will find out.
-    """
-    part = size_bytes % mmap.PAGESIZE  # no device has larger blocks
-    if tier.claim.path is None or not part:
-        return False
-    flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
-    try:
-        file = os.open(nearest_existing(Path(tier.claim.path)), flags, 0o600)
-    except OSError:
-        return False
-    try:
-        os.pwrite(file, memoryview(mmap.mmap(-1, mmap.PAGESIZE))[:part], 0)
-    except OSError as error:
-        return error.errno == errno.EINVAL
-    finally:
-        os.close(file)
-    return False
-
-
-def goes_past_cache(tier: Tier, size_bytes: int) -> bool:
-    """Whether the tier takes direct I/O of ``size_bytes``; True where that cannot be tried."""
-    flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
-    try:
-        os.close(os.open(nearest_existing(Path(tier.claim.path or "/")), flags, 0o600))
-    except OSError as error:
-        return error.errno != errno.EINVAL
-    return not refuses_past_cache(tier, size_bytes)
 
 
 @dataclass

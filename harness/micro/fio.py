@@ -8,24 +8,22 @@ cache finds all of the file there (:mod:`harness.micro.page_cache`).
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.micro import external_tools, page_cache
-from harness.micro.fio_result import IoSample, metrics_of, sample_of
+from harness.micro import direct_io, external_tools, page_cache
+from harness.micro.fio_result import OLDEST, IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
 from harness.micro.model import Job, Measurement
 from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
 from harness.store.result import Check, Metric
-from harness.supervise.user_files import Credentials, acting_as, open_regular
+from harness.supervise.user_files import acting_as
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
@@ -34,8 +32,8 @@ from harness.warnings import RunWarning
 _FILE = "data"
 #: Of the memory that is available: a larger file would not stay in the page cache.
 _CACHED_SHARE = 0.5
-#: The first that prints the latencies of syncs with their bins.
-_OLDEST = (3, 12)
+#: Characters of fio's notes that are stored.
+_MOST_NOTES = 500
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,18 @@ class Fio(FioParams, MeasuringProgram):
         version()
         external_tools.require_room(tier, self.room_bytes, "fio", "size")
         for job in self.jobs:
-            if job.direct == "yes" and not external_tools.goes_past_cache(tier, job.access_bytes):
+            if job.direct == "yes" and not direct_io.goes_past_cache(tier, job.access_bytes):
                 raise UsageError(
                     f"{job.configuration} on tier {tier.name!r}",
                     f"direct: calls of {job.access_bytes} bytes do not go past the page cache "
                     "there",
                     "leave direct out, or measure on another file system",
+                )
+            if job.direct == "yes" and _written_through_cache(job, tier):
+                raise UsageError(
+                    f"{job.configuration} on tier {tier.name!r}",
+                    f"direct: {direct_io.WRITES_CACHED.context}",
+                    direct_io.WRITES_CACHED.hint,
                 )
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
@@ -77,7 +81,7 @@ class Fio(FioParams, MeasuringProgram):
         found_version = version()
         directory = work.files
         user = work.env.credentials
-        past_cache = takes_direct(directory, user)
+        past_cache = direct_io.takes_direct(directory, user)
         fill(work, _FILE, self.size_bytes, past_cache)
         page_cache.drop(directory / _FILE, user)
         cached = self.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
@@ -105,20 +109,24 @@ class Fio(FioParams, MeasuringProgram):
             checks=[_everything(found)],
             version=found_version,
             tool="fio",
-            artifacts={"fio": {"jobs": files}},
-            uncontrolled=tuple(_findings(self, past_cache, cached)),
+            artifacts={"fio": {"jobs": files, "notes": _notes(found)}},
+            uncontrolled=(
+                *_findings(self, past_cache, cached),
+                *_cached_writes(self, work.tier, past_cache),
+            ),
         )
 
 
 def version() -> str:
     """Of the fio here; UsageError where it is missing or too old."""
-    return external_tools.require("fio", ["--version"], _OLDEST)
+    return external_tools.require("fio", ["--version"], OLDEST)
 
 
 def _measured(work: Workplace, job: IoJob, text: str, warmed: bool) -> dict[str, Any]:
     if warmed:
         page_cache.warm(work.files / _FILE, work.env.credentials)
-    return asdict(sample_of(_fio(work, text), job))
+    document, notes = _fio(work, text)
+    return asdict(replace(sample_of(document, job), notes=notes[:_MOST_NOTES]))
 
 
 def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
@@ -170,19 +178,6 @@ def section(name: str, options: Mapping[str, Any]) -> str:
     return "".join([f"[{name}]\n", *(f"{key}={value}\n" for key, value in options.items())])
 
 
-def takes_direct(directory: Path, user: Credentials | None) -> bool:
-    """Whether files in a directory of ``user`` can be opened past the page cache (O_DIRECT)."""
-    probe = directory / "direct"
-    with acting_as(user):
-        try:
-            os.close(open_regular(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT))
-        except OSError:
-            return False
-        finally:
-            probe.unlink(missing_ok=True)
-    return True
-
-
 def _engine(job: IoJob) -> str:
     return "libaio" if job.queue_depth > 1 else "psync"
 
@@ -217,23 +212,49 @@ def fill(work: Workplace, name: str, size_bytes: int, past_cache: bool) -> None:
         raise RunFailed(f"write {size_bytes} bytes on {work.tier.name}", f"the file has {written}")
 
 
-def _fio(work: Workplace, text: str) -> dict[str, Any]:
-    """One run of fio; notes that it prints before its document are left out."""
-    printed = external_tools.run(work, ["fio", "--output-format=json+", "-"], text)
+def _fio(work: Workplace, text: str) -> tuple[dict[str, Any], str]:
+    """The document of one run of fio, and its notes."""
+    return document_of(external_tools.run(work, ["fio", "--output-format=json+", "-"], text))
+
+
+def document_of(printed: str) -> tuple[dict[str, Any], str]:
+    """The document that fio printed, and its notes; RunFailed where there is none."""
     try:
-        document: dict[str, Any] = jsonfile.parse(printed[max(0, printed.find("{")) :])
+        document: dict[str, Any]
+        document, notes = jsonfile.parse_among_notes(printed)
     except ValueError as error:
-        raise RunFailed("run fio", f"it printed no JSON: {printed[:200]!r}") from error
-    return document
+        raise RunFailed("run fio", f"it printed no JSON ({error}): {printed[:200]!r}") from error
+    return document, notes
+
+
+def _written_through_cache(job: IoJob, tier: Tier) -> bool:
+    """Whether its direct calls are not direct."""
+    return job.operation == "write" and direct_io.caches_direct_writes(tier)
+
+
+def _cached_writes(params: FioParams, tier: Tier, past_cache: bool) -> Iterator[RunWarning]:
+    direct = [job for job in params.jobs if _direct(job, past_cache)]
+    if any(_written_through_cache(job, tier) for job in direct):
+        yield direct_io.WRITES_CACHED
+
+
+def _notes(found: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
+    """What fio printed around its documents, by configuration."""
+    return {
+        job.configuration: notes
+        for job, samples in found.items()
+        if (notes := list(dict.fromkeys(one.notes for one in samples if one.notes)))
+    }
 
 
 def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, str]:
     facts = tier.facts
+    cached = _written_through_cache(job, tier)
     return {
         "measurement": job.measurement,
         "configuration": job.configuration,
         **job.axes,
-        "direct": "yes" if _direct(job, past_cache) else "no",
+        "direct": "yes" if _direct(job, past_cache) and not cached else "no",
         "io_engine": _engine(job),
         "filesystem": facts.filesystem or "unknown",
         "dax": {True: "yes", False: "no", None: "unknown"}[facts.dax],

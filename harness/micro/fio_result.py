@@ -9,6 +9,7 @@ one write with its sync takes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ from harness.later import np
 from harness.micro.io_jobs import IoJob
 from harness.store.result import Metric
 
+#: The first that prints the latencies of syncs with their bins.
+OLDEST = (3, 12)
+#: Far beyond all rates, counts and times in ns.
+_MOST = 1e18
 #: From a store to DAX memory to a disk that does not answer any more.
 LAYOUT = hdr.Layout(1, 3600 * 10**9, 3)
 
@@ -28,7 +33,7 @@ class IoSample:
     """One repeat of one configuration, times in ns.
 
     ``latencies``: an encoded histogram; ``syncs``: that of the sync calls, None where fio makes
-    none of its own.
+    none of its own. ``notes``: what fio printed around its document.
     """
 
     bytes_per_second: float
@@ -38,27 +43,33 @@ class IoSample:
     latencies: str
     syncs: str | None
     sync_mean_ns: float
+    notes: str = ""
 
 
 def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
     """The one job of a fio run; RunFailed where it failed, or did nothing."""
+    require_version(document)
     try:
         (job_result,) = document["jobs"]
         side = job_result[job.operation]
         sync = job_result["sync"]["lat_ns"] if job.sync in ("fsync", "fdatasync") else None
         # Without a single one fio leaves its bins out.
         syncs = histogram(sync.get("bins", {})) if sync else None
+        latencies = histogram(side["lat_ns"].get("bins", {}))
         found = IoSample(
-            bytes_per_second=float(side["bw_bytes"]),
-            operations_per_second=float(side["iops"]),
-            operations=int(side["total_ios"]),
-            mean_ns=float(side["lat_ns"]["mean"]),
-            latencies=histogram(side["lat_ns"].get("bins", {})).encode(),
+            bytes_per_second=number(side["bw_bytes"]),
+            operations_per_second=number(side["iops"]),
+            operations=int(number(side["total_ios"])),
+            mean_ns=number(side["lat_ns"]["mean"]),
+            latencies=latencies.encode(),
             syncs=syncs.encode() if syncs else None,
-            sync_mean_ns=float(sync["mean"]) if sync else 0.0,
+            sync_mean_ns=number(sync["mean"]) if sync else 0.0,
         )
-        failed = int(job_result["error"])
-    except (KeyError, ValueError, TypeError) as error:
+        failed = int(number(job_result["error"]))
+        under_way = job.queue_depth * job.threads  # at the end of the job
+        if not failed and abs(found.operations - latencies.total) > under_way:
+            raise ValueError(f"{latencies.total} latencies of {found.operations} operations")
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise RunFailed(
             f"read fio's result of {job.configuration}",
             f"it is not as fio 3 writes it: {error!r}",
@@ -81,8 +92,29 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
     return found
 
 
+def require_version(document: Mapping[str, Any]) -> None:
+    """RunFailed for what an older fio printed: its documents are others."""
+    printed = str(document.get("fio version"))
+    found = tuple(int(number) for number in re.findall(r"\d{1,9}", printed)[:2])
+    if found < OLDEST:
+        raise RunFailed(
+            "read fio's result",
+            f"it is of {printed!r}",
+            f"install fio {'.'.join(map(str, OLDEST))} or later",
+        )
+
+
+def number(value: Any) -> float:
+    """A rate, a count or a time in ns that a program printed; ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
+        raise ValueError(f"{value!r:.40} where a number from 0 belongs")
+    return float(value)
+
+
 def histogram(bins: Mapping[str, int]) -> hdr.Histogram:
     """Of fio's bins: value in ns, count."""
+    if sum(map(number, bins.values())) > hdr.MOST_TOTAL or not all(map(str.isdecimal, bins)):
+        raise ValueError("bins of no durations, or with too many of them")
     counts = np.zeros(LAYOUT.counters, dtype=np.int64)
     low, _ = LAYOUT.bounds()
     values = np.array([min(max(int(value), 1), LAYOUT.highest) for value in bins], dtype=np.int64)

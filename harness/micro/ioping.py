@@ -14,9 +14,8 @@ from typing import Self
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.micro import external_tools
-from harness.micro.fio import takes_direct
-from harness.micro.fio_result import histogram
+from harness.micro import direct_io, external_tools
+from harness.micro.fio_result import histogram, number
 from harness.micro.io_jobs import SECTOR_BYTES
 from harness.micro.model import Job, Measurement
 from harness.micro.params import Patterns, Size, chosen
@@ -65,7 +64,7 @@ class Ioping(Parameters, MeasuringProgram):
         version()
         external_tools.require_room(tier, self.working_set_bytes, "ioping", "working_set")
         for key, size in (("access", self.access_bytes), ("working_set", self.working_set_bytes)):
-            if external_tools.refuses_past_cache(tier, size):
+            if direct_io.refuses_past_cache(tier, size):
                 raise UsageError(
                     f"{key} {size} of ioping on tier {tier.name!r}",
                     "it goes past the page cache there, where only whole blocks go",
@@ -85,7 +84,7 @@ class Ioping(Parameters, MeasuringProgram):
     def measure(self, work: Workplace) -> Measured:
         """Random and sequential reads and writes; latencies of all repeats in one histogram."""
         found_version = version()
-        direct = takes_direct(work.files, work.env.credentials)
+        direct = direct_io.takes_direct(work.files, work.env.credentials)
         times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in self.cases}
         for repeat in range(work.repeats):
             for operation, pattern in self.cases:
@@ -109,6 +108,9 @@ class Ioping(Parameters, MeasuringProgram):
             artifacts={
                 "ioping": {"argv": [_argv(self, o, p, direct, work.seed) for o, p in self.cases]}
             },
+            uncontrolled=(direct_io.WRITES_CACHED,)
+            if direct and direct_io.caches_direct_writes(work.tier)
+            else (),
         )
 
 
@@ -129,11 +131,11 @@ def _times(work: Workplace, argv: list[str], requests: int) -> list[int]:
     printed = external_tools.run(work, argv)
     try:
         found = [
-            int(entry["io"]["time"])
+            int(number(entry["io"]["time"]))
             for entry in jsonfile.parse(printed)
             if "io" in entry and not entry["io"]["ignored"]
         ]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFailed("read what ioping prints", f"not as version 1.3 does: {error!r}") from error
     if len(found) != requests:
         raise RunFailed(f"{requests} requests of ioping", f"it reports the times of {len(found)}")
@@ -148,6 +150,7 @@ def _labels(
     work: Workplace, plan: Ioping, operation: str, pattern: str, direct: bool
 ) -> dict[str, str]:
     facts = work.tier.facts
+    cached = direct_io.caches_direct_writes(work.tier)
     return {
         "measurement": "ioping",
         "configuration": _configuration(operation, pattern),
@@ -157,7 +160,7 @@ def _labels(
         "queue_depth": "1",
         "threads": "1",
         "sync": "fdatasync" if operation == "write" else "none",
-        "direct": "yes" if direct else "no",
+        "direct": "yes" if direct and not (operation == "write" and cached) else "no",
         "filesystem": facts.filesystem or "unknown",
         "dax": {True: "yes", False: "no", None: "unknown"}[facts.dax],
     }

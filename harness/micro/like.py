@@ -19,7 +19,7 @@ from harness.errors import RunFailed, UsageError
 from harness.iotrace.intervals import COMPLETE_SHARE
 from harness.iotrace.page import CELL_FIELDS, Cell, PageError, Reading, cells
 from harness.iotrace.trace import LIBRARY, IoTrace
-from harness.micro import external_tools, fio, iolog, model, page_cache
+from harness.micro import direct_io, external_tools, fio, iolog, model, page_cache
 from harness.micro.io_jobs import WRITTEN_BYTES
 from harness.micro.like_suite import Job, LikePlan, Stream, derive, place_of, upper_bytes
 from harness.micro.params import Size
@@ -124,7 +124,7 @@ class Like(Parameters, MeasuringProgram):
         """Replay the jobs, once for each repeat, from the same state of the page cache."""
         plan = self.plan(work.tier)
         found_version = fio.version()
-        past_cache = fio.takes_direct(work.files, work.env.credentials)
+        past_cache = direct_io.takes_direct(work.files, work.env.credentials)
         wants_direct = any(job.direct for job in plan.jobs)
         if not past_cache:
             plan = plan.without_direct()
@@ -143,6 +143,8 @@ class Like(Parameters, MeasuringProgram):
         warnings = [*_incomplete(self.trace), *mix_warnings(self.trace, executed, work.repeats)]
         if wants_direct and not past_cache:
             warnings.append(_NO_DIRECT)
+        elif wants_direct and direct_io.caches_direct_writes(work.tier):
+            warnings.append(direct_io.WRITES_CACHED)
         return Measured(
             metrics=list(_metrics(total, repeats)),
             checks=[

@@ -16,6 +16,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,13 +29,14 @@ from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
 from harness.hdr import Histogram
-from harness.micro import external_tools, fio
+from harness.micro import direct_io, external_tools, fio
 from harness.micro.fio import Fio
 from harness.micro.fio_result import histogram, sample_of
 from harness.micro.ioping import Ioping
 from harness.micro.protocol import Measured, Workplace
 from harness.micro.suite import find_suite, load_documents
 from harness.progress import progress_on_stderr
+from harness.tiers.linux.kernel import Kernel
 from harness.units import MIB
 
 TINY = {"size": "8MiB", "duration": "50ms"}
@@ -163,7 +165,7 @@ def test_percentiles_are_those_of_fio(work: Workplace) -> None:
 
     def measure(duration: str) -> tuple[dict[str, Any], Histogram]:
         plan = Fio.from_mapping(TINY | {"duration": duration, "measurements": {"r": READ}})
-        document = fio._fio(work, fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1))
+        document, _ = fio._fio(work, fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1))
         sample = sample_of(document, plan.jobs[0])
         return document["jobs"][0]["read"]["lat_ns"], hdr.decode(sample.latencies)
 
@@ -187,20 +189,91 @@ def test_what_fio_did_not_do_is_no_result() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
     with pytest.raises(RunFailed, match="did no I/O: no operation ended in time"):
-        sample_of({"jobs": [{"error": 0, "read": side}]}, job)
+        sample_of(printed(error=0, read=side), job)
     with pytest.raises(RunFailed, match="failed with error 5"):
-        sample_of({"jobs": [{"error": 5, "read": side | {"total_ios": 7}}]}, job)
+        sample_of(printed(error=5, read=side | {"total_ios": 7}), job)
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
-        sample_of({"jobs": [{"error": 0}]}, job)
+        sample_of(printed(error=0), job)
+
+
+def printed(version: str = "fio-3.33", **job: Any) -> dict[str, Any]:
+    return {"fio version": version, "jobs": [job]}
+
+
+SIDE = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": {"9": 1}}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bw_bytes": -1}, {"iops": "1"}, {"total_ios": 2**70}, {"total_ios": 9}, {"total_ios": True},
+     *({"lat_ns": {"mean": 9} | lat} for lat in (
+         {"bins": {"9": 2**70}}, {"bins": {"9": -1}}, {"bins": [9]}, {"bins": {"nine": 1}},
+         {"mean": None, "bins": {"9": 1}}, {"bins": {"9": [1]}}))],
+)  # fmt: skip
+def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, Any]) -> None:
+    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
+    assert sample_of(printed(error=0, read=SIDE), job).operations == 1
+    with pytest.raises(RunFailed, match="not as fio 3 writes it"):
+        sample_of(printed(error=0, read=SIDE | change), job)
+
+
+@pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
+def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> None:
+    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
+    with pytest.raises(RunFailed) as refused:
+        sample_of(printed(version, error=0, read={}), job)
+    assert refused.value.context == f"it is of {version!r}"
+
+
+def test_notes_around_the_document_are_kept() -> None:
+    text = 'fio: note {1}\n{not this}\n{"jobs": [\n1]}\nfio: bye\n'
+    assert fio.document_of(text) == ({"jobs": [1]}, "fio: note {1}\n{not this}\nfio: bye")
+    for wrong in ("", "{", "fio: only words", '{"a": NaN}'):
+        with pytest.raises(RunFailed, match="no JSON"):
+            fio.document_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("release", "options", "filesystem", "cached"),
+    [
+        ("6.14.0-rc1", (), "btrfs", True),
+        ("6.18.44", ("rw", "compress=zstd:3"), "btrfs", True),
+        ("6.13.9", (), "btrfs", False),
+        ("6.18.44", ("rw", "nodatasum"), "btrfs", False),
+        ("6.18.44", ("nodatacow",), "btrfs", False),
+        ("6.18.44", (), "ext4", False),
+    ],
+)
+def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
+    work: Workplace, release: str, options: tuple[str, ...], filesystem: str, cached: bool
+) -> None:
+    (work.scratch / "proc/sys/kernel").mkdir(parents=True)
+    (work.scratch / "proc/sys/kernel/osrelease").write_text(release)
+    facts = replace(work.tier.facts, filesystem=filesystem, mount_options=options)
+    tier = replace(work.tier, facts=facts)
+    assert direct_io.caches_direct_writes(tier, Kernel(work.scratch)) is cached
+
+
+def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_io, "caches_direct_writes", lambda tier: True)
+    write = {"operation": "write", "pattern": "random", "access": "4KiB"}
+    measured = _fio(work, read=READ, write=write)
+    labels = {metric.labels["measurement"]: metric.labels for metric in measured.metrics[:-1]}
+    assert (labels["read"]["direct"], labels["write"]["direct"]) == ("yes", "no")
+    assert [warning.code for warning in measured.uncontrolled] == ["direct-writes-cached"]
+    direct = Fio.from_mapping(TINY | {"measurements": {"w": write | {"direct": True}}})
+    with pytest.raises(UsageError):
+        direct.check(work.tier)
 
 
 def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
     """As fio 3.33 writes it of 50 ms on a disk that is busy for longer."""
     job = Fio.from_mapping({"measurements": {"wal": WAL}}).jobs[0]
-    side = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": {"9": 1}}}
     sync = {"lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
     with pytest.raises(RunFailed, match="no fdatasync ended in time"):
-        sample_of({"jobs": [{"error": 0, "write": side, "sync": sync}]}, job)
+        sample_of(printed(error=0, write=SIDE, sync=sync), job)
 
 
 def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
