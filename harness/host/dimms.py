@@ -106,11 +106,13 @@ def parse_ndctl_dimms(text: str) -> dict[str, dict[str, Any]]:
         document = jsonfile.parse(text) if text.strip() else []
     except ValueError:
         return {}
-    listed = document.get("dimms", []) if isinstance(document, dict) else document
+    listed = document.get("dimms") if isinstance(document, dict) else document
     return {
-        dimm["dev"]: {key: dimm[key] for key in ("health", "firmware") if key in dimm}
-        for dimm in listed
-        if "dev" in dimm
+        dimm["dev"]: {
+            key: dimm[key] for key in ("health", "firmware") if isinstance(dimm.get(key), dict)
+        }
+        for dimm in (listed if isinstance(listed, list) else [])
+        if isinstance(dimm, dict) and isinstance(dimm.get("dev"), str)
     }
 
 

@@ -8,6 +8,7 @@ mode changes only by a provisioning goal and a reboot.)
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -109,8 +110,14 @@ def _memory_side_caches(kernel: Kernel) -> str | None:
 def parse_memory_resources(text: str) -> MemoryResources | None:
     """``ipmctl show -memoryresources`` of versions 2 and 3 (a table) and 1 (``Name=size``).
 
-    None where the text has neither, as when there are no modules.
+    None where the text has neither, as when there are no modules, or a capacity is unreadable.
     """
+    with suppress(ValueError):
+        return _memory_resources(text)
+    return None
+
+
+def _memory_resources(text: str) -> MemoryResources | None:
     table = resource_table(text)
     if "Volatile" in table or "AppDirect" in table:
         none = (0, 0)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 import pytest
-from recorded import optane, recording
+from recorded import optane, recording, state_of
 from tierbench import ipmctl
+from tierbench.changes import Changes, plan_changes
 from tierbench.commands import Commands, Done
+from tierbench.desired_state import DesiredState
 from tierbench.linux import resource_table
 from tierbench.namespace_users import parse_blkid, probe
-from tierbench.ndctl import parse_daxctl, parse_ndctl
+from tierbench.ndctl import Inventory, parse_daxctl, parse_ndctl
+from tierbench.state import State
+
+from harness.host.mode import parse_memory_resources
 
 
 def test_blank_label_areas_show_as_regions_without_labels() -> None:
@@ -160,3 +169,98 @@ def test_the_goals_syntax_is_what_ipmctls_help_says() -> None:
             assert value.isdigit() or value in properties
     assert str(ipmctl.Goal("none", 100)) == "MemoryMode=100"
     assert str(ipmctl.Goal("AppDirect")) == "PersistentMemoryType=AppDirect"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("504.000 GiB", 504 << 30), ("0,5 GiB", 1 << 29), ("1,512.0 GiB", 1512 << 30),
+        ("541165879296 B", 541165879296), ("-", 0), ("", 0),
+        ("N/A", None), ("1,512 GiB", None), ("1.2.3 GiB", None), ("5 XB", None), ("-1 GiB", None),
+    ],
+)  # fmt: skip
+def test_a_capacity_that_cannot_be_read_is_not_taken_for_none(text: str, size: int | None) -> None:
+    table = f"MemoryType | DDR | PMemModule\nVolatile | {text} | 1 GiB\nInaccessible | N/A | ?\n"
+    goals = ipmctl.read_goals(Answers(0, table))
+    if size is None:
+        assert goals.error and "is no capacity" in goals.error
+        assert parse_memory_resources(table) is None
+    else:
+        assert (goals.error, goals.dram_bytes) == (None, size or 0)
+
+
+# What is not sound ---------------------------------------------------------------------
+
+
+def planned_for(inventory: Inventory) -> Changes:
+    state = replace(state_of("everything"), inventory=inventory)
+    return plan_changes(state, DesiredState("appdirect"))
+
+
+def listing(**changes: dict[str, Any]) -> str:
+    """The recorded listing with a module, region or namespace changed, by its name."""
+    document = json.loads(recording("everything"))
+    pending = [document]
+    while pending:
+        node = pending.pop()
+        pending += node.values() if isinstance(node, dict) else node
+        if isinstance(node, dict):
+            node |= changes.get(str(node.get("dev")).replace(".", "_"), {})
+        pending = [each for each in pending if isinstance(each, dict | list)]
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"nmem0": {"security": "locked"}}, "nmem0 is locked"),
+        ({"nmem0": {"state": "disabled"}}, "nmem0 is disabled"),
+        ({"nmem0": {"flag_failed_arm": True}}, "nmem0: flag_failed_arm"),
+        ({"nmem0": {"health": {"health_state": "fatal"}}}, "the health of nmem0 is fatal"),
+        ({"region0": {"badblock_count": 3}}, "it has 3 bad blocks"),
+        ({"namespace0_0": {"badblock_count": 3}}, "it has 3 bad blocks"),
+        ({"region0": {"size": 0}}, "its size is 0"),
+        ({"nmem0": {"security": "unlocked", "health": {"health_state": "ok"}}}, None),
+        ({"nmem0": {"security": None, "health": None, "flag_failed_map": False}}, None),
+    ],
+)
+def test_a_region_with_a_fault_is_refused(changes: dict[str, Any], fault: str | None) -> None:
+    inventory = parse_ndctl(listing(**changes))
+    assert inventory.regions[0].faults == ((fault,) if fault else ())
+    assert inventory.regions[1].faults == ()
+    planned = plan_changes(
+        replace(state_of("everything"), inventory=inventory), DesiredState("appdirect")
+    )
+    refused = {each.object: each.why for each in planned.refusals}
+    assert refused.get("region0") == fault
+
+
+def test_every_dax_device_of_a_namespace_is_seen() -> None:
+    devices = [{"chardev": "dax0.0", "mode": "devdax"}, {"chardev": "dax0.1"}]
+    text = listing(namespace0_0={"daxregion": {"devices": devices}})
+    inventory = parse_ndctl(text)
+    assert inventory.namespaces[0].devices == ("dax0.0", "dax0.1")
+    planned = plan_changes(
+        replace(state_of("everything"), inventory=inventory), DesiredState("appdirect")
+    )
+    assert [each.object for each in planned.refusals if "dax0.1" in each.why] == ["namespace0.0"]
+
+
+@pytest.mark.parametrize("name", ["region0", "nmem0", "namespace0_0"])
+def test_null_is_as_good_as_nothing_and_other_types_are_refused(name: str) -> None:
+    sizes = ("size", "align", "available_size", "max_available_extent", "badblock_count")
+    texts = ("type", "id", "uuid", "mode", "name", "blockdev", "chardev", "map")
+    parse_ndctl(listing(**{name: dict.fromkeys((*sizes, *texts, "daxregion", "mappings"))}))
+    if name == "region0":
+        for wrong in ("1888.00 MiB", -1, 2**70, 1.5, [], True):
+            with pytest.raises(ValueError, match="size"):
+                parse_ndctl(listing(region0={"size": wrong}))
+
+
+def test_a_device_without_a_memory_node_is_refused() -> None:
+    (device,) = parse_daxctl('{"chardev": "dax1.0", "size": 4096, "target_node": -1}')
+    assert device.target_node is None
+    state = State(dax=(replace(device, origin="cxl"),))
+    planned = plan_changes(state, DesiredState(mode="system-ram", regions=(), devices=("dax1.0",)))
+    assert [each.object for each in planned.refusals] == ["dax1.0"]
+    assert not planned.steps

@@ -156,10 +156,18 @@ _UNITS = {
 }
 
 
+_ROWS = ("Volatile", "AppDirect", "Cache", "Physical")
+_CAPACITY = re.compile(
+    r"(?:(?P<grouped>\d{1,3}(?:,\d{3})+\.\d{1,9})"
+    r"|(?P<plain>\d{1,18}(?:\.\d{1,9}|,(?!\d{3}$|\d{3}\D)\d{1,9})?))\s*(?P<unit>[A-Za-z]+)"
+)
+
+
 def resource_table(text: str) -> dict[str, tuple[int, int]]:
     """Row name to (DDR, modules) in bytes, of versions 2 and 3; empty without such a table.
 
-    DDR is 0 where the table has no such column.
+    DDR is 0 where the table has no such column. Of the rows that are read here; ValueError for a
+    capacity in them that is no number.
     """
     rows: dict[str, tuple[int, int]] = {}
     columns: tuple[int | None, int] | None = None
@@ -169,13 +177,21 @@ def resource_table(text: str) -> dict[str, tuple[int, int]]:
             modules = [n for n, cell in enumerate(cells) if cell in ("PMemModule", "DCPMM")]
             ddr = cells.index("DDR") if "DDR" in cells else None
             columns = (ddr, modules[0]) if modules else None
-        elif columns and len(cells) > max(columns[0] or 0, columns[1]):
+        elif columns and cells[0] in _ROWS and len(cells) > max(columns[0] or 0, columns[1]):
             ddr_bytes = 0 if columns[0] is None else capacity(cells[columns[0]])
             rows[cells[0]] = ddr_bytes, capacity(cells[columns[1]])
     return rows
 
 
 def capacity(text: str) -> int:
-    """Bytes of ``504.000 GiB``; ``-`` and empty cells are 0."""
-    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text.strip())
-    return round(float(match.group(1)) * _UNITS.get(match.group(2), 0)) if match else 0
+    """Bytes of ``504.000 GiB``; ``-`` and empty cells are 0; ValueError for anything else.
+
+    Locales write ``1,512.0 GiB`` and ``0,5 GiB``, which are read; ``1,512 GiB`` may be either.
+    """
+    if text.strip() in ("", "-"):
+        return 0
+    match = _CAPACITY.fullmatch(text.strip())
+    if match is None or match["unit"] not in _UNITS:
+        raise ValueError(f"{text.strip()!r} is no capacity")
+    number = match["grouped"].replace(",", "") if match["grouped"] else match["plain"]
+    return round(float(number.replace(",", ".")) * _UNITS[match["unit"]])

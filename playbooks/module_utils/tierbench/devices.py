@@ -47,7 +47,13 @@ def _namespace_of(state: State, name: str) -> str:
 def plan_devices(builder: ChangeBuilder) -> None:
     """Plan each selected device as a memory node."""
     for device in selected_devices(builder):
-        if device.mode == "system-ram":
+        if device.target_node is None or not device.size_bytes:
+            builder.refuse(
+                device.name,
+                f"the kernel knows no memory node for its {device.size_bytes} bytes",
+                "see daxctl list -D; update the firmware, or name other devices",
+            )
+        elif device.mode == "system-ram":
             plan_online(builder, device)
         elif device.mode == "devdax":
             _give(builder, device)

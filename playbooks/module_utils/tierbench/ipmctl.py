@@ -40,7 +40,10 @@ def read_goals(commands: Commands) -> Goals:
     resources = commands.run(["ipmctl", "show", "-u", "B", "-memoryresources"])
     if resources.rc:
         return Goals(error=f"ipmctl fails (exit {resources.rc}): {resources.words}")
-    found = resource_table(resources.out)
+    try:
+        found = resource_table(resources.out)
+    except ValueError as error:
+        return Goals(error=f"cannot parse ipmctl's output: {error}")
     if not found:
         return Goals(error=f"cannot parse ipmctl's output: {resources.words[:200]}")
     table = dict.fromkeys(("Volatile", "AppDirect", "Cache", "Physical"), (0, 0)) | found

@@ -23,7 +23,7 @@ class Region:
 
     ``align_bytes``: sizes of namespaces are multiples of it. ``provider`` of its bus:
     ``ACPI.NFIT``, or ``e820`` for DRAM set aside by ``memmap=`` (and NVDIMMs of before ACPI 6).
-    ``start``: its first physical address.
+    ``start``: its first physical address. ``faults``: why nothing may be made in it, in words.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Region:
     target_node: int | None = None
     provider: str | None = None
     start: int | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def number(self) -> int:
@@ -50,7 +51,8 @@ class Namespace:
     """A namespace that has capacity, or had: ``enabled`` False leaves its content unseen.
 
     ``size_bytes``: usable; ``raw_bytes``: of the region that it takes. ``label``: the name in its
-    label. ``chardev_mode``: devdax or system-ram. ``block``: the node below /dev.
+    label. ``chardev_mode``: devdax or system-ram. ``block``: the node below /dev. ``devices``: DAX
+    devices that it is divided into, of which ``chardev`` is the first.
     """
 
     name: str
@@ -68,6 +70,8 @@ class Namespace:
     align_bytes: int | None = None
     target_node: int | None = None
     enabled: bool = True
+    devices: tuple[str, ...] = ()
+    bad_blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class DaxDevice:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Output of ``ndctl list -DRNXiv``. ``dimms``: module to its id."""
+    """Output of ``ndctl list -DRNXHiv``. ``dimms``: module to its id."""
 
     dimms: dict[str, str] = field(default_factory=dict)
     regions: tuple[Region, ...] = ()
@@ -97,17 +101,19 @@ class Inventory:
 
 
 def parse_ndctl(text: str) -> Inventory:
-    """``ndctl list -DRNXiv`` (or with fewer letters) of version 72 and later.
+    """``ndctl list -DRNXHiv`` (or with fewer letters) of version 72 and later.
 
-    ValueError where it is no JSON. Seeds (namespaces without size and identity) are left out.
+    ValueError where it is no such JSON. Seeds (namespaces without size and identity) are left out.
     """
     found: dict[str, list[dict[str, Any]]] = {"nmem": [], "region": [], "namespace": []}
     regions_of: dict[str, str] = {}
-    _collect(json.loads(text) if text.strip() else [], None, found, regions_of)
+    _collect(_listing(text), None, found, regions_of)
     namespaces = [_namespace(each, regions_of) for each in found["namespace"]]
+    modules = {each["dev"]: each for each in found["nmem"]}
+    regions = [_region(each, modules, namespaces) for each in found["region"]]
     return Inventory(
-        {each["dev"]: str(each.get("id", "")) for each in found["nmem"]},
-        tuple(sorted(map(_region, found["region"]), key=lambda region: region.number)),
+        {name: _text(each, "id") or "" for name, each in modules.items()},
+        tuple(sorted(regions, key=lambda region: region.number)),
         tuple(
             sorted(
                 (n for n in namespaces if n.size_bytes or (n.uuid and not n.enabled)),
@@ -125,12 +131,14 @@ def _collect(
         for each in node:
             _collect(each, region, found, of)
     elif isinstance(node, dict):
-        kind = re.sub(r"[\d.]+$", "", str(node.get("dev", "")))
-        if kind in found:
+        name = str(node.get("dev", ""))
+        named = re.fullmatch(r"(nmem|region|namespace)\d{1,9}(\.\d{1,9})?", name)
+        kind = named[1] if named else ""
+        if kind:
             found[kind].append(node)
         if kind == "namespace" and region:
-            of[node["dev"]] = region
-        inside = node["dev"] if kind == "region" else region
+            of[name] = region
+        inside = name if kind == "region" else region
         for key in ("buses", "dimms", "regions", "namespaces"):
             _collect(node.get(key, []), inside, found, of)
 
@@ -139,61 +147,132 @@ def _numbers(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name)]
 
 
-def _region(node: dict[str, Any]) -> Region:
+def _listing(text: str) -> Any:
+    """The document; ValueError where it is none."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse) if text.strip() else []
+    except RecursionError:
+        raise ValueError("too many levels in one another") from None
+
+
+def _count(node: dict[str, Any], key: str, otherwise: int = 0) -> int:
+    """A size or number; null is as good as nothing."""
+    value = node.get(key)
+    if value is None:
+        return otherwise
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"{node.get('dev') or node.get('chardev')}: {key} is {value!r:.40}")
+    return value
+
+
+def _text(node: dict[str, Any], key: str) -> str | None:
+    value = node.get(key)
+    if value is not None and not (isinstance(value, str) and value.isprintable()):
+        raise ValueError(f"{node.get('dev') or node.get('chardev')}: {key} is {value!r:.40}")
+    return value or None
+
+
+def _objects(node: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = node.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError(f"{node.get('dev')}: {key} is {found!r:.40}")
+    return found
+
+
+def _node_of(node: dict[str, Any]) -> int | None:
+    """The memory node; None where the kernel knows none, which is -1 in some releases."""
+    number = node.get("target_node")
+    return None if number == -1 or number is None else _count(node, "target_node")
+
+
+#: A module that has failed to keep data, or will; ndctl lists each flag that is set.
+_FAILED = re.compile(r"flag_failed_\w+")
+_BAD_HEALTH = ("critical", "fatal")
+
+
+def _module_faults(module: dict[str, Any]) -> list[str]:
+    name, health = module["dev"], module.get("health")
+    state = health.get("health_state") if isinstance(health, dict) else None
+    found = [f"{name}: {key}" for key in module if _FAILED.fullmatch(key) and module[key]]
+    found += [f"{name} is locked"] * (module.get("security") == "locked")
+    found += [f"{name} is disabled"] * (module.get("state") == "disabled")
+    return found + [f"the health of {name} is {state}"] * (state in _BAD_HEALTH)
+
+
+def _region(
+    node: dict[str, Any], modules: dict[str, dict[str, Any]], namespaces: list[Namespace]
+) -> Region:
+    name, available = node["dev"], _count(node, "available_size")
+    dimms = tuple(_text(mapping, "dimm") or "" for mapping in _objects(node, "mappings"))
+    faults = [fault for dimm in dimms if dimm in modules for fault in _module_faults(modules[dimm])]
+    bad_blocks = max(
+        _count(node, "badblock_count"),
+        sum(each.bad_blocks for each in namespaces if each.region == name),
+    )
+    faults += [f"it has {bad_blocks} bad blocks"] * bool(bad_blocks)
+    faults += ["its size is 0"] * (_count(node, "size") == 0)
     return Region(
-        name=node["dev"],
-        size_bytes=int(node.get("size", 0)),
-        align_bytes=int(node.get("align", 1)),
-        available_bytes=int(node.get("available_size", 0)),
-        extent_bytes=int(node.get("max_available_extent", node.get("available_size", 0))),
-        type=str(node.get("type", "pmem")),
-        dimms=tuple(str(mapping["dimm"]) for mapping in node.get("mappings", [])),
+        name=name,
+        size_bytes=_count(node, "size"),
+        align_bytes=max(1, _count(node, "align", 1)),
+        available_bytes=available,
+        extent_bytes=_count(node, "max_available_extent", available),
+        type=_text(node, "type") or "pmem",
+        dimms=dimms,
         labelled=bool(node.get("iset_id")),
-        persistence_domain=node.get("persistence_domain"),
-        target_node=node.get("target_node"),
+        persistence_domain=_text(node, "persistence_domain"),
+        target_node=_node_of(node),
+        faults=tuple(faults),
     )
 
 
 def _namespace(node: dict[str, Any], regions_of: dict[str, str]) -> Namespace:
     name = str(node["dev"])
-    uuid = node.get("uuid")
-    devices = node.get("daxregion", {}).get("devices", [])
-    device = devices[0] if devices else {}
-    size = int(node.get("size", 0))
+    uuid = _text(node, "uuid")
+    region = node.get("daxregion")
+    devices = _objects(region, "devices") if isinstance(region, dict) else []
+    names = [chardev for each in devices if (chardev := _text(each, "chardev"))]
+    size = _count(node, "size")
     return Namespace(
         name=name,
         # Without regions in the listing: namespaceX.Y lies in regionX.
         region=regions_of.get(name, f"region{_numbers(name)[0]}"),
-        mode=str(node.get("mode", "raw")),
+        mode=_text(node, "mode") or "raw",
         size_bytes=size,
         raw_bytes=size,
-        uuid=None if uuid in (None, _NO_UUID) else str(uuid),
-        label=node.get("name") or None,
-        block=node.get("blockdev"),
-        chardev=node.get("chardev") or device.get("chardev"),
-        chardev_mode=device.get("mode"),
-        map=node.get("map"),
-        sector_size=node.get("sector_size"),
-        align_bytes=node.get("align"),
-        target_node=node.get("target_node"),
+        uuid=None if uuid == _NO_UUID else uuid,
+        label=_text(node, "name"),
+        block=_text(node, "blockdev"),
+        chardev=_text(node, "chardev") or next(iter(names), None),
+        chardev_mode=_text(devices[0], "mode") if devices else None,
+        map=_text(node, "map"),
+        sector_size=_count(node, "sector_size") or None,
+        align_bytes=_count(node, "align") or None,
+        target_node=_node_of(node),
         enabled=node.get("state") != "disabled",
+        devices=tuple(names),
+        bad_blocks=_count(node, "badblock_count"),
     )
 
 
 def parse_daxctl(text: str) -> tuple[DaxDevice, ...]:
-    """``daxctl list -D``: an array, one object, or nothing at all."""
-    nodes = json.loads(text) if text.strip() else []
+    """``daxctl list -D``: an array, one object, or nothing at all; ValueError for others."""
+    nodes = _listing(text)
     nodes = nodes if isinstance(nodes, list) else [nodes]
     return tuple(
         DaxDevice(
-            name=str(node["chardev"]),
-            mode=str(node.get("mode", "devdax")),
-            size_bytes=int(node.get("size", 0)),
-            target_node=node.get("target_node"),
-            online_blocks=int(node.get("online_memblocks", 0)),
-            total_blocks=int(node.get("total_memblocks", 0)),
-            movable=node.get("movable"),
+            name=name,
+            mode=_text(node, "mode") or "devdax",
+            size_bytes=_count(node, "size"),
+            target_node=_node_of(node),
+            online_blocks=_count(node, "online_memblocks"),
+            total_blocks=_count(node, "total_memblocks"),
+            movable=movable if isinstance(movable := node.get("movable"), bool) else None,
         )
         for node in nodes
-        if "chardev" in node
+        if isinstance(node, dict) and (name := _text(node, "chardev"))
     )

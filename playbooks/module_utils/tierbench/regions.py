@@ -20,7 +20,7 @@ def plan_region(builder: ChangeBuilder, region: Region) -> None:
     if region.name in state.disabled_regions:
         _enable(builder, region)
         return
-    if not _size_fits(builder, region):
+    if not _is_sound(builder, region) or not _size_fits(builder, region):
         return
     existing = find_existing(state, region, builder.desired)
     if existing is None:
@@ -41,6 +41,23 @@ def _enable(builder: ChangeBuilder, region: Region) -> None:
         "it is disabled: its content cannot be read",
         f"find out why, then ndctl enable-region {region.name}",
     )
+
+
+def _is_sound(builder: ChangeBuilder, region: Region) -> bool:
+    if region.faults:
+        builder.refuse(
+            region.name,
+            "; ".join(region.faults),
+            "see ndctl list -DRHM; repair it, or name other regions (pmem_regions)",
+        )
+    divided = [each for each in builder.state.of_region(region) if len(each.devices) > 1]
+    for each in divided:
+        builder.refuse(
+            each.name,
+            f"it is divided into the DAX devices {', '.join(each.devices)}",
+            "remove all but the first (daxctl destroy-device), or name other regions",
+        )
+    return not region.faults and not divided
 
 
 def _size_fits(builder: ChangeBuilder, region: Region) -> bool:

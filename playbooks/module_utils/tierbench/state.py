@@ -240,11 +240,11 @@ def _listed(commands: Commands, command: str, parse: Callable[[str], _Listing]) 
     try:
         return parse(done.out)
     except ValueError as error:
-        raise Unreadable(f"{command} printed no JSON: {error}") from error
+        raise Unreadable(f"{command} printed something else than a listing: {error}") from error
 
 
 def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
-    found = _listed(commands, "ndctl list -DRNXiv", parse_ndctl)
+    found = _listed(commands, "ndctl list -DRNXHiv", parse_ndctl)
     regions = tuple(_with_kernel(region, found, kernel) for region in found.regions)
     namespaces = tuple(
         replace(each, raw_bytes=kernel.read_int(f"{_ND}/{each.name}/size") or each.raw_bytes)
