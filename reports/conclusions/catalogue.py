@@ -220,7 +220,7 @@ OF_DEVICES = (
         "best over worst instruction that persists",
         "above",
         Instructions({"measurement": "random_writes"}, _PERSIST, _PERSIST),
-        _suite("perma-bench/raw/random_writes", options=" --repeats 6"),
+        _suite("perma-bench/raw/random_writes", options=" --repeats 12"),
         of="some",
     ),
     Conclusion(
@@ -239,7 +239,7 @@ OF_DEVICES = (
                 Unflushed(),
             )
         ),
-        _suite("perma-bench/raw/random_writes", options=" --repeats 6"),
+        _suite("perma-bench/raw/random_writes", options=" --repeats 12"),
         of="some",
     ),
     Conclusion(

@@ -18,7 +18,7 @@ from reports.conclusions.model import Evidence, Trial
 from reports.labels import in_words
 from reports.matching import find
 from reports.metric_registry import brief_parameters, metric_info
-from reports.micro.hypotheses import claim
+from reports.micro.hypotheses import best_first, claim, claim_of_best
 from reports.run_configuration import (
     Dimension,
     dimension,
@@ -67,9 +67,10 @@ class SpeedUp:
     emulated: tuple[str, ...] = ()
     looks: int = 1
 
-    def trial(self, bound: float) -> Trial:
-        """As a trial against a bound."""
-        made = None if self.why else claim(self.b, self.a, bound, self.paired, self.looks)
+    def trial(self, bound: float, chosen: bool = False) -> Trial:
+        """As a trial against a bound; ``chosen``: whether it is the best of several."""
+        tested = claim_of_best if chosen else claim
+        made = None if self.why else tested(self.b, self.a, bound, self.paired, self.looks)
         return Trial(self.what, made, self.why or ("" if made else "no-ratio"), self.emulated)
 
 
@@ -287,7 +288,8 @@ class FewerOfMost:
         ]
         known = [one for one in found if one.b and one.a]
         if known:
-            yield max(known, key=lambda one: sum(one.b) / sum(one.a)).trial(bound)
+            gains = [[b / a for b, a in zip(one.b, one.a, strict=False) if a] for one in known]
+            yield known[best_first(gains)[0]].trial(bound, chosen=len(known) > 1)
         elif found:
             yield found[0].trial(bound)
 

@@ -16,7 +16,7 @@ from typing import Any
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
 from reports.conclusions.model import Evidence, Trial
-from reports.micro.hypotheses import claim
+from reports.micro.hypotheses import Claim, best_first, claim, claim_of_best
 from reports.micro.pairs import Having, PairQuery, Ratio, UnderivedError
 from reports.micro.points import (
     DURATION,
@@ -25,7 +25,6 @@ from reports.micro.points import (
     RATE,
     Device,
     Point,
-    best,
 )
 from reports.micro.practices import practices
 from reports.micro.prices import price_of
@@ -90,10 +89,11 @@ class Instructions:
         for device in _modules(evidence):
             for place, points in _by_place(PairQuery(RATE, self.labels).points(device, {})).items():
                 over, under = (_ranked(points, kinds) for kinds in (self.over, self.under))
-                if over and under and over[-1] is not under[0]:
-                    top, base = over[-1], under[0]
+                if over and under and over[0] is not under[-1]:
+                    top, base = over[0], under[-1]
                     what = f"{device.marked_name}, {place}: {kind_of(top)} over {kind_of(base)}"
-                    yield _trial(what, Ratio(top, base), bound, device)
+                    made = _claim_of_chosen(top, base, bound, len(points) > 2)
+                    yield Trial(what, made, "" if made else "nothing-done", device.emulated)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """The writes that no tier was measured by."""
@@ -103,9 +103,20 @@ class Instructions:
 
 
 def _ranked(points: Sequence[Point], kinds: tuple[str, ...]) -> list[Point]:
-    """The best point of each kind that there is, the worst first."""
+    """The best point of each kind that there is, the best first, by the choosing repeats."""
     held = ([p for p in points if kind_of(p) == kind] for kind in kinds)
-    return sorted(map(best, filter(None, held)), key=lambda point: point.median)
+    tops = [_chosen(one) for one in held if one]
+    return [tops[at] for at in best_first([point.samples for point in tops])]
+
+
+def _chosen(points: Sequence[Point]) -> Point:
+    """The best of these rates, by the repeats that do not test it."""
+    return points[best_first([point.samples for point in points])[0]]
+
+
+def _claim_of_chosen(a: Point, b: Point, bound: float, chosen: bool) -> Claim | None:
+    tested = claim_of_best if chosen else claim
+    return tested(a.samples, b.samples, bound, a.alongside(b))
 
 
 def _ratios(query: PairQuery, over: Device, under: Device) -> list[Ratio]:
@@ -139,7 +150,8 @@ class Unflushed:
             for query in queries:
                 for one in _ratios(query, device, device):
                     what = f"{device.marked_name}, {one.name}: flushed over not flushed"
-                    yield _trial(what, Ratio(one.under, one.over), bound, device)
+                    swapped = tuple((b, a) for a, b in one.pairs)
+                    yield _trial(what, Ratio(one.under, one.over, pairs=swapped), bound, device)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Both forms."""
@@ -332,8 +344,9 @@ def _priced(
     both = [PairQuery(RATE, labels).points(one, {}) for one in (device, dram)]
     if not all(both):
         return
-    a, b = (best(points) for points in both)
-    made = claim([value * cheaper for value in a.samples], b.samples, bound, paired=False)
+    a, b = (_chosen(points) for points in both)
+    tested = claim_of_best if max(map(len, both)) > 1 else claim
+    made = tested([value * cheaper for value in a.samples], b.samples, bound, paired=False)
     what = f"{device.marked_name} over {dram.marked_name}: {a['measurement'].replace('_', ' ')}"
     yield Trial(what, made, "" if made else "nothing-done", device.emulated)
 

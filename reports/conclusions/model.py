@@ -155,7 +155,7 @@ class Tested:
             **attributes(self, "outcome", "why"),
             **attributes(estimate, "ratio", "low", "high", "confidence"),
             **attributes(self.trial.claim, "bound"),
-            "repeats": min(estimate.n_a, estimate.n_b) if estimate else 0,
+            "repeats": self.trial.claim.repeats if self.trial.claim else 0,
             "repeats_needed": self.verdict.decision.repeats_needed if self.verdict else None,
             "emulated": as_json(self.trial.emulated),
         }

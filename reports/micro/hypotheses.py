@@ -9,7 +9,8 @@ verdicts at 5 % each, one or two would come out by chance.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Literal
 
 from reports.micro.points import Point
@@ -26,12 +27,20 @@ from reports.statistics import (
 class Claim:
     """``ratio``: as reported, with its interval; ``over_bound``: the same through the bound.
 
-    ``over_bound.p`` is of the hypothesis that the ratio is the bound itself.
+    ``over_bound.p`` is of the hypothesis that the ratio is the bound itself. ``of_half``: whether
+    the other half of the repeats chose the sides.
     """
 
     ratio: Estimate
     over_bound: Estimate
     bound: float
+    of_half: bool = False
+
+    @property
+    def repeats(self) -> int:
+        """Those measured of each side."""
+        used = min(self.ratio.n_a, self.ratio.n_b)
+        return 2 * used if self.of_half else used
 
     @property
     def above(self) -> bool:
@@ -57,6 +66,31 @@ def claim(
     compared = compare_paired if paired else compare_unpaired
     over_bound = compared(a, [bound * value for value in b], looks=looks)
     return Claim(compared(a, b, looks=looks), over_bound, bound)
+
+
+#: Repeats by what they are for, where the best of several is compared: chosen and tested on the
+#: same repeats, the best of equal ones is better than the others.
+CHOOSING, TESTING = slice(0, None, 2), slice(1, None, 2)
+
+
+def best_first(sides: Sequence[Sequence[float]], lower: bool = False) -> list[int]:
+    """The places of these repeats, the best first, as the choosing half has it.
+
+    All repeats choose where one of several has no other half: a claim of it shows nothing.
+    """
+    halves = all(len(values) > 1 for values in sides)
+    medians = [median(values[CHOOSING] if halves else values) for values in sides]
+    return sorted(range(len(sides)), key=lambda at: medians[at], reverse=not lower)
+
+
+def claim_of_best(
+    a: Sequence[float], b: Sequence[float], bound: float, paired: bool = True, looks: int = 1
+) -> Claim | None:
+    """As ``claim``, of sides of which one was chosen by :func:`best_first`."""
+    if min(len(a), len(b)) < 2:
+        return claim(a, b, bound, paired, looks)
+    made = claim(a[TESTING], b[TESTING], bound, paired, looks)
+    return made and replace(made, of_half=True)
 
 
 def claim_of(a: Point, b: Point, bound: float) -> Claim | None:
@@ -91,6 +125,13 @@ def verdicts_of(claims: Mapping[str, Claim]) -> dict[str, Verdict]:
     """Every claim of a card decided in the family of all of them (Holm–Bonferroni)."""
     decided = decide([one.over_bound for one in claims.values()]) if claims else []
     return {
-        key: Verdict(one, decision, len(claims) - 1)
+        key: Verdict(one, _of_all(one, decision), len(claims) - 1)
         for (key, one), decision in zip(claims.items(), decided, strict=True)
     }
+
+
+def _of_all(one: Claim, decision: Decision) -> Decision:
+    """With the repeats needed of both halves."""
+    if not one.of_half:
+        return decision
+    return replace(decision, repeats_needed=2 * decision.repeats_needed)

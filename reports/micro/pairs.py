@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from harness.units import format_bytes
 from reports.formatting import significant
-from reports.micro.hypotheses import Claim, claim_of
+from reports.micro.hypotheses import Claim, best_first, claim_of, claim_of_best
 from reports.micro.points import NAMES, NEAR_NODES, Device, Point, best
 from reports.micro.questions import FOLLOW, beyond_caches, largest
 from reports.published import Lack, Missing
@@ -54,8 +54,16 @@ class Ratio:
         return self.over.compared / self.under.compared
 
     def claim(self, bound: float) -> Claim | None:
-        """That it lies above ``bound``, with its interval; None where it has no repeats."""
-        return claim_of(self.over, self.under, bound)
+        """That it lies above ``bound``, with its interval; None where it has no repeats.
+
+        Of the best of several pairs: every other repeat chooses them, the others test them.
+        """
+        if len(self.pairs) < 2 or not self.over.samples:
+            return claim_of(self.over, self.under, bound)
+        sides = zip(*self.pairs, strict=True)
+        lower = self.over.better == "lower"
+        a, b = (side[best_first([p.samples for p in side], lower)[0]] for side in sides)
+        return claim_of_best(a.samples, b.samples, bound, a.alongside(b))
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ class PairQuery:
         kept = set(map(id, points))
         same = tuple(pair for pair in held if id(pair[0]) in kept and _comparable(pair))
         if self.every or not same:
-            return [Ratio(a, b, name, same) for a, b in same]
+            return [Ratio(a, b, name, ((a, b),)) for a, b in same]
         a, b = (best(side) for side in zip(*same, strict=True))
         return [Ratio(a, b, name, same)]
 
