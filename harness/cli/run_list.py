@@ -20,6 +20,7 @@ from harness.experiment.selection import installed
 from harness.experiment.sequential import (
     Goal,
     Sequential,
+    continued,
     own_steps,
     results,
     run_sequence,
@@ -66,6 +67,8 @@ def run_or_list(
             sequence, steps = own_steps(sequence, steps)
             plan = sequence.plan
             _warn_of_a_short_budget(sequence, steps, env, into)
+        else:
+            plan = continued(plan, steps)
         if options.dry_run:
             print_run_list(steps, env, into, options.json_, sequence)
             return

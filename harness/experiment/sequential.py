@@ -181,6 +181,34 @@ def own_steps(sequence: Sequential, steps: Sequence[Step]) -> tuple[Sequential, 
     return replace(sequence, plan=replace(sequence.plan, looks=spent)), own
 
 
+def continued(plan: Plan, steps: Sequence[Step]) -> Plan:
+    """The plan; with a look more where it adds repeats to runs whose results may have been seen.
+
+    That is a series with complete runs of another plan, such as one of fewer repeats, and blocks
+    after them to run. What remains of an interrupted command is of the same plan.
+    """
+    done = [(step.spec, step.done, _looks_of(step)) for step in steps if step.done]
+    own = [looks for _, run, looks in done if run.run["experiment"]["hash"] == plan.hash]
+    ends: dict[str, int] = {}
+    for spec, run, _ in done:
+        if run.run["experiment"]["hash"] != plan.hash:
+            ends[spec.series()] = max(spec.block, ends.get(spec.series(), 0))
+    todo = [step.spec for step in steps if step.done is None]
+    new = [spec for spec in todo if spec.block > ends.get(spec.series(), math.inf)]
+    if own or not new:  # what remains of a command has its looks
+        return replace(plan, looks=max([plan.looks, *own]))
+    looks = 1 + max(looks for spec, _, looks in done if spec.series() in ends)
+    warn(
+        RunWarning(
+            "repeats-continued",
+            "results of earlier repeats may have decided on more of them",
+            f"{len(new)} runs are added to complete ones; corrected for {looks} looks",
+            "decide on --repeats beforehand; --again starts from scratch",
+        )
+    )
+    return replace(plan, looks=looks)
+
+
 def _looks_of(step: Step) -> int:
     assert step.done is not None
     return int(step.done.run["experiment"].get("looks", 1))

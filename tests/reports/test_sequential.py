@@ -22,6 +22,7 @@ from harness.experiment.sequential import (
     LOOKS,
     Goal,
     Sequential,
+    continued,
     numbers_of_blocks,
     own_steps,
     results,
@@ -49,7 +50,7 @@ class Host:
     """Writes made-up runs: ``gain`` of pmem by engine, and its noise; ``fails``: a placement."""
 
     root: Path
-    sequence: Sequential
+    sequence: Any  # has the plan
     gains: dict[str, float]
     noise: dict[str, float]
     fails: str = ""
@@ -276,6 +277,36 @@ def test_a_budget_more_is_a_look_more(tmp_path: Path, capsys: pytest.CaptureFixt
     (group,) = compare(*([r for r in made if r.spec.placement.name == n]
                          for n in ("ssd-both", "pmem-both"))).groups  # fmt: skip
     assert group.deciding.estimate.looks == 3
+
+
+def test_repeats_raised_after_looking_are_a_look_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six repeats, then eight, then nine; a command that was cut, and one with another arm, are
+    none."""
+
+    def run(of: Plan, done: Sequence[StoredRun], most: int | None = None) -> list[StoredRun]:
+        complete = {one.spec.hash(): one for one in done}
+        steps = [Step(s, cast(Any, object()), complete.get(s.hash())) for s in of.runs]
+        marked = SimpleNamespace(plan=continued(of, steps))
+        host = Host(tmp_path, marked, {"duckdb": 1.3}, {"duckdb": 0.01})
+        todo = [step for step in steps if step.done is None][:most]
+        return [*(step.done for step in steps if step.done), *host.run(todo)]
+
+    def looks(runs: Sequence[StoredRun]) -> int:
+        sides = ([r for r in runs if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
+        (group,) = compare(*sides).groups
+        return group.deciding.estimate.looks
+
+    six = run(plan(repeats=6), run(plan(repeats=6), [], 5))
+    assert (len(six), looks(six)) == (12, 1)
+    arms = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
+    assert looks(run(plan(axes={"engine": ["duckdb"], "placement": arms}, repeats=6), six)) == 1
+    assert "repeats-continued" not in capsys.readouterr().err
+    eight = run(plan(repeats=8), run(plan(repeats=8), six, 1))
+    assert (len(eight), looks(eight)) == (16, 2)
+    assert looks(run(plan(repeats=9), eight)) == 3
+    assert capsys.readouterr().err.count("repeats-continued") >= 2
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:
