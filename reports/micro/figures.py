@@ -26,6 +26,7 @@ from reports.micro.points import (
     Device,
     Point,
     best,
+    number_in,
 )
 from reports.micro.questions import (
     INSTRUCTIONS,
@@ -249,7 +250,7 @@ def _in_order(points: Sequence[Point], labels: Sequence[str]) -> list[Point]:
     cells = {id(p): [(label, _cell(p, label)) for label in labels] for p in points}
     for point in points:
         for label, text in cells[id(point)]:
-            number = point.number(label)
+            number = number_in(point[label]) or 0.0
             least[label, text] = min(number, least.get((label, text), number))
 
     def place(point: Point) -> list[tuple[float, object]]:

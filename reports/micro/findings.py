@@ -328,7 +328,7 @@ def _calls(device: Device) -> Iterator[Finding]:
     for point in device.select(MEAN, measurement=_CALLS):
         call = point["operation"] + (f"+{point['sync']}" if point["sync"] != "none" else "")
         past = ", past the page cache" if point["direct"] == "yes" else ""
-        threads = int(point["threads"] or 1)
+        threads = int(point.number("threads") or 1)
         each = f", {counted(threads, 'thread')}" if threads > 1 else ""
         yield Finding(
             f"{point['measurement'].replace('_', ' ')}: {point['pattern']} {call}, "

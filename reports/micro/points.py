@@ -6,6 +6,7 @@ come from one run. Samples of the same point in several runs of a device follow 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,22 +106,37 @@ class Point:
     def number(self, label: str) -> float:
         """A label's number, bytes of a size, bytes/s of a rate, ns of a duration.
 
-        Infinity for ``unlimited``, 0 where there is none.
+        Infinity for ``unlimited``, 0 where there is none. UsageError where the text is no number.
         """
         text = self[label]
-        return float("inf") if text == "unlimited" else _number(text)
+        number = number_in(text)
+        if number is None:
+            named = f"{label} of {self['configuration'] or self['measurement'] or self.metric}"
+            raise UsageError(
+                f"a card with {', '.join(self.runs)}",
+                f"{named} is {text!r}, which is no number",
+                "leave the run out: name the others, or remove it with harness runs rm",
+            )
+        return number
 
 
 @cache
-def _number(text: str) -> float:
-    """Labels are numbers; what a configuration's name alone says, is as its suite has it: 4KiB."""
+def number_in(text: str) -> float | None:
+    """A label's number, None where it has none.
+
+    Labels are numbers; what a configuration's name alone says, is as its suite has it: 4KiB.
+    """
+    words = {"unlimited": math.inf, "none": 0.0, "": 0.0}
+    if text in words:
+        return words[text]
     reads: Sequence[Callable[[str], float]] = (float, parse_size, parse_duration_ns)
     for read in reads:
         try:
-            return float(read(text.removesuffix("/s")))
+            number = float(read(text.removesuffix("/s")))
         except (ValueError, UsageError):
             continue
-    return 0.0
+        return number if math.isfinite(number) else None
+    return None
 
 
 @dataclass(frozen=True)

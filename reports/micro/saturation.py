@@ -190,8 +190,8 @@ def curves(device: Device) -> list[LoadedCurve]:
         load = rates.get((wait["configuration"], wait.runs))
         if load is None or wait in idle:
             continue
-        share = wait["load_read_share"]
-        reads = f", {100 * float(share):g} % reads" if share else ""
+        share = wait.number("load_read_share")
+        reads = f", {100 * share:g} % reads" if wait["load_read_share"] else ""
         threads = counted(int(wait.number("load_threads")), "thread")
         title = f"{wait['load_operation']}{reads} of {threads}"
         summary = wait.summary
