@@ -35,9 +35,15 @@ EMPTY = "empty_body_ns"
 #: The label ``numa`` of accesses from near processors.
 NEAR_NODES = ("", "near")
 _MAIN_MEMORY = "main memory"
-#: What of a host can be switched and makes another device of each of its tiers: PVLDB 15(11),
-#: Sections 4.5.1 and 4.5.2. `unreadable` is a state of its own.
+#: What of a host can be switched and makes another device of each of its tiers: clocks and threads
+#: of the processors, pages, and PVLDB 15(11), Sections 4.5.1 and 4.5.2. `unreadable` is a state of
+#: its own; so is each release of Linux, whose calls are timed.
+_KERNEL = "Linux"
 _HOST_STATE = {
+    "governor": "governor",
+    "turbo": "turbo",
+    "smt": "SMT",
+    "thp": "huge pages",
     "prefetchers": "prefetchers",
     "memory_speed": "memory bus",
     "uncore_frequency": "uncore",
@@ -243,9 +249,16 @@ def _key(run: StoredRun) -> _Key:
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
     mine |= {
-        (f"{_STATE}{words}", str(host.get(name, "unknown"))) for name, words in _HOST_STATE.items()
+        (f"{_STATE}{words}", _state_text(host.get(name))) for name, words in _HOST_STATE.items()
     }
+    mine.add((f"{_STATE}{_KERNEL}", _state_text(host["kernel"]["release"])))
     return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
+
+
+def _state_text(value: str | bool | None) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value or "unknown"
 
 
 def main_memory(run: StoredRun) -> str:

@@ -66,10 +66,18 @@ def test_repeats_of_one_suite_in_two_runs_are_one_point(
          ["uncore 1200-2400 MHz", "uncore 2400-2400 MHz", "uncore unreadable"]),
         ("dimm_power_budget", ("15000 mW", "18000 mW", "unreadable"),
          ["power budget 15000 mW", "power budget 18000 mW", "power budget unreadable"]),
+        ("governor", ("powersave", "performance", None),
+         ["governor powersave", "governor performance", "governor unknown"]),
+        ("turbo", (True, False, None), ["turbo on", "turbo off", "turbo unknown"]),
+        ("smt", (True, False, None), ["SMT on", "SMT off", "SMT unknown"]),
+        ("thp", ("madvise", "never", None),
+         ["huge pages madvise", "huge pages never", "huge pages unknown"]),
+        ("kernel.release", ("6.1.0-25-amd64", "6.12.1-amd64", ""),
+         ["Linux 6.1.0-25-amd64", "Linux 6.12.1-amd64", "Linux unknown"]),
     ],
 )  # fmt: skip
 def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(
-    tmp_path: Path, fact: str, states: tuple[str, ...], names: list[str]
+    tmp_path: Path, fact: str, states: tuple[Any, ...], names: list[str]
 ) -> None:
     """PVLDB 15(11), Sections 4.5.1 and 4.5.2; what could not be read is like neither."""
     runs = [
