@@ -19,7 +19,11 @@ _PYTHON = "/opt/tierbench/current/venv/bin/python"
 _PYTHON_VARIABLE = "HARNESS_CLIENT_PYTHON"
 #: Further arguments of ssh, such as ``-F FILE``, separated by spaces.
 _SSH_VARIABLE = "HARNESS_SSH_OPTIONS"
-_OPTIONS = ("BatchMode=yes", "ExitOnForwardFailure=yes", "ServerAliveInterval=15")
+_OPTIONS = (
+    *("BatchMode=yes", "ExitOnForwardFailure=yes", "ServerAliveInterval=15"),
+    # Whatever the user's configuration has: a client host is not to use the user's keys.
+    *("ForwardAgent=no", "ForwardX11=no"),
+)
 
 
 def agent_argv(host: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:

@@ -18,6 +18,9 @@ from harness.cli.streams import keep_streams_writable, output_error
 #: Exit codes of a command that SIGHUP, SIGINT or SIGTERM ended.
 _SIGNALLED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
+#: Of an error's text.
+_SHOWN = 300
+
 
 def main() -> None:
     """Entry point of ``harness``; exit codes: 2 beforehand, 1 under way, 130 on Ctrl-C."""
@@ -75,7 +78,8 @@ def _ended_by(error: BaseException) -> int:
         _print_error("interrupted", "everything that was started is stopped")
         return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else 130
     if isinstance(error, OSError):
-        found = error.strerror or str(error)
+        # shutil.Error has a line for each file of a tree.
+        found = error.strerror or str(error)[:_SHOWN]
         error = RunFailed(str(error.filename or type(error).__name__), found)
     if isinstance(error, HarnessError):
         _print_error(**error.to_json())

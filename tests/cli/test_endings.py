@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import duckdb
 import pytest
 from patience import PATIENCE_S
 
+from harness.cli import _ended_by
 from harness.errors import interruption
 
 #: The command, interrupted by itself while it still imports.
@@ -128,3 +130,9 @@ def test_closed_descriptors_are_given_to_no_file(loaded):
         env=loaded.environment | TOYS, cwd=loaded.root, check=False,
     )  # fmt: skip
     assert done.returncode == 0
+
+
+def test_an_error_for_each_file_of_a_tree_is_one_short_line(capsys):
+    error = shutil.Error([("a", f"b{n}", "No space left") for n in range(5000)])
+    assert _ended_by(error) == 1
+    assert len(capsys.readouterr().err) < 1000

@@ -147,7 +147,9 @@ def _take_all(
         raise errors[0]
     if errors:
         listed = (f"{e.problem.removeprefix(where)}: {e.context} ({e.hint})" for e in errors)
-        raise UsageError(f"{problem}: {len(errors)} properties", "; ".join(listed), "see above")
+        raise UsageError(
+            f"{problem}: {len(errors)} properties", "; ".join(listed), "correct or remove them"
+        )
 
 
 def _decides(name: str) -> bool:
