@@ -12,6 +12,7 @@ from harness.cli import show
 from harness.cli.common import print_json, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
+from harness.execution.host_lock import working_ns
 from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, run_plan
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
@@ -76,7 +77,7 @@ def run_or_list(
         for text in filter(None, (repeats.text, *(one.text for one in expected))):
             env.progress.say(text)
         with _canary(plan, steps, env, into, goal) if with_canary else nullcontext():
-            budget = Budget(goal.budget_ns if goal else None)
+            budget = Budget(goal.budget_ns if goal else None, working_ns)
             retries = Retries(options.retries, lambda own: budget.refuses(_cost_ns(own, into)))
             if sequence is None:
                 finished, ended = run_plan(plan, steps, env, into, restart, retries), ""

@@ -184,7 +184,7 @@ def open_environment(
     What an earlier harness left behind (it and its supervisor were killed) is undone first.
     """
     credentials = unprivileged()
-    for recovery in recover(paths.state_dir()):
+    for recovery in recover(paths.state_dir(), say=progress.say):
         for what in recovery.undone:
             progress.say(f"left by {recovery.owner}, now undone: {what}")
         for what in recovery.failures:

@@ -271,7 +271,7 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     todo = {(one.dataset_name, str(one.spec.params)): one for one in resolved if one.dataset_name}
     if not todo:
         return
-    with one_at_a_time(env.progress):
+    with one_at_a_time(env.progress, env.supervisor.hold):
         for prepared in todo.values():
             try:
                 with env.supervisor.silence.naming():

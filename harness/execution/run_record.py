@@ -166,7 +166,12 @@ class RunRecord:
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """No other harness measures meanwhile."""
-        with one_at_a_time(self.env.progress), self.env.supervisor.silence.naming():
+        supervisor = self.env.supervisor
+        with (
+            supervisor.silence.naming(),
+            one_at_a_time(self.env.progress, supervisor.hold) as warnings,
+        ):
+            self.warnings += warnings
             self._clock = _stamps()  # waiting for another harness is not the run's time
             yield
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
+from harness.execution.host_lock import working_ns
 from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, run_plan
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
@@ -337,7 +338,7 @@ def run_cells(
     A complete run is not run again, so the same command resumes what was interrupted and uses the
     next budget for what the last one left.
     """
-    budget = Budget(budget_ns)
+    budget = Budget(budget_ns, working_ns)
     attempts = Retries(
         retries, lambda steps: budget.refuses(expected_ns(steps, Estimator(store.runs())))
     )

@@ -65,6 +65,8 @@ class Daemon:
         self._journal_path = journal_path
         self._pid = os.getpid()
         self._children: list[Child] = []
+        #: Descriptors of locks of the harness, by device and inode.
+        self._held: dict[tuple[int, int], int] = {}
         # A server killed by another process has no mappings when it is found dead.
         self._seen = Segments()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -128,6 +130,8 @@ class Daemon:
     def _handle(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         if request["op"] == "spawn":
             return self._spawn(request, descriptors)
+        if request["op"] == "hold":
+            return self._hold(*descriptors)
         child = next((c for c in self._children if c.mark == request["mark"]), None)
         if child is None:
             return {"error": f"no process {request['mark']}"}
@@ -137,6 +141,15 @@ class Daemon:
                 os.kill(child.pid, request["number"])
             return {}
         return self._kill(child)
+
+    def _hold(self, descriptor: int) -> dict[str, Any]:
+        """Keep it open to the end, in place of an earlier one of the same file."""
+        facts = os.fstat(descriptor)
+        earlier = self._held.pop((facts.st_dev, facts.st_ino), None)
+        if earlier is not None:
+            os.close(earlier)
+        self._held[facts.st_dev, facts.st_ino] = descriptor
+        return {}
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         self._seen.note(process.descendants(self._pid))

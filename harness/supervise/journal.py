@@ -12,11 +12,12 @@ import contextlib
 import fcntl
 import os
 import secrets
+import signal
 import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,10 +25,19 @@ from harness import paths
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.supervise import undo, workdirs
-from harness.supervise.process import ProcessId, alive, marked_processes, own_identity
+from harness.supervise.process import (
+    ProcessId,
+    alive,
+    marked_processes,
+    own_identity,
+    process_stat,
+    send_signal,
+)
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import opened, refuse_exchangeable_way
 
 _RECOVER_POLL_S = 0.05
+_SAID_AFTER_S = 2.0
 
 
 def _prepared(state_dir: Path) -> Path:
@@ -215,17 +225,25 @@ class Recovery:
     failures: tuple[str, ...]
 
 
-def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery]:
+def recover(
+    state_dir: Path | None = None,
+    wait_s: float | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Recovery]:
     """Undo what dead harness processes left; called at each start of the harness.
 
     Journals of living harnesses are left alone. One whose harness is dead but whose
-    supervisor still cleans up is waited for, ``wait_s`` at most.
+    supervisor still cleans up is waited for, ``wait_s`` at most (default: its limit of silence),
+    then it is a UsageError: the next measurement would run next to the old server. A supervisor
+    that is stopped is killed, and with it its processes.
     """
     folder = state_dir or paths.state_dir()
     if not folder.is_dir():
         return []
     _prepared(folder)
-    deadline = time.monotonic() + wait_s
+    began = time.monotonic()
+    deadline = began + (limit_s("left") if wait_s is None else wait_s)
+    said = False
     result: list[Recovery] = []
     waiting = set(_journals(folder))
     while waiting:
@@ -234,11 +252,31 @@ def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery
             result += [outcome] if outcome else []
             if settled:
                 waiting.discard(path)
-        if time.monotonic() >= deadline:
-            break
+        if waiting and time.monotonic() >= deadline:
+            raise _unfinished(min(waiting))
+        if waiting and not said and time.monotonic() >= began + _SAID_AFTER_S:
+            said = True
+            say("waiting for the supervisor of an earlier harness to finish its clean-up")
         if waiting:
             time.sleep(_RECOVER_POLL_S)
     return result
+
+
+def _unfinished(path: Path) -> UsageError:
+    supervisor = _supervisor_of(path)
+    pid = supervisor.pid if supervisor else "?"
+    return UsageError(
+        "undo what an earlier harness left",
+        f"that harness is dead, and its supervisor, process {pid}, does not finish; the journal is "
+        f"{path}",
+        f"see what it waits for (`cat /proc/{pid}/stack`), or end it: `kill -KILL {pid}`",
+    )
+
+
+def _supervisor_of(path: Path) -> ProcessId | None:
+    entries = undo.read_notes(str(path)).entries
+    found = next((entry for entry in entries if entry["kind"] == "supervisor"), None)
+    return ProcessId(found["pid"], found["start_ticks"]) if found else None
 
 
 def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
@@ -260,10 +298,20 @@ def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, 
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return None, _harness_lives(path)
+            if lives := _harness_lives(path):
+                return None, lives
+            _kill_if_stopped(_supervisor_of(path))
+            return None, False
         if not path.exists():  # recovered by another harness a moment ago
             return None, True
     return _recover(path), True
+
+
+def _kill_if_stopped(supervisor: ProcessId | None) -> None:
+    """SIGKILL, for it will not clean up; its children die with it (PR_SET_PDEATHSIG)."""
+    found = process_stat(supervisor.pid) if supervisor else None
+    if found is not None and found.id == supervisor and found.state in "Tt":
+        send_signal(found.id, signal.SIGKILL)
 
 
 def _owner_of(path: Path) -> str:

@@ -70,10 +70,13 @@ def read_proc(path: str) -> str:
 
 
 def process_stat(pid: int) -> ProcessStat | None:
-    """What /proc says of ``pid``, None where there is no such process."""
+    """What /proc says of ``pid``, None where there is no such process.
+
+    Nor is there one of another user where /proc is mounted with hidepid.
+    """
     try:
         text = read_proc(f"/proc/{pid}/stat")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name stands in parentheses and may itself hold spaces and parentheses.
     fields = text[text.rindex(")") + 2 :].split()

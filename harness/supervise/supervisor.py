@@ -202,6 +202,10 @@ class Supervisor:
             left.append(f"the supervisor ended with status {code}")
         return left
 
+    def hold(self, descriptor: int) -> None:
+        """Keep the open file open until everything is cleaned up, however this process ends."""
+        self.request({"op": "hold"}, [descriptor])
+
     def capped_by(
         self, cap: MemoryCap | None, cpus: tuple[int, ...] = (), trace: IoTrace | None = None
     ) -> ProcessStarter:

@@ -33,7 +33,7 @@ from harness.supervise.user_files import (
 )
 
 #: Root's own, in this order: /run is often mounted noexec, and programs are copied here.
-_ROOTS = (Path("/run/tierbench"), Path("/var/lib/tierbench/run"))
+ROOTS = (Path("/run/tierbench"), Path("/var/lib/tierbench/run"))
 #: Of others, in this order: sticky directories. Not $XDG_RUNTIME_DIR, which goes at logout.
 _SHARED = (Path("/tmp"), Path("/var/tmp"))
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -118,7 +118,7 @@ def base() -> Path:
 
 
 def _candidates() -> tuple[Path, ...]:
-    return _ROOTS if os.geteuid() == 0 else (*_SHARED, paths.state_dir() / "run")
+    return ROOTS if os.geteuid() == 0 else (*_SHARED, paths.state_dir() / "run")
 
 
 def _usable(folder: Path) -> bool:

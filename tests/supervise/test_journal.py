@@ -290,6 +290,13 @@ def test_the_journal_of_another_host_is_left_to_it(journal, state, tmp_path):
     assert not work.exists()
 
 
+def test_a_supervisor_that_does_not_finish_is_named(journal, state):
+    """The next measurement would run next to what it has not ended."""
+    rewritten(journal.path, pid=2**22 - 1)  # the journal is still locked
+    with pytest.raises(UsageError):
+        recover(state, wait_s=0)
+
+
 def test_a_host_waits_for_no_harness_of_another(journal, state):
     """Its lock is held, as NFS tells it to every host; its pid means nothing here."""
     rewritten(journal.path, boot_id="its-boot", machine_id="its-id", pid=2**22 - 1)

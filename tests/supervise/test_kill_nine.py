@@ -11,7 +11,7 @@ from patience import PATIENCE_S, eventually
 from started_processes import processes_of
 
 from harness.supervise.journal import recover
-from harness.supervise.process import descendants
+from harness.supervise.process import descendants, process_stat
 
 HARNESS = """
 import os, sys, time
@@ -100,6 +100,20 @@ def test_killed_together_with_its_supervisor(base, start):
     (found,) = recover(base / "state", PATIENCE_S)
     assert found.failures == ()
     assert f"directory {base}/place" in found.undone
+    assert_clean(base, program.pid)
+
+
+def test_killed_while_its_supervisor_is_stopped(base, start):
+    """The next harness ends the supervisor, and with it the old server, before it measures."""
+    program = start()
+    assert program.stdout.readline() == "running\n"
+    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
+    os.kill(daemon, signal.SIGSTOP)
+    assert eventually(lambda: process_stat(daemon).state == "T")
+    program.kill()
+    program.wait()
+    (found,) = recover(base / "state", PATIENCE_S)
+    assert found.failures == ()
     assert_clean(base, program.pid)
 
 

@@ -21,7 +21,7 @@ ANOTHER = 65533
 def bases(tmp_path, monkeypatch):
     """The two places in which work directories lie, below a directory of the test."""
     places = (tmp_path / "run", tmp_path / "var")
-    monkeypatch.setattr(workdirs, "_ROOTS", places)
+    monkeypatch.setattr(workdirs, "ROOTS", places)
     monkeypatch.setattr(workdirs, "_SHARED", places if os.geteuid() else ())
     monkeypatch.setattr(workdirs, "_LONGEST_BASE", 200)
     for place in places:
