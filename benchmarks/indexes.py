@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from smoke import SMOKE, parsed
+
 from reports.statistics import compare_paired
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,13 +72,16 @@ def build(program: Path, *what: str | Path) -> Path:
     return program
 
 
-def pairs_of(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Name, our program, the original."""
+def pairs_of(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Path, Path | None]]:
+    """Name, our program, the original (None where ``--smoke`` has none)."""
     micro, ours = ROOT / "microbench", {}
     for name in ("level_hash", "fast_fair", "woart"):
         includes = (f"-I{micro}", f"-I{ROOT / 'native'}", f"-DINDEX=mb_{name}")
         source = micro / "indexes" / f"{name}.c"
         ours[name] = build(folder / name, *includes, ARMS / "ours.c", source)
+    if given.smoke:
+        yield from ((name, program, None) for name, program in ours.items())
+        return
     for name, changes in (("level hashing", {}), ("level hashing, 8 bytes", DENSE)):
         source = given.level_hashing / "persistent_level_hashing"
         copy = copied(source, folder / f"{name} source", LEAVE_OUT, changes)
@@ -104,12 +109,15 @@ def main() -> None:
     """Print medians, and the ratios with their intervals."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for option in ("--level-hashing", "--fast-fair", "--wort"):
-        parser.add_argument(option, type=Path, required=True)
+        parser.add_argument(option, type=Path, required=not SMOKE)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--records", type=int, default=1_000_000)
-    given = parser.parse_args()
+    given = parsed(parser, pairs=2, records=2000)
     with tempfile.TemporaryDirectory() as folder:
         for name, ours, original in pairs_of(given, Path(folder)):
+            if original is None:
+                print(f"{name}: ours {measured(ours, given.records, 1)} per second")
+                continue
             found: dict[Path, list[tuple[float, float]]] = {ours: [], original: []}
             for seed in range(1, given.pairs + 1):
                 for arm in random.sample(list(found), 2):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -23,14 +24,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from smoke import SMOKE, parsed
+
 from harness import hdr
 from harness.counters import split
 
 ROOT = Path(__file__).resolve().parents[1]
 HARNESS = str(ROOT / ".venv" / "bin" / "harness")
-WINDOW = ("--ramp-up", "2s", "--duration", "10s")
+WINDOW = ("--ramp-up", "0s" if SMOKE else "2s", "--duration", "2s" if SMOKE else "10s")
 TPCC = ("tpcc", "--warehouses", "1", "--users", "2", *WINDOW)
-YCSB = ("ycsb", "--workload", "a", "--records", "20000", "--threads", "2", *WINDOW)
+RECORDS = "1000" if SMOKE else "20000"
+YCSB = ("ycsb", "--workload", "a", "--records", RECORDS, "--threads", "2", *WINDOW)
 COMMANDS: Mapping[str, Sequence[str]] = {
     "postgres": TPCC,
     "mysql": (*TPCC, "--set", "innodb_use_native_aio=OFF"),
@@ -178,7 +182,10 @@ def direct() -> None:
 
 def delay(pairs: int) -> None:
     """Medians and means of the log's syncs in the foreground, on a tmpfs, where a sync is short."""
-    argv = [*TPCC, "--engine", "postgres", "--placement", "pmem-both", "--emulate", "pmem"]
+    load = [*TPCC, "--engine", "postgres"]
+    if SMOKE:
+        load = [*YCSB, "--engine", "rocksdb", "--set", "sync=true"]
+    argv = [*load, "--placement", "pmem-both", "--emulate", "pmem"]
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(pairs):
             durations = []
@@ -206,11 +213,16 @@ def delay(pairs: int) -> None:
 def main() -> None:
     """Print one line for each comparison."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("strace", "direct", "delay"))
+    parser.add_argument("what", choices=("strace", "direct", "delay"), nargs="?" if SMOKE else None)
     parser.add_argument("--engine", choices=COMMANDS, action="append", help="of strace [all]")
     parser.add_argument("--pairs", type=int, default=3, help="of delay [3]")
-    given = parser.parse_args()
-    if given.what == "strace":
+    given = parsed(parser, pairs=1)
+    if given.smoke:
+        if shutil.which("strace"):
+            strace(["rocksdb"])
+        delay(given.pairs)
+        print("left out: direct, which needs a device of its own")
+    elif given.what == "strace":
         strace(given.engine or list(COMMANDS))
     elif given.what == "direct":
         direct()

@@ -15,14 +15,14 @@ tables at a time. Statements go over plain PyMySQL: the server does all of the w
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pymysql
-from loading import arguments, compare
+from loading import SMALL, arguments, compare
+from smoke import parsed
 
 from engines._innodb.load import loading_settings
 from harness.sql_files import statements
@@ -90,10 +90,10 @@ def main() -> None:
     parser = arguments(__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--engine", choices=("mysql", "mariadb"), default="mysql")
     parser.add_argument("--version", help="release to run of those found")
-    given = parser.parse_args()
+    given = parsed(parser, **SMALL)
     options = {"version": given.version} if given.version else {}
     compare(given.engine, options, by_hand, given.scale, given.pairs)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from loading import arguments, compare
+from loading import SMALL, arguments, compare
+from smoke import parsed
 
 from engines.postgres.engine import ManagedPostgres
 from engines.postgres.load import loading_settings
@@ -27,18 +28,14 @@ from harness.sql_files import statements
 
 def by_hand(engine: ManagedPostgres, tables: dict[str, list[Path]], threads: int) -> None:
     """psql processes, ``threads`` at a time."""
-    server = engine._started_or_found()
-    server.stop()
-    server.start({**engine.stored_settings(), **loading_settings(threads, None)})
+    engine.restart_for_loading(loading_settings(threads, None))
     folder = engine.sql_folder / "tpch"
     for statement in statements(folder, "10_tables"):
         at_a_time(engine, [statement], 1)
     at_a_time(engine, [_copy(table, paths) for table, paths in tables.items()], threads)
     for name in ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze"):
         at_a_time(engine, statements(folder, name), threads)
-    server.stop()
-    os.sync()
-    server.start(engine.stored_settings())
+    engine.restart_for_use()
 
 
 def _copy(table: str, paths: Sequence[Path]) -> str:
@@ -71,7 +68,7 @@ def at_a_time(engine: ManagedPostgres, scripts: Sequence[str], threads: int) -> 
 
 def main() -> None:
     """Alternate the arms and print each pair and the ratio."""
-    given = arguments(__doc__.split("\n")[0] if __doc__ else "").parse_args()
+    given = parsed(arguments(__doc__.split("\n")[0] if __doc__ else ""), **SMALL)
     compare("postgres", {}, by_hand, given.scale, given.pairs)
 
 

@@ -15,6 +15,8 @@ import sys
 from collections import defaultdict
 from typing import Any
 
+from smoke import SMOKE, parsed
+
 from harness import hdr
 
 _TPCC = ("--warehouses", "2", "--users", "4", "--ramp-up", "1s", "--duration", "4s")
@@ -27,6 +29,12 @@ RUNS = {
     "TPC-H, DuckDB": ("tpch", "--engine", "duckdb", "--scale", "0.1", "--queries", "1,3,6,9,18"),
     "TPC-H, PostgreSQL": ("tpch", "--engine", "postgres", "--scale", "0.1", "--queries", "1,6"),
 }  # fmt: skip
+if SMOKE:
+    RUNS = {
+        "YCSB A": ("ycsb", "--engine", "rocksdb", "--workload", "a", "--set", "sync=true",
+                   "--records", "1000", "--threads", "1", "--ramp-up", "0s", "--duration", "1s"),
+    }  # fmt: skip
+_SUITE_LENGTH = "1s" if SMOKE else "4s"
 _LEAST_BUSY = 0.01
 Cell = tuple[str, str, str]
 
@@ -36,13 +44,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tier", default="ssd")
-    options = parser.parse_args()
+    options = parsed(parser, pairs=1)
     found: dict[tuple[str, Cell], list[tuple[float, float]]] = defaultdict(list)
     for pair in range(options.pairs):
         for name, argv in RUNS.items():
             run = harness(*argv, "--placement", f"{options.tier}-both", "--seed", str(pair))
             suite = harness("micro", "--like", run["run_id"], "--tier", options.tier,
-                            "--duration", "4s")  # fmt: skip
+                            "--duration", _SUITE_LENGTH)  # fmt: skip
             engine, like = means(run, "io_duration_ns"), means(suite, "io_like_duration_ns")
             total = sum(count * mean for count, mean in engine.values())
             for cell, (count, mean) in engine.items():

@@ -48,11 +48,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from smoke import SMOKE, parsed
+
 from harness.native_programs import find_native
 from reports.statistics import Estimate, compare_paired
 
 GIB = 2**30
-RANGE_BYTES = 2 * GIB
+RANGE_BYTES = GIB // 64 if SMOKE else 2 * GIB
 LEAST_BANDWIDTH, MOST_CHASE_ERROR = 0.98, 0.03
 LEAST_CONFIDENCE = 0.9  # of an interval that decides
 #: Random operations that PerMA-Bench gets for each thread: a third of a second or so.
@@ -278,7 +280,7 @@ def claim_memory() -> None:
     """
     pid = os.fork()
     if pid == 0:
-        with mmap.mmap(-1, 3 * GIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        with mmap.mmap(-1, 3 * RANGE_BYTES // 2, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             memory.madvise(mmap.MADV_HUGEPAGE)
             for at in range(0, len(memory), 4096):
                 memory[at] = 1
@@ -350,7 +352,7 @@ def main() -> None:
     parser.add_argument("--only", help="cells whose name has this in it")
     parser.add_argument("--program", type=Path, default=find_native("microbench"))
     parser.add_argument("--samples", type=Path, help="write each round there, a line of JSON each")
-    given = parser.parse_args()
+    given = parsed(parser, pairs=1, seconds=0.01, chase_gib=1 / 64)
     if given.program is None:
         parser.error("microbench was not built when the harness was installed")
     peers = {name: os.environ[name] for name in ("PERMA_BENCH", "REFBENCH", "MULTICHASE")

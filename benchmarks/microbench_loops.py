@@ -27,14 +27,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from smoke import SMOKE, parsed
+
+from harness.native_programs import find_native
 from microbench import CELLS, CHASES, GIB, OURS, RANGE_BYTES, Cell, Chase, Samples, Seen, report
 
 WINDOW_NS, WARM_UP_NS, CHASE_NS = 40_000_000, 5_000_000, 400_000_000
-CHASE_BYTES = GIB
+CHASE_BYTES = GIB // 64 if SMOKE else GIB
 
 
 def jobs(what: Cell | Chase) -> dict[str, dict[str, Any]]:
-    """The same job by each program's loops."""
+    """The same job by each program's loops; by ours alone with `--smoke`."""
+    every = _every_job(what)
+    return {"ours": every["ours"]} if SMOKE else every
+
+
+def _every_job(what: Cell | Chase) -> dict[str, dict[str, Any]]:
     if isinstance(what, Chase):
         common: dict[str, Any] = {"name": "job", "target": what.pages, "threads": 1}
         return {
@@ -122,7 +130,7 @@ def cell(text: str) -> Cell:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", type=Path, required=True, help="microbench_peers")
+    parser.add_argument("--program", type=Path, required=not SMOKE, help="microbench_peers")
     parser.add_argument("--pairs", type=int, default=10, help="of each process")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--only", help="cells whose name has this in it")
@@ -131,7 +139,9 @@ def main() -> None:
         help="another one instead: pattern, kind, bytes, threads; more than one may be given",
     )  # fmt: skip
     parser.add_argument("--samples", type=Path, help="write each pair there, a line of JSON each")
-    given = parser.parse_args()
+    given = parsed(
+        parser, pairs=1, processes=1, only="1 threads", program=find_native("microbench")
+    )
     everything: list[Cell | Chase] = given.cell or [*CELLS, *CHASES]
     what = [one for one in everything if given.only is None or given.only in one.name]
     samples: dict[str, Samples] = defaultdict(Samples)

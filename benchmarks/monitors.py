@@ -23,6 +23,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from smoke import SMOKE, parsed
+
 from reports.statistics import Estimate, compare_paired
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,6 +34,12 @@ WORKLOADS: Mapping[str, Sequence[str]] = {
     "ycsb": ("--engine", "rocksdb", "--workload", "c", "--records", "100000", "--threads", "2"),
     "tpch": ("--engine", "duckdb", "--scale", "5", "--cache", "warm", "--no-plans"),
 }
+if SMOKE:
+    WORKLOADS = {
+        "ycsb": ("--engine", "rocksdb", "--workload", "c", "--records", "1000", "--rate", "200"),
+        "tpch": ("--engine", "duckdb", "--scale", "0.01", "--cache", "warm", "--no-plans",
+                 "--queries", "6"),
+    }  # fmt: skip
 LEAST = 0.99
 
 
@@ -48,6 +56,7 @@ def run(workload: str, given: Sequence[str], results: Path) -> dict[str, Any]:
     placed = ("--placement", "ssd-both", "--results", str(results), "--again", "--json")
     command = [HARNESS, "run", workload, *WORKLOADS[workload], *placed, *given]
     environment = {**os.environ, "HARNESS_MONITOR_PATH": str(ROOT / "benchmarks" / "alternating")}
+    environment |= {"ALTERNATING_BLOCK_S": "2"} if SMOKE else {}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
@@ -98,7 +107,7 @@ def of_whole_runs(minutes: float, monitors: Sequence[str], results: Path) -> Est
     speed([])  # loads the data
     arms: dict[bool, list[float]] = {True: [], False: []}
     end = time.monotonic() + minutes * 60
-    while time.monotonic() < end:
+    while not arms[True] or time.monotonic() < end:
         for monitored in random.sample([True, False], 2):
             arms[monitored].append(speed([] if monitored else without))
     return compare_paired(arms[True], arms[False])
@@ -116,13 +125,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=10, help="of each workload [10]")
     parser.add_argument("--workload", choices=WORKLOADS, action="append")
-    given = parser.parse_args()
+    given = parsed(parser, minutes=1 / 6)
     monitors = default_monitors()
     print("monitors:", ", ".join(monitors))
     for workload in given.workload or WORKLOADS:
         with tempfile.TemporaryDirectory() as folder:
             if workload == "tpch":
-                found = of_whole_runs(given.minutes, monitors, Path(folder))
+                found = of_whole_runs(0 if SMOKE else given.minutes, monitors, Path(folder))
             else:
                 found = alternating(workload, given.minutes, monitors, Path(folder))
         interval = f"[{found.low:.4f}, {found.high:.4f}]" if found.low and found.high else "-"

@@ -17,6 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from smoke import parsed
+
 from harness.engine import DataDirectories
 from harness.execution import data
 from harness.execution.environment import open_environment
@@ -53,14 +55,14 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--queries", default=None, help="such as 1,6 [all]")
-    given = parser.parse_args()
+    given = parsed(parser, scale=0.01, pairs=2, queries="6")
     asked = {"queries": given.queries} if given.queries else {}
     params = TpchParams.from_mapping({"scale": given.scale, "cache": "warm", **asked})
     spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params.to_json())
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         prepared = prepare(spec, env)
         golden = data.loaded_dataset(prepared, env)
-        engine: Any = data.make_engine(prepared, env, stack, None)
+        engine: Any = data.make_engine(prepared, env, stack, env.supervisor)
         base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
         places = DataDirectories(
             {

@@ -17,9 +17,12 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from smoke import SMOKE, parsed
 
 from harness.store.spec import RunSpec, content_hash
 
@@ -88,14 +91,33 @@ def measured(store: Path, *command: str) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    """Write the store and measure."""
+    """Parse the arguments, write the store and measure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("templates", nargs=2, type=Path)
+    parser.add_argument("templates", nargs="*" if SMOKE else 2, type=Path)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--into", type=Path, required=True)
-    given = parser.parse_args()
+    parser.add_argument("--into", type=Path, required=not SMOKE)
+    given = parsed(parser, runs=40)
+    if not given.smoke:
+        measure(given)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        given.into = Path(folder)
+        given.templates = templates_in(given.into / "templates")
+        measure(given)
+
+
+def templates_in(store: Path) -> list[Path]:
+    """Two small runs, of two placements."""
+    argv = ("--engine", "duckdb", "--placement", "ssd-both", "--placement", "pmem-both",
+            "--emulate", "pmem", "--scale", "0.01", "--queries", "6", "--quiet")  # fmt: skip
+    measured(store, "run", "tpch", *argv)
+    return sorted((store / "runs").iterdir())
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Write the store, and print what each command takes."""
     store, empty = given.into / "results", given.into / "empty"
     empty.mkdir(parents=True, exist_ok=True)
     profile = given.into / "scale-dry.yml"

@@ -14,11 +14,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from smoke import SMOKE
 
 from harness.drivers.hammerdb.dialect import Target, target_of
 from harness.drivers.hammerdb.installation import find
@@ -31,7 +33,7 @@ from harness.errors import RunFailed
 from harness.execution.environment import Environment, open_environment
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.host.process_counters import read_counters
-from harness.paths import engines_prefix
+from harness.paths import data_root, engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
 from harness.sql_files import text_of
@@ -42,9 +44,9 @@ from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams, event_loops
 from reports.statistics import compare_paired
 
 #: As in the comparison of clients that the figures of others come from.
+SMALL = {"warehouses": 1, "pairs": 1}
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": "200"}
-RAMP_UP_S = 60
-WINDOW_S = 60
+RAMP_UP_S, WINDOW_S = (1, 1) if SMOKE else (60, 60)
 
 
 @dataclass(frozen=True)
@@ -160,15 +162,12 @@ class Bench:
 
     @contextmanager
     def _places(self) -> Iterator[DataDirectories]:
-        base = self.root / f"run-{self._made}"
-        with self.env.directory(base):
-            directories = {}
-            for part in DIRECTORY_PARTS:
-                directories[part] = base / part
-                directories[part].mkdir(mode=0o700)
-                if (user := self.env.credentials) is not None:
-                    os.chown(directories[part], user.uid, user.gid)
-            yield DataDirectories(directories)
+        with ExitStack() as stack:
+            paths = {part: self.root / f"run-{self._made}-{part}" for part in DIRECTORY_PARTS}
+            entered = {
+                p: stack.enter_context(self.env.directory(path)) for p, path in paths.items()
+            }
+            yield DataDirectories(entered)
 
     def keep(self, name: str, server: Server) -> None:
         """Stop the server and keep its database under ``name``."""
@@ -208,14 +207,17 @@ class Bench:
 
 @contextmanager
 def opened(kept: Path | None = None) -> Iterator[Bench]:
-    """A bench with a directory of its own, removed at the end.
+    """A bench with a directory of its own below ``HARNESS_DATA``, removed at the end.
 
     ``kept``: a directory for the databases, which stay there for the next benchmark.
     """
-    with open_environment(None, [], SilentProgress()) as env:
-        base = Path(tempfile.gettempdir()) if "TMPDIR" in os.environ else Path("/var/tmp")
-        with env.directory(base / f"tierbench-{os.getpid()}") as root:
-            yield Bench(env, root, kept or root)
+    with (
+        open_environment(None, [], SilentProgress()) as env,
+        tempfile.TemporaryDirectory(prefix="benchmark-", dir=data_root()) as folder,
+    ):
+        root = Path(folder)
+        root.chmod(0o755)
+        yield Bench(env, root, kept or root)
 
 
 def drive_hammerdb(server: Server, users: int) -> Seen:
@@ -317,7 +319,7 @@ def alternated(arms: Sequence[str], pair: int) -> Sequence[str]:
 
 
 def arguments(description: str, warehouses: int, pairs: int) -> argparse.ArgumentParser:
-    """``--warehouses``, ``--pairs`` and ``--databases``."""
+    """``--warehouses``, ``--pairs`` and ``--databases``; :data:`SMALL` replaces the first two."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--databases", type=Path, help="keep the databases here, and use those of another time"

@@ -14,8 +14,10 @@ import os
 import re
 from pathlib import Path
 
+from smoke import SMOKE, parsed
 from tpcc import (
     RAMP_UP_S,
+    SMALL,
     WINDOW_S,
     Bench,
     Seen,
@@ -31,7 +33,8 @@ from tpcc import (
     run,
 )
 
-ARMS = ("loadgen", "HammerDB", "pgbench")
+#: The others need HammerDB, and pgbench its procedures.
+ARMS = ("loadgen",) if SMOKE else ("loadgen", "HammerDB", "pgbench")
 _SYLLABLES = "'{BAR,OUGHT,ABLE,PRI,PRES,ESE,ANTI,CALLY,ATION,EING}'::text[]"
 _NAME = f"({_SYLLABLES})[:x::int] || ({_SYLLABLES})[:y::int] || ({_SYLLABLES})[:z::int]"
 _DRAW = "\\set w random(1, {warehouses})\n\\set d random(1, 10)\n\\set c random(1, 3000)\n"
@@ -103,7 +106,10 @@ def _new_orders(server: Server) -> int:
 
 
 def measure(bench: Bench, arm: str, users: int, warehouses: int) -> Seen:
-    """One arm on a copy of HammerDB's database."""
+    """One arm on a copy of HammerDB's database; of ours with `--smoke`."""
+    if SMOKE:
+        with bench.server(f"ours-{warehouses}") as server:
+            return drive_loadgen(server, users, warehouses, "own")
     with bench.server(f"hammerdb-{warehouses}") as server:
         if arm == "HammerDB":
             return drive_hammerdb(server, users)
@@ -116,12 +122,12 @@ def main() -> None:
     """Alternate the arms; print every round, the medians and the ratios."""
     parser = arguments(str(__doc__).split("\n")[0], warehouses=2, pairs=5)
     parser.add_argument("--users", type=int, default=2)
-    given = parser.parse_args()
+    given = parsed(parser, **SMALL)
     print(f"load average {os.getloadavg()[0]:.1f}, {given.users} users, "
           f"{given.warehouses} warehouses", flush=True)  # fmt: skip
     seen: dict[str, list[Seen]] = {arm: [] for arm in ARMS}
     with opened(given.databases) as bench:
-        bench.keep_hammerdbs(given.warehouses)
+        (bench.keep_ours if SMOKE else bench.keep_hammerdbs)(given.warehouses)
         for pair in range(given.pairs):
             for arm in alternated(ARMS, pair):
                 one = measure(bench, arm, given.users, given.warehouses)

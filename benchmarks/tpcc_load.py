@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import benchbase
-from tpcc import Bench, Server, alternated, arguments, children_ns, opened, report, run
+from smoke import parsed
+from tpcc import SMALL, Bench, Server, alternated, arguments, children_ns, opened, report, run
 
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build
@@ -154,7 +155,7 @@ def _spent_ns(bench: Bench, server: Server) -> float:
 
 def main() -> None:
     """Alternate the arms; print every round, the medians and the ratios to each peer."""
-    given = arguments(str(__doc__).split("\n")[0], warehouses=10, pairs=3).parse_args()
+    given = parsed(arguments(str(__doc__).split("\n")[0], warehouses=10, pairs=3), **SMALL)
     arms: dict[str, Load] = {"harness": ours, **peers()}
     print(f"load average {os.getloadavg()[0]:.1f}, {given.warehouses} warehouses", flush=True)
     seen: dict[str, list[Seen]] = {arm: [] for arm in arms}

@@ -16,7 +16,9 @@ import argparse
 import itertools
 import os
 
+from smoke import SMOKE, parsed
 from tpcc import (
+    SMALL,
     Bench,
     Seen,
     alternated,
@@ -27,7 +29,7 @@ from tpcc import (
     report,
 )
 
-ARMS = ("ours", "hammerdb")
+ARMS = ("ours",) if SMOKE else ("ours", "hammerdb")
 
 
 def measure(bench: Bench, arm: str, users: int, given: argparse.Namespace) -> Seen:
@@ -50,11 +52,12 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--ramp-up", type=int, default=20, help="seconds, with --client loadgen")
     parser.add_argument("--window", type=int, default=30, help="seconds, with --client loadgen")
-    given = parser.parse_args()
+    given = parsed(parser, **SMALL, users=[2], client="loadgen", ramp_up=1, window=1)
     print(f"load average {os.getloadavg()[0]:.1f}, {given.warehouses} warehouses", flush=True)
     seen: dict[tuple[int, str], list[Seen]] = {}
     with opened(given.databases) as bench:
-        bench.keep_hammerdbs(given.warehouses)
+        if not SMOKE:
+            bench.keep_hammerdbs(given.warehouses)
         bench.keep_ours(given.warehouses)
         for pair, users in itertools.product(range(given.pairs), given.users):
             for arm in alternated(ARMS, pair):
@@ -66,7 +69,7 @@ def main() -> None:
                     "a transaction",
                     flush=True,
                 )
-    for users in given.users:
+    for users in () if SMOKE else given.users:
         for name in ("new_orders_per_minute", "server_us", "client_us"):
             ours, theirs = ([getattr(s, name) for s in seen[users, arm]] for arm in ARMS)
             report(f"{users} users, {name}, ours / HammerDB", ours, theirs)

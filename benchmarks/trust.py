@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from smoke import SMOKE
 
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
@@ -41,15 +42,20 @@ from reports.canary import moved_figures
 from reports.compare import compare
 from reports.statistics import Estimate, compare_paired, decide
 
-_REPEATS, _TRIALS = 7, 20
+_REPEATS, _TRIALS = (3, 1) if SMOKE else (7, 20)
 _PARAMETERS = {"scale": 0.1, "queries": [1, 3, 6, 12], "cache": "cold-per-query", "plans": False}
+if SMOKE:
+    _PARAMETERS |= {"scale": 0.01, "queries": [6]}
+_CALIBRATED = 2 if SMOKE else 10
 #: Long enough to stand out of the noise of a few runs.
-_PILOT_US, _PILOTS = 2000, 4
-_ALIKE = ("--engine", "duckdb", "--repeats", "6", "-pplans=false")
+_PILOT_US, _PILOTS = 2000, 1 if SMOKE else 4
+_ALIKE: tuple[str, ...] = ("--engine", "duckdb", "--repeats", "6", "-pplans=false")
+if SMOKE:
+    _ALIKE = ("--engine", "duckdb", "--repeats", "1", "-pscale=0.01", "-pqueries=6")
 #: Experiments in which nothing changes, and those with a busy loop.
-_QUIET, _BUSY = 12, 8
+_QUIET, _BUSY = (1, 1) if SMOKE else (12, 8)
 #: Of which a canary takes its share: enough for one of a few seconds.
-_STEPS = 140
+_STEPS = 1 if SMOKE else 140
 
 
 def rules(families: int = 2000) -> None:
@@ -82,7 +88,7 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
     for block in range(counts[0]):
         left -= float(took[:, block].sum())
         done = [block + 1] * 2
-    found = [compare_paired(a[i, : done[i]], b[i, : done[i]], looks=LOOKS) for i in range(2)]
+    found = [compare_paired([*a[i, : done[i]]], [*b[i, : done[i]]], looks=LOOKS) for i in range(2)]
     while left > 0:
         open_ = [i for i in range(2) if stage[i] + 1 < len(counts) and not _resolved(found, i)]
         if not open_:
@@ -93,7 +99,7 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
             left -= float(took[widest, done[widest]])
             done[widest] += 1
         n = done[widest]
-        found[widest] = compare_paired(a[widest, :n], b[widest, :n], looks=LOOKS)
+        found[widest] = compare_paired([*a[widest, :n]], [*b[widest, :n]], looks=LOOKS)
     return any(one.outcome == "shown" for one in decide(found))
 
 
@@ -109,12 +115,14 @@ def planted() -> None:
         root = Path(folder)
         calibrated = _harness(
             root, "calibrate", "tpch", "--engine", "duckdb", "--placement", "ssd-both",
-            "--threads", "1", *(f"-p{key}={_text(value)}" for key, value in _PARAMETERS.items()),
+            "--threads", "1", "--repeats", str(_CALIBRATED),
+            *(f"-p{key}={_text(value)}" for key, value in _PARAMETERS.items()),
         )["calibrations"][0]  # fmt: skip
         deciding = calibrated["metrics"][calibrated["headline"]]
         (predicted,) = (
             one["difference"] for one in deciding["resolutions"] if one["repeats"] == _REPEATS
         )
+        predicted = predicted or 0.1  # of the few pairs of `--smoke` there is none
         plain, delayed = _pairs(root, "pilot", _PILOT_US, _PILOTS)
         slope = float(np.median(delayed - plain) / np.median(plain)) / _PILOT_US
         delay_us = max(1, round(predicted / slope))
@@ -238,4 +246,10 @@ def _harness(root: Path, *words: str) -> Any:
 
 if __name__ == "__main__":
     commands = {"rules": rules, "planted": planted, "alike": alike, "canary": canary}
-    commands[sys.argv[1]](*sys.argv[2:])
+    if SMOKE:
+        rules(20)
+        planted()
+        alike()
+        canary()
+    else:
+        commands[sys.argv[1]](*sys.argv[2:])

@@ -18,11 +18,14 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
+
+from smoke import SMOKE, parsed
 
 from harness import hdr
 from harness.explain import question
@@ -36,6 +39,8 @@ TPCC = ("tpcc", "--warehouses", "1", "--engine", "postgres", "--ramp-up", "5s")
 YCSB = ("ycsb", "--workload", "a", "--records", "100000", "--threads", "1", "--engine", "rocksdb",
         "--set", "sync=true", "--ramp-up", "5s")  # fmt: skip
 TPCH = ("tpch", "--queries", "1,6,9", "--engine", "postgres", "--no-plans")
+if SMOKE:
+    TPCH = ("tpch", "--queries", "6", "--engine", "duckdb", "--no-plans")
 SYNC, READ = ("--part", "wal", "--operation", "sync"), ("--part", "data", "--operation", "read")
 #: Metrics of the latencies of a window.
 DURATIONS = ("transaction_duration_ns", "operation_duration_ns")
@@ -120,7 +125,7 @@ def _case(name: str, measured_ns: float, one: WhatIf, call_ns: float, plain: Est
 def on_tier(name: str, one: WhatIf, runs: Sequence[StoredRun]) -> Case:
     """The latency in another tier, next to runs there: medians of several."""
     call_ns = median(
-        question.device_like_tier([run], "pmem", run.spec, one.part, one.operation).call_ns
+        question.device_like_tier([run], "pmem", run.spec, one.part, one.operation, {}).call_ns
         for run in runs
     )
     measured_ns = median(measured_latency_ns(run.run["metrics"], one.labels) for run in runs)
@@ -148,14 +153,24 @@ def _answers(store: Store, document: Any) -> list[WhatIf]:
 
 
 def main() -> None:
-    """Print the table and the counts."""
+    """Parse the arguments; `--smoke` has one query on one tier in place of all workloads."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=not SMOKE)
     parser.add_argument("--duration", default="60s")
     parser.add_argument("--scale", default="0.05")
     parser.add_argument("--rounds", default="6", help="of queries")
     parser.add_argument("--only", default="", help="tpcc-1, tpcc-8, ycsb, tpch")
-    given = parser.parse_args()
+    given = parsed(parser, scale="0.01", rounds="6", only="tpch")
+    if given.smoke:
+        with tempfile.TemporaryDirectory() as folder:
+            given.results = Path(folder)
+            compare(given)
+    else:
+        compare(given)
+
+
+def compare(given: argparse.Namespace) -> None:
+    """Run the workloads and print the table and the counts."""
     window = ("--duration", given.duration)
     workloads = {
         "tpcc-1": ("TPC-C, 1 user", (*TPCC, "--users", "1", *window), SYNC),
@@ -172,6 +187,9 @@ def main() -> None:
         rounds = ("-p", f"delay_rounds={given.rounds}") if key == "tpch" else ()
         ask = ("whatif", *argv, *rounds, *place, "--placement", "ssd-both", *results)
         near = _answers(store, harness(*ask, "--levels", LEVELS))
+        if given.smoke:
+            cases += [case for one in near for case in held_out(name, one)]
+            continue
         far = near if key == "tpch" else _answers(store, harness(*ask))
         # The server where it was in the other run; queries were not pinned.
         pinned = () if key in ("tpch", "ycsb") else ("--cpus", "0")

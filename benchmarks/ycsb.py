@@ -30,6 +30,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from smoke import parsed
+
 from harness import hdr
 from harness.drivers.loadgen import processes
 from harness.drivers.result import WindowCallbacks
@@ -322,7 +324,7 @@ def main() -> None:
     parser.add_argument("--statistics", default="on", choices=("on", "off"))
     parser.add_argument("--official", action="store_true", help="compare with that client, too")
     parser.add_argument("--db-bench", nargs="?", const="db_bench", help="compare with it, too")
-    given = parser.parse_args()
+    given = parsed(parser, records=1000, threads=[1], pairs=1, warm_up=0.1, seconds=0.2)
     given.threads = given.threads or [1, 2]
     loadgen_program("rocksdb")
     params = YcsbParams.from_mapping({"workload": "c", "recordcount": given.records})

@@ -102,11 +102,11 @@ def offences(path: Path) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if not any(each in line for each in allowed):
                 yield from ((number, match.group()) for match in IN_CODE.finditer(line))
-    for line, text in texts(path):
+    for start, text in texts(path):
         for match in _WORD.finditer(text):
             around = text[max(0, match.start() - 60) : match.end() + 60]
             if not any(each in around for each in allowed):
-                yield line + text.count("\n", 0, match.start()), match.group()
+                yield start + text.count("\n", 0, match.start()), match.group()
 
 
 def files(arguments: list[str]) -> Iterator[Path]:
@@ -122,11 +122,11 @@ def main() -> int:
     folders: Counter[str] = Counter()
     for path in files(arguments or [each for each in PRODUCT if not each.endswith("CHANGELOG.md")]):
         if path.is_file() and "__pycache__" not in path.parts:
-            for line, word in offences(path):
+            for line, found in offences(path):
                 name = path.relative_to(ROOT)
                 folders[str(Path(*name.parts[: 2 if len(name.parts) > 2 else 1]))] += 1
                 if "--count" not in sys.argv:
-                    print(f"{name}:{line}: {word!r}")
+                    print(f"{name}:{line}: {found!r}")
     if "--count" in sys.argv:
         for folder, count in sorted(folders.items()):
             print(f"{count:5} {folder}")

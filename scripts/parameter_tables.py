@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from harness.cli.options import known_parameters, option_text
@@ -38,6 +40,10 @@ def micro_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def _next_of(tables: Iterator[str], _: re.Match[str]) -> str:
+    return next(tables)
+
+
 def main() -> int:
     """1 if --check finds a page that differs."""
     different = []
@@ -45,7 +51,7 @@ def main() -> int:
         page = DOCS / f"{workload}.md"
         text = page.read_text(encoding="utf-8")
         tables = iter([table(declared), *([micro_table()] if declared is MicroParams else [])])
-        new = BLOCK.sub(lambda _, tables=tables: next(tables), text)
+        new = BLOCK.sub(partial(_next_of, tables), text)
         if new == text:
             continue
         different.append(page.name)

@@ -95,6 +95,7 @@ _GROUPS = {
         name: (f"engines/test_{name}",)
         for name in ("lifecycle", "tpcc_loadgen", "ycsb_loadgen", "voltdb", "postgres_knobs")
     },
+    "benchmarks": ("benchmarks/",),
     "microbench": ("microbench/",),
     "tpcc": ("workloads/tpcc/",),
     "browser": ("reports/test_browser",),
@@ -110,8 +111,8 @@ _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning 
 #: Paths below ``tests`` that begin so need an engine or its data, the virtual machine, a compiler,
 #: a browser, or hosts: their tests are marked ``system``, which `make check` leaves out.
 _SYSTEM = (
-    "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/", "test_packaging",
-    "drivers/test_hammerdb_real", "iotrace/test_intervals", "iotrace/test_library",
+    "benchmarks/", "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/",
+    "test_packaging", "drivers/test_hammerdb_real", "iotrace/test_intervals", "iotrace/test_library",
     "micro/test_fio", "playbooks/test_experiment_role", "playbooks/test_every_place",
     "playbooks/test_roles", "reports/test_browser",
     "rewrite/test_programs", "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",

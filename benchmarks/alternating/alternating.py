@@ -6,6 +6,7 @@ seconds.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -19,8 +20,12 @@ from harness.execution.monitoring import GuardedMonitor
 from harness.monitors import MonitorContext, waits
 from harness.warnings import RunWarning
 
-_BLOCK_S = 4.0
+_BLOCK_S = float(os.environ.get("ALTERNATING_BLOCK_S", "4"))
 _PAUSE_S = 0.1
+
+
+def _pause_s(age_s: float) -> float:
+    return _PAUSE_S
 
 
 class Alternating:
@@ -32,7 +37,7 @@ class Alternating:
     scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(self, context: MonitorContext) -> None:
-        waits.pause_s = lambda _age_s: _PAUSE_S
+        waits.pause_s = _pause_s
         kinds = [kind for kind in registry.monitors().values() if kind.default]
         self._kinds = kinds
         self._context = replace(context, monitors=frozenset(kind.name for kind in kinds))

@@ -19,8 +19,9 @@ case $task in
     exec 9>>lock
     flock -n 9 || exit 3
     rm -f rc
-    printf '%s\n' "$@" >command
+    printf '%s\n' "$@" >./command
     # The command itself does not inherit the lock: what it leaves behind does not hold it.
+    # shellcheck disable=SC2016 # expanded by the inner shell
     setsid sh -c '"$@" >out 2>err 9>&- && rc=0 || rc=$?; echo $rc >rc.new; mv rc.new rc' sh "$@" \
       </dev/null >/dev/null 2>&1 &
     ;;

@@ -1,0 +1,49 @@
+"""Every benchmark runs: BENCHMARKS.md names commands that a reader can repeat."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks"
+SCRIPTS = sorted(
+    path.name for path in FOLDER.glob("*.py") if 'if __name__ == "__main__"' in path.read_text()
+)
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """Data of its own, which servers' users can enter, and which the scripts share."""
+    folder = Path(tempfile.mkdtemp(prefix="tierbench-benchmarks-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    own = {"HARNESS_DATA": str(folder / "data"), "HARNESS_RESULTS": str(folder / "results")}
+    yield {**os.environ, **own}
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_each_script_runs_small(environment: dict[str, str], script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, FOLDER / script, "--smoke"],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout
+
+
+def test_the_scripts_that_claims_name_are_there() -> None:
+    named = set(re.findall(r"benchmarks/(\w+\.py)", (ROOT / "BENCHMARKS.md").read_text()))
+    assert named == set(SCRIPTS)
