@@ -15,7 +15,7 @@ from harness.supervise.user_files import read_text, write_text
 #: A line of assembly that is an instruction: not a label, directive or comment.
 _INSTRUCTION = re.compile(r"^\s+(?P<name>[a-z][a-z0-9]*)(?P<rest>(?:\s.*)?)$")
 #: A directive that would put another file into the program: ddisasm writes none, a name might.
-_OTHER_FILE = re.compile(r"""^[^"#]*\.(?:incbin|include)\b""", re.MULTILINE)
+_OTHER_FILE = re.compile(r"""^[^"#\n]*\.(?:incbin|include)\b""", re.MULTILINE)
 _DDISASM = "pip install ddisasm"
 
 
