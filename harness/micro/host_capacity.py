@@ -35,8 +35,8 @@ class HostCapacity:
     bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
     ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
-    or the tier's is not known. ``gigantic_free``: free pages of 1 GiB; None if
-    unknown.
+    or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
+    ``gigantic_free``: free pages of 1 GiB; None if unknown.
     """
 
     near: tuple[int, ...]
@@ -48,6 +48,7 @@ class HostCapacity:
     page_cached: bool = False
     near_node: int | None = None
     near_free_bytes: int | None = None
+    dram_unbound: bool = False
     gigantic_free: Mapping[Place, int] | None = None
 
 
@@ -56,11 +57,12 @@ def capacity_of(
 ) -> HostCapacity:
     """The capacity for a tier now; UsageError for processors that may not be used."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
-    near, far, node = _processors(tier, tuple(usable), nodes(kernel), kernel)
+    every = nodes(kernel)
+    near, far, node = _processors(tier, tuple(usable), every, kernel)
     memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
     kind = tier.facts.kind
     if kind == "numa":
-        of_tier = min(memory, _of_nodes(tier.claim.nodes, nodes(kernel), memory))
+        of_tier = min(memory, _of_nodes(tier.claim.nodes, every, memory))
     elif kind == "devdax":
         of_tier = tier.facts.size_bytes or 0
     else:
@@ -75,7 +77,8 @@ def capacity_of(
         pages_matter=kind == "numa",
         llc_bytes=llc_bytes(kernel),
         near_node=node,
-        near_free_bytes=None if node is None else _of_nodes([node], nodes(kernel), memory),
+        near_free_bytes=None if node is None else _of_nodes([node], every, memory),
+        dram_unbound=node is None and sum(one.memory_bytes > 0 for one in every) > 1,
         gigantic_free={
             "tier": _gigantic_free(tier.claim.nodes[0] if kind == "numa" else None, kernel),
             "dram": _gigantic_free(node, kernel),
@@ -103,12 +106,15 @@ def _processors(
     near nodes that has memory.
 
     Which nodes are near does not depend on ``usable``: with ``cpus=node:1`` a tier of node 0 has
-    no near processor. All are near where the tier's node is unknown, and no node is named then.
+    no near processor. All are near where the tier's node is unknown; then a node is named only if
+    all of them belong to it.
     """
     home = tier.claim.nodes[0] if tier.facts.kind == "numa" else tier.facts.numa_node
     with_cpus = {node.node: set(_listed(node.cpus)) for node in every if node.cpus}
     if home is None or not with_cpus:
-        return _cores_first(usable, kernel), (), None
+        own = [one for one in every if set(usable) <= with_cpus.get(one.node, set())]
+        node = own[0].node if len(every) > 1 and own and own[0].memory_bytes else None
+        return _cores_first(usable, kernel), (), node
     numbers = [node.node for node in every]
     distances = next((node.distances for node in every if node.node == home), ())
     distance = dict(zip(numbers, distances, strict=False))

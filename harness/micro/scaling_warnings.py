@@ -12,6 +12,8 @@ from harness.micro.params import MicroParams
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
+#: What a zipf pattern reads of DRAM for each access, and the share of it that is named.
+_ADDRESS_BYTES, _ADDRESS_SHARE = 8, 0.01
 #: Below this many last-level caches, a large part of a range is cached.
 _CACHES = 4
 #: Of configurations that were left out since no near, or no far processor may be used.
@@ -54,6 +56,14 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     "range-cut-to-chunks": (
         "ranges were cut to whole chunks",
         "choose a range that is a multiple of the chunk",
+    ),
+    "addresses-in-memory": (
+        "zipf's addresses are read from DRAM, too, and are not in the rates",
+        "choose larger accesses, or compare with rates of the same access size only",
+    ),
+    "dram-unbound": (
+        "Linux chooses the node of each page of DRAM",
+        "name processors of one node, such as --cpus node:0: DRAM is that node's then",
     ),
     "range-in-cache": (
         "the last-level cache holds a large part of a range",
@@ -99,6 +109,8 @@ def warnings_of(
         "equal-configurations": counted(equal, "configuration") if equal else "",
         "range-scaled-down": "; ".join(halved),
         "range-cut-to-chunks": "; ".join(cut),
+        "addresses-in-memory": _addresses(steps.kept, capacity),
+        "dram-unbound": _unbound(steps.kept, capacity),
         "range-in-cache": _in_cache(steps.kept, capacity),
         "prefault-ignored": _without_prefault(steps.kept),
         "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
@@ -192,6 +204,30 @@ def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> st
     }
     cache = f"the last-level cache of {format_bytes(capacity.llc_bytes)}"
     return f"{cache} for {', '.join(small)}" if small else ""
+
+
+def _addresses(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
+    """Configurations whose own traffic is a part of what the memory in question moves."""
+    found = {
+        f"{one.name} ({_ADDRESS_BYTES / job.largest_access_bytes:.0%} more bytes)": None
+        for one in measurements
+        for job in one.jobs
+        if job.keys.get("pattern") == "zipf"
+        and (capacity.in_memory or job.bytes_on("dram"))
+        and _ADDRESS_SHARE * job.largest_access_bytes < _ADDRESS_BYTES
+    }
+    return ", ".join(found)
+
+
+def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
+    """Configurations with DRAM of which no node is near the tier, on a host with several."""
+    if not capacity.dram_unbound:
+        return ""
+    names = _names(
+        measurements,
+        lambda one: any(job.place == "dram" or job.dram_range_bytes for job in one.jobs),
+    )
+    return f"the tier's node is not known, for {names}" if names else ""
 
 
 def _without_prefault(measurements: Sequence[Measurement]) -> str:

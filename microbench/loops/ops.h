@@ -112,8 +112,8 @@ MB_INLINE void mb_fence_do(enum mb_fence fence)
 
 /*
  * The nearest of arm64: clean to the point of coherency (dc cvac) for clwb, clean and
- * invalidate (dc civac) for the two others, dsb ishst and dsb ish for the fences, stnp and
- * ldnp for what is non-temporal (a hint there).
+ * invalidate (dc civac) for the two others, dsb sy for both fences (of stores alone, it would
+ * wait for no clean), stnp and ldnp for what is non-temporal (a hint there).
  */
 MB_INLINE void mb_line_load(const char *line)
 {
@@ -164,10 +164,8 @@ MB_INLINE void mb_line_flush(char *line, enum mb_flush flush)
 
 MB_INLINE void mb_fence_do(enum mb_fence fence)
 {
-    if (fence == MB_SFENCE)
-        __asm__ volatile("dsb ishst" ::: "memory");
-    else if (fence == MB_MFENCE)
-        __asm__ volatile("dsb ish" ::: "memory");
+    if (fence != MB_NO_FENCE)
+        __asm__ volatile("dsb sy" ::: "memory");
 }
 
 #endif

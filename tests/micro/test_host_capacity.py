@@ -74,8 +74,12 @@ def test_memory_next_to_the_tier_is_that_of_the_near_processors_where_there_are_
 ):
     here = [capacity_of(numa(node), ENV, overrides(), kernel) for node in (0, 1, 2)]
     assert [one.near_free_bytes for one in here] == [8 * GIB, 16 * GIB, 8 * GIB]
+    assert not any(one.dram_unbound for one in here)
     unknown = Tier(TierClaim("ssd", "block", path=str(tmp_path)), TierFacts("block"))
-    assert capacity_of(unknown, ENV, overrides(), kernel).near_node is None
+    anywhere = capacity_of(unknown, ENV, overrides(), kernel)
+    assert (anywhere.near_node, anywhere.dram_unbound) == (None, True)
+    chosen = capacity_of(unknown, ENV, overrides(cpus="node:1"), kernel)
+    assert (chosen.near_node, chosen.dram_unbound) == (1, False)
 
 
 def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, tmp_path):

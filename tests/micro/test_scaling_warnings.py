@@ -97,6 +97,35 @@ def test_a_range_that_is_small_on_purpose_or_goes_past_the_cache_is_not(args: st
     assert reported(suite(f"  m: {{args: {{{args}}}}}", SMALL), capacity()) == {}
 
 
+def test_dram_that_no_node_is_known_for_is_named():
+    here = replace(capacity(), dram_unbound=True)
+    both = perma(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
+        " memory_range: 8G}}"
+    )
+    assert "b" in reported(both, here)["dram-unbound"]
+    assert reported(both, capacity()) == reported(suite(f"  m: {{{RANDOM}}}"), here) == {}
+
+
+@pytest.mark.parametrize(
+    ("args", "in_memory", "named"),
+    [
+        ("access: 64, pattern: zipf", True, True),
+        ("access: 64, pattern: zipf", False, False),
+        ("access: 4096, pattern: zipf", True, False),
+        ("access: 64, pattern: random", True, False),
+    ],
+)
+def test_addresses_that_are_read_from_the_measured_memory_are_named(
+    args: str, in_memory: bool, named: bool
+) -> None:
+    found = reported(
+        suite(f"  m: {{args: {{kernel: load, {args}}}}}"),
+        replace(capacity(), in_memory=in_memory),
+    )
+    assert ("addresses-in-memory" in found) == named
+
+
 def test_files_in_the_page_cache_are_told():
     found = reported(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
     assert set(found) == {"page-cache"}
