@@ -112,9 +112,9 @@ _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning 
 #: a browser, or hosts: their tests are marked ``system``, which `make check` leaves out.
 _SYSTEM = (
     "benchmarks/", "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/",
-    "test_packaging", "drivers/test_hammerdb_real", "iotrace/test_intervals", "iotrace/test_library",
-    "micro/test_fio", "playbooks/test_experiment_role", "playbooks/test_every_place",
-    "playbooks/test_roles", "reports/test_browser",
+    "test_packaging", "drivers/test_hammerdb_real", "iotrace/test_intervals",
+    "iotrace/test_library", "micro/test_fio", "playbooks/test_experiment_role",
+    "playbooks/test_every_place", "playbooks/test_roles", "reports/test_browser",
     "rewrite/test_programs", "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
     "workloads/ycsb/test_ycsb_checks", "workloads/ycsb/test_ycsb_window",
     "workloads/tpch/test_refresh",
