@@ -31,7 +31,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness import jsonfile
+from harness import hdr, jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
@@ -172,7 +172,16 @@ class StoredRun:
         self._digests[name] = digest(content)
         if self.entry is None or self._digests[name] not in self.entry.digests:
             schemas.validate(document, name, source=str(self.directory / f"{name}.json"))
+            self._check_histograms(document.get("metrics", []))
         return document
+
+    def _check_histograms(self, metrics: list[dict[str, Any]]) -> None:
+        for metric in metrics:
+            if "hdr" in metric:
+                try:
+                    hdr.decode(metric["hdr"])
+                except ValueError as error:
+                    raise UsageError(f"run {self.run_id}", f"{metric['name']}: {error}") from error
 
     def _unreadable(self, name: str, error: Exception) -> UsageError:
         return UsageError(f"run {self.run_id}", f"{name}.json cannot be read: {error}")
