@@ -2,11 +2,12 @@
 
 ``python hostile.py SPEC``: becomes the user, says "ready", and until it is killed keeps putting
 links, FIFOs, directories and forged pid files at the names that root is known to use in every
-directory that the user can write. SPEC (JSON): root, uid, gid, names, everything (also at every
+directory that the user can write. SPEC (JSON): roots, uid, gid, names, everything (also at every
 name that it finds), share (of the names), file, folder (root's own, to link to), pid, seed.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -27,7 +28,7 @@ def main():
     chosen = {name for name in spec["names"] if chance.random() < spec["share"]}
     print("ready", flush=True)
     while True:
-        for folder, below, files in os.walk(spec["root"]):
+        for folder, below, files in itertools.chain(*map(os.walk, spec["roots"])):
             if not os.access(folder, os.W_OK):
                 continue
             names = chosen | (set(below + files) if spec["everything"] else set())

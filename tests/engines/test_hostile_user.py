@@ -1,5 +1,6 @@
 """A process of the servers' user plants links, FIFOs, directories and forged pid files while root
-makes, starts, stops, copies and removes databases: what is root's own stays as it is.
+makes, starts, stops, copies and removes databases: what is root's own stays as it is. A third user
+meanwhile watches all directories around, and wins none (watched.py).
 
 What root wants to do may fail then, with an error that says so, and nothing hangs.
 """
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 from rocksdb_store import loaded
+from watched import watched
 
 from harness import paths, registry
 from harness.engine import DataDirectories, EngineContext
@@ -29,7 +31,7 @@ from harness.errors import HarnessError
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.host.listen_address import Address
 from harness.host.page_cache import evict, residency
-from harness.supervise import silence
+from harness.supervise import silence, workdirs
 from harness.supervise.user_files import regular_bytes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -133,10 +135,13 @@ def golden(module_lab: Any, empty_engines: Any) -> Callable[[str], Path]:
 
 
 @contextmanager
-def hostile(lab: Any, own: Own, names: Any, seed: int, everything: bool = False) -> Iterator[None]:
+def hostile(
+    lab: Any, own: Own, scratch: Path, names: Any, seed: int, everything: bool = False
+) -> Iterator[None]:
     """It is at work, and has planted already where it can."""
     spec = {
-        "root": str(lab.root), "uid": lab.credentials.uid, "gid": lab.credentials.gid,
+        "roots": [str(lab.root), str(scratch)], 
+        "uid": lab.credentials.uid, "gid": lab.credentials.gid,
         "names": sorted(names), "everything": everything, "share": 0.05 if everything else 0.3,
         "file": str(own.folder / "secret"), "folder": str(own.folder),
         "pid": own.process.pid, "segment": own.segment, "seed": seed,
@@ -181,13 +186,11 @@ def attempt(own: Own, work: Callable[[], Any]) -> bool:
 def place(lab: Any) -> tuple[DataDirectories, Path, list[Path]]:
     """Places and a scratch directory as a run has them, removed by the supervisor."""
     lab.made += 1
+    register = lab.supervisor.journal.register_directory
     made = {
-        name: lab.supervisor.journal.register_directory(
-            lab.root / f"{lab.made}-{name}", lab.credentials
-        )
-        for name in (*DIRECTORY_PARTS, "s")
+        name: register(lab.root / f"{lab.made}-{name}", lab.credentials) for name in DIRECTORY_PARTS
     }
-    scratch = made.pop("s")
+    scratch = register(workdirs.fresh(workdirs.base()), lab.credentials)
     return DataDirectories(made), scratch, [*made.values(), scratch]
 
 
@@ -235,33 +238,37 @@ def test_a_run_harms_nothing_of_roots(
     lab: Any, own: Own, golden: Callable[[str], Path], name: str
 ) -> None:
     data = golden(name)
-    before = own.state()
-    for number in range(ROUNDS):
-        places, scratch, directories = place(lab)
-        engine = engine_in(lab, name, scratch, listen=False)
-        kept = lab.root / f"kept-{number}"
-        kept.mkdir(mode=0o755)
-        names = NAMES.get(name, NAMES["innodb"])
-        with hostile(lab, own, names, seed=number, everything=number == ROUNDS - 1):
-            for work in verbs(lab, engine, data, places, kept):
-                attempt(own, work)
-            attempt(own, engine.kill)
-            for folder in directories:
-                attempt(own, partial(lab.supervisor.journal.remove_directory, folder))
-        check(own, before, lab)
+    before, names = own.state(), NAMES.get(name, NAMES["innodb"])
+    with watched(lab.root, names=names) as third:
+        for number in range(ROUNDS):
+            places, scratch, directories = place(lab)
+            engine = engine_in(lab, name, scratch, listen=False)
+            kept = lab.root / f"kept-{number}"
+            kept.mkdir(mode=0o755)
+            everything = number == ROUNDS - 1
+            with hostile(lab, own, scratch, names, seed=number, everything=everything):
+                for work in verbs(lab, engine, data, places, kept):
+                    attempt(own, work)
+                attempt(own, engine.kill)
+                for folder in directories:
+                    attempt(own, partial(lab.supervisor.journal.remove_directory, folder))
+            check(own, before, lab)
+    assert third.seen >= ROUNDS * (len(DIRECTORY_PARTS) + 1)
 
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_making_a_database_harms_nothing_of_roots(lab: Any, own: Own, name: str) -> None:
     before = own.state()
-    for number in range(2):
-        places, scratch, _ = place(lab)
-        engine = engine_in(lab, name, scratch, listen=False)
-        with hostile(lab, own, NAMES.get(name, NAMES["innodb"]), seed=number):
-            attempt(own, partial(engine.initialise, places))
-            attempt(own, engine.start)
-            attempt(own, engine.kill)
-        check(own, before, lab)
+    names = NAMES.get(name, NAMES["innodb"])
+    with watched(lab.root, names=names):
+        for number in range(2):
+            places, scratch, _ = place(lab)
+            engine = engine_in(lab, name, scratch, listen=False)
+            with hostile(lab, own, scratch, names, seed=number):
+                attempt(own, partial(engine.initialise, places))
+                attempt(own, engine.start)
+                attempt(own, engine.kill)
+            check(own, before, lab)
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
@@ -273,7 +280,7 @@ def test_listening_harms_nothing_of_roots(
         places, scratch, _ = place(lab)
         engine = engine_in(lab, name, scratch, listen=True, **listening_options[name])
         engine.restore(golden(name), places)
-        with hostile(lab, own, TLS_NAMES, seed=number):
+        with hostile(lab, own, scratch, TLS_NAMES, seed=number):
             attempt(own, engine.start)
             attempt(own, engine.from_elsewhere)
             attempt(own, engine.kill)
