@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from harness import terminal
 from harness.errors import UsageError
+from harness.supervise.user_files import make_own, replacing
 from harness.units import format_bytes
 from reports import formatting
 from reports.charts.drawing import Drawing
@@ -153,13 +154,14 @@ def write_page(
     figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in drawings}
     figures |= {f"{drawing.name}.png": drawing.png for drawing in drawings}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in figures.items():
-            (folder / name).write_bytes(content)
+        make_own(folder)
+        files = {folder / name: content for name, content in figures.items()}
+        files |= {out / name: text.encode() for name, text in {**pages, **texts}.items()}
         for name in stale:
             (out / name).unlink(missing_ok=True)
-        for name, text in {**pages, **texts}.items():
-            (out / name).write_text(text, encoding="utf-8", newline="")
+        for file, content in files.items():
+            with replacing(file, sync=False) as stream:
+                stream.write(content)
     except OSError as error:
         raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
     return tuple(folder / name for name in figures)

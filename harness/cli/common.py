@@ -46,7 +46,9 @@ def store(results: Path | None) -> Store:
         if not there.is_dir():
             problem = f"results in {root}"
             raise UsageError(problem, f"{there} is no directory", "name one: --results DIR")
-    return Store(root)
+    where = Store(root)
+    where.refuse_foreign()
+    return where
 
 
 def print_json(document: Any) -> None:

@@ -18,6 +18,7 @@ from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.store.runs import StoredRun, Unfinished
 from harness.store.spec import MICRO, NATIVE
+from harness.supervise.user_files import replacing
 from harness.terminal import print_table
 from harness.units import format_bytes, format_ns, parse_size
 from harness.warnings import RunWarning
@@ -259,10 +260,15 @@ def export(
         print(f"{len(chosen)} runs in {out}")
 
 
+def _write(file: Path, text: str) -> None:
+    with replacing(file) as stream:
+        stream.write(text.encode())
+
+
 def _export_csv(chosen: list[StoredRun], out: Path) -> None:
     from reports.table_csv import runs_as_csv
 
-    out.write_text(runs_as_csv(chosen), encoding="utf-8", newline="")
+    _write(out, runs_as_csv(chosen))
 
 
 def _export_otava(chosen: list[StoredRun], out: Path) -> None:
@@ -270,12 +276,12 @@ def _export_otava(chosen: list[StoredRun], out: Path) -> None:
     from reports.select import unplanted
 
     for file, text in files(unplanted(chosen), out).items():
-        file.write_text(text, encoding="utf-8", newline="")
+        _write(file, text)
 
 
 def _export_json(chosen: list[StoredRun], out: Path) -> None:
     document = {"runs": [{"run": r.run, "manifest": r.manifest} for r in chosen]}
-    out.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+    _write(out, json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -284,7 +290,7 @@ def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _export_tar(chosen: list[StoredRun], out: Path) -> None:
-    with tarfile.open(out, "w:gz") as archive:
+    with replacing(out) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
         for stored in chosen:
             archive.add(stored.directory, arcname=stored.run_id, filter=_without_trees)
 

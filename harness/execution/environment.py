@@ -16,14 +16,19 @@ from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host import cgroup
 from harness.host.facts import host_facts
 from harness.host.limits import room_to_commit
-from harness.native_programs import readable_to
+from harness.native_programs import native_folders, readable_to
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import DatasetStore
 from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
 from harness.supervise.supervisor import Supervisor
-from harness.supervise.user_files import copy_file, make_passable, refuse_writable
+from harness.supervise.user_files import (
+    copy_file,
+    make_passable,
+    owned_on_the_way,
+    refuse_writable,
+)
 from harness.tiers.discovery import find_tiers
 from harness.tiers.hostfile import find_host_file, load_host_file
 from harness.tiers.linux.model import Tier
@@ -131,6 +136,20 @@ class Environment:
             journal.remove_directory(registered)
 
 
+def _refuse_installation_of(user: Credentials | None) -> None:
+    """UsageError where the servers' user could change the programs that we run as root."""
+    if user is None:
+        return
+    for folder in (Path(__file__).parents[1], *native_folders()):
+        with suppress(FileNotFoundError):
+            if (found := owned_on_the_way(folder, user)) is not None:
+                raise UsageError(
+                    f"harness in {folder}",
+                    f"{found} belongs to {user.name}, the user that servers run as",
+                    "install it as another user, or set $HARNESS_USER to another one",
+                )
+
+
 def _lost(directory: Path, error: HarnessError | None = None) -> RunFailed:
     found = f"another program removed {directory} meanwhile"
     if error is not None and found in error.context:
@@ -184,6 +203,7 @@ def open_environment(
     What an earlier harness left behind (it and its supervisor were killed) is undone first.
     """
     credentials = unprivileged()
+    _refuse_installation_of(credentials)
     for recovery in recover(paths.state_dir(), say=progress.say):
         for what in recovery.undone:
             progress.say(f"left by {recovery.owner}, now undone: {what}")

@@ -16,6 +16,7 @@ from harness.store import schemas
 from harness.store.result import Better
 from harness.store.runs import Store, write_json_atomically
 from harness.store.spec import RunSpec
+from harness.supervise.user_files import make_own
 from harness.warnings import RunWarning, warn
 
 #: Attributes of a run's spec that change its noise, in words.
@@ -139,7 +140,7 @@ class CalibrationStore:
         """Store it under its id."""
         document = calibration.to_json()
         schemas.validate(document, "calibration", source=calibration.calibration_id)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_own(self.folder)
         write_json_atomically(self.folder / f"{calibration.calibration_id}.json", document)
 
     def all(self) -> list[Calibration]:

@@ -12,6 +12,7 @@ from harness import jsonfile
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.runs import write_json_atomically
+from harness.supervise.user_files import make_own
 from harness.warnings import RunWarning, warn
 
 
@@ -65,7 +66,7 @@ class CanaryStore:
         """Store it."""
         document = jsonfile.parse(json.dumps(canary.to_json()))  # lists in place of tuples
         schemas.validate(document, "canary", source="a canary")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_own(self.folder)
         write_json_atomically(self.folder / f"{canary.began_unix_ns}.json", document)
 
     def all(self) -> list[Canary]:

@@ -92,7 +92,7 @@ class Checkpoint:
         """The checkpoint of an interrupted run; None where there is none, or it is locked."""
         path = directory / FILE
         try:
-            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             descriptor = os.open(path, flags, 0o644)
         except OSError:
             if create:

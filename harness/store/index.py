@@ -24,6 +24,7 @@ from harness import jsonfile
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.spec import RunSpec
+from harness.supervise.user_files import replacing
 
 FILE = "runs.index"
 #: The documents of a run that have a schema of the same name.
@@ -153,13 +154,8 @@ class StoreIndex:
         if self._lines <= 2 * len(present) + _SLACK_LINES:
             return
         entries = {name: entry for name, entry in self.entries().items() if name in present}
-        partial = self._path.with_name(f".{FILE}.{os.getpid()}.partial")
-        try:
-            partial.write_bytes(b"".join(_line(name, entry) for name, entry in entries.items()))
-            partial.rename(self._path)
-        except OSError:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        with suppress(OSError), replacing(self._path, sync=False) as file:
+            file.writelines(_line(name, entry) for name, entry in entries.items())
 
 
 def _line(name: str, entry: Entry) -> bytes:

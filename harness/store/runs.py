@@ -38,6 +38,12 @@ from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
 from harness.store.spec import RunSpec
+from harness.supervise.user_files import (
+    make_own,
+    refuse_exchangeable_way,
+    refuse_writable,
+    replacing,
+)
 from harness.warnings import RunWarning, warn
 
 #: In the directory of a run that was imported: where it came from.
@@ -53,21 +59,15 @@ def write_json_atomically(path: Path, document: Any) -> bytes:
     """
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     content = text.encode()
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as stream:
+        with replacing(path) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.rename(path)
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise _not_written(path, error) from error
     return content
 
@@ -278,6 +278,32 @@ class Store:
         self.runs_folder = root / "runs"
         self._index = StoreIndex(root)
 
+    def make(self) -> None:
+        """Make it; UsageError where that cannot be, or (as root) another user could exchange it."""
+        try:
+            make_own(self.runs_folder)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def refuse_foreign(self) -> None:
+        """UsageError, as root, where another user could exchange what we read and write in it."""
+        if os.geteuid() != 0:
+            return
+        try:
+            if self.root.is_dir():
+                refuse_writable(self.root.resolve())
+            existing = next(path for path in (self.root, *self.root.parents) if path.is_dir())
+            refuse_exchangeable_way(existing / "name")
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"results in {self.root}",
+            f"{error.strerror or error}: {error.filename or self.root}",
+            "name a directory of your own with --results",
+        )
+
     def begin(self, spec: RunSpec) -> RunWriter:
         """A new run directory with its spec in it; none is left where that cannot be."""
         schemas.validate(spec.to_json(), "run-spec", source=f"spec of a {spec.workload} run")
@@ -286,13 +312,11 @@ class Store:
         where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
         where += "-PLANTED" if spec.plant else ""
         name = f"{stem}-{spec.workload}-{spec.engine}-{where}-b{spec.block}-{spec.hash()[:6]}"
+        self.make()
         try:
-            self.runs_folder.mkdir(parents=True, exist_ok=True)
             directory = self._fresh(name)
         except OSError as error:
-            raise UsageError(
-                f"results in {self.root}", str(error), "name a writable directory with --results"
-            ) from error
+            raise self._unusable(error) from error
         try:
             writer = RunWriter(directory, Checkpoint.create(directory), self._index)
             writer.write_spec(spec)
@@ -313,6 +337,7 @@ class Store:
         that must be the same, None: that is not known; ``say`` receives why a run is not
         resumed. A failed run stays stored as such, and its steps move to a new run.
         """
+        self.make()
         done = {stored.directory for stored in self.runs() if not stored.head["failed"]}
         for directory in reversed([path for path in self._directories() if path not in done]):
             if not _resumable(directory, spec) or not (checkpoint := Checkpoint.open(directory)):

@@ -48,10 +48,7 @@ def import_archive(
     unpack to, None for 64 MiB or a hundred times its own size.
     """
     problem = f"import {archive}"
-    try:
-        store.runs_folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(problem, str(error), "name a writable directory with --results") from error
+    store.make()
     with workdirs.temporary(store.root, ".import") as work:
         _unpack(archive, work, problem, limit_bytes)
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]

@@ -34,7 +34,7 @@ from harness.supervise.process import (
     send_signal,
 )
 from harness.supervise.silence import limit_s
-from harness.supervise.user_files import opened, refuse_exchangeable_way
+from harness.supervise.user_files import opened, refuse_exchangeable_way, refuse_writable
 
 _RECOVER_POLL_S = 0.05
 _SAID_AFTER_S = 2.0
@@ -44,17 +44,20 @@ def _prepared(state_dir: Path) -> Path:
     """The state directory, made; UsageError where others could write what we act on."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        facts = state_dir.stat()
     except OSError as error:
         raise UsageError(
             f"state directory {state_dir}", str(error), "name another in $HARNESS_STATE"
         ) from error
-    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+    try:
+        refuse_writable(state_dir.resolve())
+        refuse_exchangeable_way(state_dir)
+    except OSError as error:
         raise UsageError(
             f"state directory {state_dir}",
-            "another user may write to it, but its entries are undone with our rights",
+            "another user may write to it, but its entries are undone with our rights: "
+            f"{error.strerror}: {error.filename}",
             f"chown it to uid {os.geteuid()} and chmod 700 it, or set $HARNESS_STATE",
-        )
+        ) from error
     return state_dir
 
 

@@ -143,23 +143,42 @@ def copy_file(source: Path, target: Path, user: Credentials | None, mode: int) -
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Write a new file that takes the place of ``path`` when it is whole and on the device.
+def replacing(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator[BinaryIO]:
+    """Write a new file that takes the place of ``path`` when it is whole (and on the device).
 
-    Until then it has a name that cannot be foreseen; no link is followed. ``mode``: before umask.
+    Until then it has a name that cannot be foreseen; no link is followed. As root, PermissionError
+    where another user could exchange the directory. ``mode``: before umask.
     """
+    if os.geteuid() == 0:
+        refuse_exchangeable_way(path)
     partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         partial.rename(path)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
+
+
+def make_own(folder: Path) -> None:
+    """Make a directory for files whose names are known, and those above it that are missing.
+
+    As root, PermissionError where another user could exchange it, or put something into it.
+    """
+    if os.geteuid() != 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        return
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    refuse_exchangeable_way(existing / "name")
+    folder.mkdir(parents=True, exist_ok=True)
+    refuse_writable(folder.resolve())
+    refuse_exchangeable_way(folder)
 
 
 def make_directory(path: Path, user: Credentials | None, mode: int = 0o700) -> None:
@@ -304,6 +323,12 @@ def refuse_exchangeable_way(path: Path) -> None:
     trusted = _trusted()
     for above in _looked_up_in(path):
         _refuse_shared(above, above.stat(), trusted, sticky=True)
+
+
+def owned_on_the_way(path: Path, user: Credentials) -> Path | None:
+    """``path``, or a directory on the way to it, that belongs to ``user``; None without one."""
+    way = (*_looked_up_in(path), path.resolve())
+    return next((place for place in way if place.stat().st_uid == user.uid), None)
 
 
 @dataclass(frozen=True)

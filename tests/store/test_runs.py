@@ -155,15 +155,16 @@ def test_results_removed_under_way_are_reported_with_their_directory(tmp_path):
         assert str(writer.directory) in refused.value.problem
 
 
-def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path):
-    """/dev/full is the kernel's own full disk; the partial file is made to be it."""
-    (tmp_path / ".run.json.partial").symlink_to("/dev/full")
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunFailed) as refused:
         write_json_atomically(tmp_path / "run.json", {"a": 1})
     assert str(tmp_path) in refused.value.problem
     assert os.strerror(errno.ENOSPC) in refused.value.context
     assert list(tmp_path.iterdir()) == []
-    assert Path("/dev/full").exists()
 
 
 # The index ---------------------------------------------------------------------------
