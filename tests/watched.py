@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ def watched(*folders: Path, names: Sequence[str] = ()) -> Iterator[Watched]:
     """The user is at work in here, and has won nothing at the end."""
     spec = {
         "uid": THIRD_UID, "gid": THIRD_UID, "folder": "/root",
-        "folders": [*_SHARED, *map(str, folders)],
+        "folders": [*filter(os.path.isdir, _SHARED), *map(str, folders)],
         "names": [*_NAMES, *names], "foreseen": [*_FORESEEN],
     }  # fmt: skip
     program = Path(__file__).with_name("watcher.py")

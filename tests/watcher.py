@@ -36,10 +36,12 @@ class Watcher:
         number = _libc.inotify_add_watch(self.descriptor, os.fsencode(path), mask)
         if number >= 0:
             self.paths[number] = path
+        return number >= 0
 
     def begin(self):
         for folder in self.spec["folders"]:
-            self.watch(folder, _CREATE | _MOVED_TO)
+            if not self.watch(folder, _CREATE | _MOVED_TO):
+                sys.exit(f"{folder} cannot be watched")
             for name in self.spec["names"]:
                 self.plant(os.path.join(folder, name))
         for path in self.spec["foreseen"]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def shared(tmp_path):
     folder.mkdir()
     folder.chmod(0o1777)
     return folder
+
+
+@pytest.fixture
+def visible():
+    """A directory that every user may enter."""
+    with tempfile.TemporaryDirectory(prefix="tierbench-test-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -122,13 +131,12 @@ def test_an_installation_of_the_servers_user_is_found(theirs, tmp_path):
     assert owned_on_the_way(tmp_path / "venv" / "runs", user) == theirs
 
 
-def test_a_third_user_wins_nothing_of_what_is_made_for_helpers_and_results(shared, tmp_path):
+def test_a_third_user_wins_nothing_of_what_is_made_for_helpers_and_results(visible):
     """Installations, probes, rewriting, playbooks, imports, reports, results: by their helpers."""
-    tmp_path.chmod(0o755)
-    for above in tmp_path.parents[:2]:
-        above.chmod(0o755)
-    prefix = tmp_path / "engines"
-    prefix.mkdir(mode=0o755)
+    shared, prefix = visible / "shared", visible / "engines"
+    for folder, mode in ((shared, 0o1777), (prefix, 0o755)):
+        folder.mkdir()
+        folder.chmod(mode)
     with watched(shared, prefix) as third:
         for _ in range(20):
             with workdirs.temporary(), workdirs.temporary(shared, ".import"):
