@@ -6,7 +6,6 @@ import os
 import shutil
 import threading
 from dataclasses import replace
-from pathlib import Path
 from unittest import mock
 
 import pytest
