@@ -93,9 +93,13 @@ def claim_of_best(
     return made and replace(made, of_half=True)
 
 
-def claim_of(a: Point, b: Point, bound: float) -> Claim | None:
-    """The same of two points, as pairs where they were measured side by side."""
-    return claim(a.samples, b.samples, bound, a.alongside(b))
+def claim_of(a: Point, b: Point, bound: float, choices: int = 1) -> Claim | None:
+    """The same of two points, as pairs where they were measured side by side.
+
+    ``choices``: of how many one was chosen on these repeats; p and interval hold for each of them
+    (Bonferroni), so for the chosen one.
+    """
+    return claim(a.samples, b.samples, bound, a.alongside(b), max(1, choices))
 
 
 @dataclass(frozen=True)

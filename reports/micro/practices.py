@@ -147,9 +147,11 @@ def _small(device: Device) -> Iterator[Trial]:
     points = beyond_caches(device, points)
     for kind in (LOAD, NTSTORE, CLWB):
         same = [p for p in points if sequence_of(p) == kind]
-        held = _fastest(largest(same, *_OF_SMALL, having=_fastest))
+        every = largest(same, *_OF_SMALL, having=_fastest)
+        held = _fastest(every)
         if not held:
             continue
+        choices = len({point["threads"] for point in every})
         r64, r256, s64, s256 = held
         together = all(point.alongside(r64) for point in held)
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
@@ -158,7 +160,7 @@ def _small(device: Device) -> Iterator[Trial]:
             1,
             f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
             tuple(held),
-            claim(gained, against, BOUND) if together else None,
+            claim(gained, against, BOUND, looks=choices) if together else None,
             "nothing-done" if together else "different-runs",
         )
 
@@ -205,7 +207,7 @@ def _crowd(device: Device) -> Iterator[Trial]:
             continue
         top = best(fewer)
         what = f"{kind.title}, {top['threads']} threads (the best of fewer) against {most:g}"
-        yield _against(3, what, top, last)
+        yield Trial(3, what, (top, last), claim_of(top, last, BOUND, len(fewer)))
 
 
 def _remote(device: Device) -> Iterator[Trial]:

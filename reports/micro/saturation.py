@@ -106,11 +106,11 @@ def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
     top = best(curve)
     place = next(index for index, p in enumerate(curve) if p.median >= NEAR * top.median)
     near = curve[place]
-    claims = []
+    claims, choices = [], len(curve) - 1  # any step of the curve could have been the knee
     if near is not top:
-        claims.append(claim_of(near, top, NEAR))
+        claims.append(claim_of(near, top, NEAR, choices))
     if place:
-        claims.append(claim_of(top, curve[place - 1], 1 / NEAR))
+        claims.append(claim_of(top, curve[place - 1], 1 / NEAR, choices))
     return Knee(key, axis, curve, top, near, _weakest(claims))
 
 
