@@ -18,7 +18,7 @@ from harness.units import format_bytes
 from harness.warnings import RunWarning
 from reports.basis import Fact, basis
 from reports.canary import canary_warnings
-from reports.compared_rows import Row, Verdict, compared_rows, looks_of
+from reports.compared_rows import Row, Verdict, compared_rows, executed_again, looks_of
 from reports.headline import NONE, Headline, headline
 from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
@@ -368,11 +368,10 @@ def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
 
 def _continued(*sides: Sequence[StoredRun]) -> Iterator[RunWarning]:
     """Of repeats that were added when results of others may have been known: a look more."""
-    if any(len({looks_of([run]) for run in side}) > 1 for side in sides):
+    if any(len({looks_of([run]) for run in side}) > 1 or executed_again(side) for side in sides):
         yield RunWarning(
             "repeats-continued",
             "repeats were added when results were known",
-            f"corrected for {max(map(looks_of, sides))} looks, which does not keep the level "
-            "altogether",
+            f"corrected for {looks_of(*sides)} looks, which does not keep the level altogether",
             "run a new experiment",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -121,13 +122,24 @@ def compared_rows(
         for q in one
         if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
     )
-    looks = looks_of((*a, *b))
+    looks = looks_of(a, b)
     return [_row(q, sides[0], sides[1], pairing, looks) for q in in_order(quantities)]
 
 
-def looks_of(runs: Sequence[StoredRun]) -> int:
-    """How often their results decided at most whether there were more of them."""
-    return max(int(run.run["experiment"].get("looks", 1)) for run in runs)
+def looks_of(*sides: Sequence[StoredRun]) -> int:
+    """How often results may have decided whether there were more runs on these sides.
+
+    As plans have it, and once more for each further execution of a block.
+    """
+    planned = max(int(run.run["experiment"].get("looks", 1)) for side in sides for run in side)
+    return planned + max(map(executed_again, sides))
+
+
+def executed_again(side: Sequence[StoredRun]) -> int:
+    """How many further times a block of a side was executed, at most: by the same command again,
+    or by one with more repeats that starts from scratch."""
+    blocks = Counter((run.spec.series(), run.spec.block) for run in side)
+    return max(blocks.values()) - 1
 
 
 class _SideValues(NamedTuple):

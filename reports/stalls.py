@@ -80,7 +80,7 @@ def _table(panel: Panel, group: Group) -> StallTable | None:
     a, b = known
     if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
         return None
-    looks = looks_of([runs[one] for side in (group.a, group.b) for one in side.runs])
+    looks = looks_of(*([runs[one] for one in side.runs] for side in (group.a, group.b)))
     whole = _median([one.cycles[TOTAL] for one in a])
     rows = []
     for level in a[0].cycles:

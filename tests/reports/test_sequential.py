@@ -75,7 +75,7 @@ class Host:
         return write(self.root, case)
 
 
-def steps_of(sequence: Sequential) -> list[Step]:
+def steps_of(sequence: Any) -> list[Step]:
     """All of them could be run here."""
     return [Step(spec, cast(Any, object()), None) for spec in sequence.plan.runs]
 
@@ -307,6 +307,23 @@ def test_repeats_raised_after_looking_are_a_look_more(
     assert (len(eight), looks(eight)) == (16, 2)
     assert looks(run(plan(repeats=9), eight)) == 3
     assert capsys.readouterr().err.count("repeats-continued") >= 2
+
+
+def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None:
+    """Three repeats, then six from scratch (harness run): nine of each side, seen once."""
+
+    def compared(*repeats: int) -> Any:
+        made = []
+        for number in repeats:
+            of = SimpleNamespace(plan=plan(repeats=number))
+            made += Host(tmp_path, of, {"duckdb": 1.3}, {"duckdb": 0.01}).run(steps_of(of))
+        sides = ([r for r in made if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
+        return compare(*sides).groups[0]
+
+    once, twice = compared(6), compared(3, 6)
+    codes = [[one.code for one in group.warnings] for group in (once, twice)]
+    assert ["repeats-continued" in found for found in codes] == [False, True]
+    assert (once.deciding.estimate.looks, twice.deciding.estimate.looks) == (1, 2)
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:
