@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import paths
 from harness.engine import Credentials
-from harness.errors import HarnessError, RunFailed, UsageError
+from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
 from harness.host import cgroup
 from harness.host.facts import host_facts
 from harness.host.limits import room_to_commit
@@ -128,10 +128,10 @@ class Environment:
             yield registered
             if journal.lost(registered):
                 raise _lost(registered)
-        except HarnessError as error:
-            if not journal.lost(registered):
+        except Exception as error:
+            if interruption(error) is not None or not journal.lost(registered):
                 raise
-            raise _lost(registered, error) from error
+            raise _lost(registered, as_failure(error, "measure")) from error
         finally:
             journal.remove_directory(registered)
 
@@ -152,14 +152,15 @@ def _refuse_installation_of(user: Credentials | None) -> None:
 
 def _lost(directory: Path, error: HarnessError | None = None) -> RunFailed:
     found = f"another program removed {directory} meanwhile"
-    if error is not None and found in error.context:
-        return RunFailed(error.problem, error.context, error.hint)
-    return RunFailed(
-        error.problem if error else f"work directory {directory}",
-        f"{error.context}; {found}" if error else found,
+    hint = (
         "keep programs that clean up away from it (tmpfiles.d; RemoveIPC=no in logind.conf), "
-        "then run again",
+        "then run again"
     )
+    if error is None:
+        return RunFailed(f"work directory {directory}", found, hint)
+    if found in error.context:
+        return error.amended(error.context, error.hint)
+    return error.amended(f"{error.context}; {found}", hint)
 
 
 def _preloadable(file: Path) -> bool:

@@ -117,14 +117,15 @@ def test_scratch_is_short_and_in_no_temporary_directory_of_the_environment(
     assert not scratch.exists()
 
 
-@pytest.mark.parametrize("also", ["nothing else", "an error"])
+@pytest.mark.parametrize("error", [None, RunFailed("start", "it ended"), KeyError("it ended")])
 def test_a_directory_that_another_program_removes_is_reported_as_that(
-    environment: Environment, tier: Path, also: str
+    environment: Environment, tier: Path, error: Exception | None
 ) -> None:
     with pytest.raises(RunFailed) as failure, environment.directory(tier / "work" / "a") as made:
         made.rmdir()
-        if also == "an error":
-            raise RunFailed("start postgres", "it ended")
+        if error is not None:
+            raise error
     assert f"another program removed {made}" in failure.value.context
-    assert ("it ended" in failure.value.context) == (also == "an error")
+    assert ("it ended" in failure.value.context) == (error is not None)
+    assert bool(failure.value.traceback) == isinstance(error, KeyError)
     assert not made.exists()
