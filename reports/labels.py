@@ -26,6 +26,7 @@ _TELLING = (
     "tier.",
     "restore_method",
     "memory_cap.",
+    "run_state.",
     "dataset.",
     "engine.",
 )

@@ -90,7 +90,9 @@ class Dimension:
         return one_sided and any(fnmatchcase(fact, pattern) for pattern in self.one_sided)
 
 
-_TUNED = ("engine.settings.*", "engine.config.*")
+#: What follows from an engine and its settings; the CPU quota does not.
+_FOUND = ("run_state.huge_pages", "run_state.async_io")
+_TUNED = ("engine.settings.*", "engine.config.*", *_FOUND)
 #: What a server is set to that listens on an address.
 _LISTENING = tuple(
     f"engine.config.{name}" for name in ("ssl", "require_secure_transport", "skip_networking")
@@ -118,7 +120,7 @@ DIMENSIONS: dict[str, Dimension] = {
             "memory_limit_bytes",
             ("memory_cap.*", "memory_bytes", "settings.*", *_TUNED),
         ),
-        Dimension("kernel", "host.kernel.release", ("host.kernel.*",)),
+        Dimension("kernel", "host.kernel.release", ("host.kernel.*", "run_state.async_io")),
         Dimension(
             "host_mode",
             "host_mode",
@@ -140,7 +142,15 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension(
             "engine",
             "engine",
-            ("engine.*", "engine_options.*", "settings.*", "dataset.*", "tools.*", "memory_bytes"),
+            (
+                "engine.*",
+                "engine_options.*",
+                "settings.*",
+                "dataset.*",
+                "tools.*",
+                "memory_bytes",
+                *_FOUND,
+            ),
         ),
         Dimension(
             "host",
@@ -153,6 +163,7 @@ DIMENSIONS: dict[str, Dimension] = {
                 "restore_method",
                 "threads",
                 "memory_cap.*",
+                "run_state.*",
                 *_TUNED,
             ),
         ),
@@ -241,7 +252,7 @@ def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     flat |= _flatten("engine", {k: engine[k] for k in ("version", "build", "source", "kind")})
     flat |= _how("engine.settings", engine["settings"])
     flat |= _how("engine.config", engine["effective_config"])
-    for part in ("harness", "memory_cap", "tools"):
+    for part in ("harness", "memory_cap", "run_state", "tools"):
         flat |= _flatten(part, manifest[part] or {})
     dataset = manifest["dataset"] or {}  # how it was loaded is no difference of the data
     flat |= _flatten("dataset", {k: dataset[k] for k in ("key", "fingerprint") if k in dataset})

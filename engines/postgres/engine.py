@@ -50,6 +50,7 @@ from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part
 from harness.supervise.user_files import acting_as
 
+_CHECKSUMS_BY_DEFAULT = (18,)
 #: Rights of a client on another host: read and change rows, run the workload's procedures.
 _CLIENT_RIGHTS = (
     f"CREATE ROLE {CLIENT_ROLE} LOGIN",
@@ -89,7 +90,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         super().__init__()
         installation = choose(context.options, context.engines_prefix)
         self._manage(installation, context, context.settings)
-        self._initdb_options = _initdb_options(context.options)
+        self._initdb_options = _initdb_options(context.options, installation)
         segment_mb = int(context.options.get("wal_segment_size_mb") or SEGMENT_MB)
         check_settings(installation, context.settings, segment_mb)
         if context.listen is not None:
@@ -208,7 +209,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         return self._cluster
 
 
-def _initdb_options(options: Mapping[str, Any]) -> list[str]:
+def _initdb_options(options: Mapping[str, Any], installation: Installation) -> list[str]:
     chosen: list[str] = []
     if segment := options.get("wal_segment_size_mb"):
         size = str(segment)
@@ -220,13 +221,17 @@ def _initdb_options(options: Mapping[str, Any]) -> list[str]:
             )
         chosen.append(f"--wal-segsize={size}")
     if (checksums := options.get("checksums")) is not None:
-        if str(checksums).lower() not in ("on", "true"):
+        value = str(checksums).lower()
+        if value not in ("on", "true", "off", "false"):
             raise UsageError(
                 f"engine option checksums={checksums}",
-                "must be 'on'",
+                "must be 'on' or 'off'",
                 "omit it for the release's default",
             )
-        chosen.append("--data-checksums")
+        if value in ("on", "true"):
+            chosen.append("--data-checksums")
+        elif installation.version_tuple >= _CHECKSUMS_BY_DEFAULT:
+            chosen.append("--no-data-checksums")
     return chosen
 
 
@@ -238,7 +243,7 @@ ENGINE: EngineFactory = Factory(
         "dsn": "use this external server: a libpq DSN, or 'env' for $HARNESS_DSN",
         "prefix": "folder of the installation to run (it contains bin/postgres)",
         "version": "release to run, such as 18 or 15.18 (default: the newest found)",
-        "checksums": "on: page checksums even if the release's default is off",
+        "checksums": "page checksums: on or off (default: the release's, on since 18)",
         "wal_segment_size_mb": "size of a WAL segment file in MiB [16]",
         **TIMEOUTS,
     },

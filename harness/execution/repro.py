@@ -139,6 +139,7 @@ def _differences(original: StoredRun, again: StoredRun) -> list[str]:
         "host mode": lambda m: m["host"]["mode"],
         "kernel": lambda m: m["host"]["kernel"]["release"],
         "memory cap": lambda m: m["memory_cap"],
+        "run state": lambda m: m["run_state"],
         "engine settings": lambda m: m["engine"]["settings"],
         "tiers": lambda m: [_tier_identity(tier) for tier in m["tiers"]],
         "processors": lambda m: m["host"]["cpu"]["online"],

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import harness
 from harness.errors import HarnessError, RunFailed, as_failure, interruption
+from harness.execution.engine_state import host_facts_of_run
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
 from harness.execution.monitoring import GuardedMonitor, RunMonitors
@@ -91,6 +92,14 @@ def place_of(tier: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])
 
 
+def limit_not_enforced(cap: MemoryCap, hint: str) -> RunWarning:
+    """The warning of a memory limit that holds nothing."""
+    context = f"{cap.limit_bytes} bytes requested: {cap.reason}"
+    return RunWarning(
+        "memory-limit-not-enforced", "the memory limit is not enforced", context, hint
+    )
+
+
 def _stamps() -> dict[str, int]:
     return {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
 
@@ -100,8 +109,9 @@ class RunRecord:
     """Everything that is stored of a run.
 
     ``tiers``: those in use, each once. ``pinned``: each measured thread has a processor of its
-    own. ``program``: None until there is something to write a manifest about. ``dataset``: as in
-    manifest.json; ``processors``: those the engine may run on, None for all of them.
+    own. ``run_state``: what the run had of the host that no setting decides. ``program``: None
+    until there is something to write a manifest about. ``dataset``: as in manifest.json;
+    ``processors``: those the engine may run on, None for all of them.
     """
 
     spec: RunSpec
@@ -121,6 +131,7 @@ class RunRecord:
     dataset: Mapping[str, Any] | None = None
     restore_method: str = "none"
     cap: MemoryCap | None = None
+    run_state: Mapping[str, str] = field(default_factory=host_facts_of_run)
     processors: str | None = None
     #: Whether the measured phase has ended.
     complete: bool = False
@@ -213,6 +224,17 @@ class RunRecord:
             self.metrics += monitors.metrics()
             self.artifacts |= monitors.artifacts()
             self.warnings += monitors.warnings()
+
+    def drop_cap(self, reason: str) -> None:
+        """The memory limit turned out not to hold the engine: it is not enforced."""
+        assert self.cap is not None
+        self.cap = replace(self.cap, method="none", reason=reason, path=None)
+        self.memory_bytes = self.env.memory_bytes
+        self.warnings.append(
+            limit_not_enforced(
+                self.cap, "have the engine start its processes with context.processes"
+            )
+        )
 
     def add(self, outcome: Outcome) -> None:
         """The result of the measured phase."""
@@ -311,6 +333,7 @@ class RunRecord:
                 "limit_bytes": self.spec.memory_limit_bytes,
             },
             "processors": self.processors,
+            "run_state": dict(self.run_state),
             "clock": self._clock,
             "tools": _tool_versions(),
         }

@@ -30,6 +30,7 @@ from harness.execution.data import (
     loaded_dataset,
     make_engine,
 )
+from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.execution.environment import Environment
 from harness.execution.observing import Observing
 from harness.execution.run_record import (
@@ -37,6 +38,7 @@ from harness.execution.run_record import (
     ResumePolicy,
     RunRecord,
     host_conditions,
+    limit_not_enforced,
 )
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
@@ -65,8 +67,6 @@ from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 from harness.workload import Outcome
 
-#: A process that ran before its policy was set may have a few pages elsewhere.
-_BOUND_SHARE = 0.99
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index")
 #: Below it, a server may fail to write a file, however much it needs for the data.
@@ -187,12 +187,7 @@ def _memory_cap(record: RunRecord) -> Iterator[None]:
             record.memory_bytes = limit
         elif cap is not None:
             record.warnings.append(
-                RunWarning(
-                    "memory-limit-not-enforced",
-                    "the memory limit is not enforced",
-                    f"{limit} bytes requested: {cap.reason}",
-                    "run as root, or where cgroups are delegated to you",
-                )
+                limit_not_enforced(cap, "run as root, or where cgroups are delegated to you")
             )
         try:
             yield
@@ -230,11 +225,10 @@ class _Run:
             seed=spec.seed_of_block(),
             client_starter=clients_of(prepared, env, stack, engine, confined),
             user=env.credentials,
-            check_placement=lambda: [
-                *_memory_check(prepared, engine),
-                *_cpu_check(prepared, engine),
-            ],
+            check_placement=self._check_engine,
         )
+        self.state = EngineState(engine)
+        self.session.on_start = self.state.observe
         record.residency = self.session.residency
         stack.callback(lambda: record.checks.extend(self.session.own_checks()))
         self.room: TmpfsRoom | None = None
@@ -251,10 +245,21 @@ class _Run:
         else:
             self._restore()
 
+    def _check_engine(self) -> list[Check]:
+        self.state.observe()
+        cap = self.record.cap
+        if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):
+            self.record.drop_cap(reason)
+        return _placement_checks(self.prepared, self.engine)
+
     def conclude(self, outcome: Outcome) -> None:
         """Record what the measured phase has left, and stop the engine."""
         prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
         record.add(outcome)
+        if session.placement_checks is None:
+            session.measured()
+        record.run_state = self.state.facts()
+        record.warnings += self.state.warnings(record.cap)
         if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
             if session.timed_io is not None:  # so is the trace
@@ -267,8 +272,6 @@ class _Run:
             found = session.delays.concluded(record.metrics, record.artifacts["io-operations"])
             record.metrics += [metric for one in found for metric in one.metrics()]
             record.artifacts["whatif"] = {"fits": [one.to_json() for one in found]}
-        if session.placement_checks is None:
-            session.measured()
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
             self.record_config(engine.effective_config())
         if self.places is not None:
@@ -326,6 +329,7 @@ class _Run:
         if record.cap is not None:
             self.room = self.stack.enter_context(TmpfsRoom(record.cap, places.directories.values()))
         self.engine.start()
+        self.state.observe()
 
     def _trace_io(self, places: DataDirectories) -> None:
         """Trace the processes that start from now on, if the engine can be traced."""
@@ -411,24 +415,15 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         ) from error
 
 
-def _memory_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
-    """Whether the engine's memory is where the placement says, from numa_maps."""
-    policy = prepared.memory_policy
-    if policy is None:
-        return []
-    found = numa_residency(process.pid for process in engine.processes())
-    share = found.fraction_on(policy.nodes)
-    nodes = ", ".join(map(str, policy.nodes))
-    if share is None:
-        return [Check("memory-policy", "unknown", "Linux shows no numa_maps of the engine")]
-    detail = f"{policy.mode} to node {nodes}: {share:.2%} of {found.total_bytes} bytes are there"
-    bound = share >= _BOUND_SHARE or policy.mode == "preferred"
-    return [Check("memory-policy", "passed" if bound else "failed", detail)]
-
-
-def _cpu_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
-    """Whether the engine ran on the spec's processors alone."""
-    return [affinity_check(prepared.cpus, engine.processes())] if prepared.cpus else []
+def _placement_checks(prepared: ResolvedRun, engine: Engine) -> list[Check]:
+    """Whether the engine's memory and processors are those of the placement and the spec."""
+    checks = []
+    if (policy := prepared.memory_policy) is not None:
+        found = numa_residency(process.pid for process in engine.processes())
+        checks.append(memory_check(policy, found))
+    if prepared.cpus:
+        checks.append(affinity_check(prepared.cpus, engine.processes()))
+    return checks
 
 
 def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:

@@ -68,6 +68,8 @@ class RunSession:
     #: Checks whether the engine's processes are where they should be.
     check_placement: Callable[[], list[Check]] = list
     placement_checks: list[Check] | None = None
+    #: Called after each start of the engine, before it is measured.
+    on_start: Callable[[], None] = lambda: None
     #: What is traced of the engine's file I/O between "before" and "after", and in windows.
     timed_io: TimedIo | None = None
     #: The observer of this second execution.
@@ -109,6 +111,7 @@ class RunSession:
         self.engine.stop()
         self.evict(label)
         self.engine.start()
+        self.on_start()
 
     def counters(self, moment: Moment = "after") -> Mapping[str, float]:
         """The engine's own cumulative counters, the monitors' and those of the tiers.

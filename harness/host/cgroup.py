@@ -118,7 +118,11 @@ def available(proc: Path = Path("/proc/self")) -> CapSite:
     if v1 is not None:
         sites = [_v1_site(v1, groups)]
     elif v2 is not None:
-        sites = [_v2_site(v2, groups), _systemd_site(Path(v2.point))]
+        own = _own_directory(v2, groups.get("", "/"))
+        sites = [
+            _within_quota(own, site)
+            for site in (_v2_site(v2, groups), _systemd_site(Path(v2.point)))
+        ]
     else:
         sites = [CapSite("none", None, "no memory control group is mounted")]
     usable = next((site for site in sites if site.method != "none"), None)
@@ -130,22 +134,35 @@ def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
 
     In a container or a systemd slice the host's memory is not what may be used.
     """
-    seen = parse_mountinfo((proc / "mountinfo").read_text())
-    groups = _own_groups(proc / "cgroup")
-    result: list[int] = []
-    for mount in seen:
-        if mount.filesystem == "cgroup" and "memory" in mount.options:
-            group, name = _v1_group(groups), "memory.limit_in_bytes"
+    limits = (
+        LIVE.read_int(directory / name)
+        for directory in own_groups_of("memory", proc)
+        for name in ("memory.limit_in_bytes", "memory.max")
+    )
+    least = min((limit for limit in limits if limit is not None), default=_NO_LIMIT)
+    return least if least < _NO_LIMIT else None
+
+
+def own_groups_of(controller: str, proc: Path = Path("/proc/self")) -> Iterator[Path]:
+    """Yield the directories of our control group and its ancestors, as far as they are in view.
+
+    Of version 1 those of the controller's hierarchy, of version 2 those of the only one. Nothing
+    where ``proc`` names no groups (a recorded host).
+    """
+    try:
+        groups = _own_groups(proc / "cgroup")
+        mounts = parse_mountinfo((proc / "mountinfo").read_text())
+    except FileNotFoundError:
+        return
+    for mount in mounts:
+        if mount.filesystem == "cgroup" and controller in mount.options:
+            group = _v1_group(groups, controller)
         elif mount.filesystem == "cgroup2":
-            group, name = groups.get("", "/"), "memory.max"
+            group = groups.get("", "/")
         else:
             continue
-        top, folder = Path(mount.point), _own_directory(mount, group)
-        for directory in (folder, *folder.parents):
-            limit = LIVE.read_int(directory / name) if directory.is_relative_to(top) else None
-            result += [] if limit is None else [limit]
-    least = min(result, default=_NO_LIMIT)
-    return least if least < _NO_LIMIT else None
+        top, own = Path(mount.point), _own_directory(mount, group)
+        yield from (path for path in (own, *own.parents) if path.is_relative_to(top))
 
 
 def _own_groups(path: Path) -> dict[str, str]:
@@ -161,12 +178,12 @@ def _own_directory(mount: Mount, group: str) -> Path:
     return directory if directory.is_dir() else Path(mount.point)
 
 
-def _v1_group(groups: dict[str, str]) -> str:
-    return next((g for c, g in groups.items() if "memory" in c.split(",")), "/")
+def _v1_group(groups: dict[str, str], controller: str) -> str:
+    return next((g for c, g in groups.items() if controller in c.split(",")), "/")
 
 
 def _v1_site(mount: Mount, groups: dict[str, str]) -> CapSite:
-    parent = _own_directory(mount, _v1_group(groups))
+    parent = _own_directory(mount, _v1_group(groups, "memory"))
     if os.access(parent, os.W_OK):
         return CapSite("cgroup-v1", parent, "")
     return CapSite("none", None, f"{parent} cannot be written (cgroup v1 needs root)")
@@ -189,6 +206,21 @@ def _v2_site(mount: Mount, groups: dict[str, str]) -> CapSite:
         if candidate == top:
             break
     return CapSite("none", None, f"no group from {own} up gives its children the memory controller")
+
+
+def _within_quota(own: Path, site: CapSite) -> CapSite:
+    """Not the site where its processes would leave a group of ours that limits processor time."""
+    if site.parent is None:
+        return site
+    for group in (own, *own.parents):
+        if site.parent.is_relative_to(group):
+            break
+        quota = LIVE.read(group / "cpu.max")
+        if quota is not None and not quota.startswith("max"):
+            return CapSite(
+                "none", None, f"{site.parent} is outside of {group}, whose CPU quota holds us"
+            )
+    return site
 
 
 def _systemd_site(top: Path) -> CapSite:

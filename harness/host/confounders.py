@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from harness.host import cpu as processors
+from harness.host.cpu_quota import cpu_quotas
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
@@ -42,6 +43,10 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     "stolen-cpu-time": (
         "the hypervisor takes processor time",
         "request dedicated processors",
+    ),
+    "cpu-quota": (
+        "a control group limits processor time, and stops threads whose time is used up",
+        "remove the quota (systemctl set-property UNIT CPUQuota=, docker update --cpus 0)",
     ),
     "other-load": (
         "other programs use the processors",
@@ -110,6 +115,10 @@ def _of_processors(kernel: Kernel) -> Iterator[_Found]:
     stolen = _stolen_share(kernel)
     if stolen is not None and stolen > _STOLEN:
         yield "stolen-cpu-time", f"{stolen:.1%} since boot went to other guests"
+    quotas = cpu_quotas(kernel.path("/proc/self"))
+    if quotas:
+        least = min(quotas, key=lambda quota: quota.processors)
+        yield "cpu-quota", f"{least.processors:g} processors in {least.directory}"
     average = float((kernel.read("/proc/loadavg") or "0").split()[0])
     threads = processors.cpu(kernel).threads
     if average > _BUSY_LOAD * threads:

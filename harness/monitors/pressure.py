@@ -1,5 +1,8 @@
 """Pressure stall information: how long tasks waited for processors, memory and I/O.
 
+Threads that a CPU quota has stopped are counted too (``cpu.stat`` of control groups with one):
+PSI does not count them as waiting.
+
 Documentation/accounting/psi.rst: ``some``: at least one task waited; ``full``: all tasks that were
 not idle waited. The totals are exact; Linux's own averages are not used.
 """
@@ -11,7 +14,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.counters import labelled
+from harness.host.cpu_quota import cpu_quotas, throttled
+from harness.monitors import MonitorContext
 from harness.monitors._sampler import SampledMonitor
+from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
 _RESOURCES = ("cpu", "memory", "io")
@@ -25,6 +31,10 @@ class PressureMonitor(SampledMonitor):
     name: ClassVar[str] = "pressure"
     cost: ClassVar[str] = "reads /proc/pressure and the control group's once a second"
 
+    def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
+        super().__init__(context, kernel)
+        self._quotas = cpu_quotas(kernel.path("/proc/self"))
+
     def preflight(self) -> RunWarning | None:
         """Whether the kernel accounts for stalls."""
         if self.totals():
@@ -37,8 +47,11 @@ class PressureMonitor(SampledMonitor):
         )
 
     def totals(self) -> Mapping[str, float]:
-        """Nanoseconds since boot: ``pressure_io_some_ns[of=host]``; ``of=run``: the group's."""
-        totals = {}
+        """Nanoseconds since boot: ``pressure_io_some_ns[of=host]``; ``of=run``: the group's.
+
+        ``cpu_throttled_ns``, ``cpu_throttled_count``: of the CPU quota that holds the harness.
+        """
+        totals = throttled(self._quotas)
         for resource in _RESOURCES:
             texts = {"host": self._kernel.read(f"/proc/pressure/{resource}")}
             if (group := self._context.cgroup) is not None:

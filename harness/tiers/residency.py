@@ -30,18 +30,21 @@ class Residency:
         """All that was counted."""
         return sum(self.anonymous.values()) + sum(self.shared.values())
 
+    def shares(self) -> dict[int, float]:
+        """Return the part of all bytes that is on each node; empty for an empty process."""
+        sizes = {
+            node: self.anonymous.get(node, 0) + self.shared.get(node, 0)
+            for node in {*self.anonymous, *self.shared}
+        }
+        total = self.total_bytes
+        return {node: size / total for node, size in sizes.items()} if total else {}
+
     def fraction_on(self, nodes: Iterable[int]) -> float | None:
         """The part of all bytes that is on ``nodes``, 0 … 1; None of an empty process."""
         if not self.total_bytes:
             return None
-        selected = set(nodes)
-        on = sum(
-            size
-            for kind in (self.anonymous, self.shared)
-            for node, size in kind.items()
-            if node in selected
-        )
-        return on / self.total_bytes
+        shares = self.shares()
+        return sum(shares.get(node, 0.0) for node in set(nodes))
 
 
 def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:

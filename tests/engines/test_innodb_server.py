@@ -19,6 +19,7 @@ from engines._innodb.verify import open_files, verify_locations, verify_variable
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
 from harness.execution.runner import data_bytes, part_bytes
+from harness.host.async_io import async_io
 from harness.supervise.user_files import regular_bytes
 
 FLAVOURS = ("mysql", "mariadb")
@@ -66,6 +67,13 @@ def files_of(engine: Any) -> list[Any]:
 
 
 # Where it lies ------------------------------------------------------------------
+
+
+def test_the_interface_of_its_io_is_the_one_that_its_log_names(running: Any) -> None:
+    """A server whose io_uring is refused says so in its log alone."""
+    log = running._server.log.read_text()
+    expected = "io_uring" if "InnoDB: Using io_uring" in log else "aio"
+    assert async_io(process.pid for process in running.processes()) == expected
 
 
 def test_every_part_lies_where_it_was_placed(running: Any) -> None:

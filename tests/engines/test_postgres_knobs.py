@@ -133,3 +133,17 @@ def test_a_size_left_to_the_server_is_its_own(kept: Kept) -> None:
     engine.start()
     assert engine.effective_config()["wal_buffers"] != "-1"
     engine.kill()
+
+
+@pytest.mark.parametrize("version", ["18", "15"])
+def test_page_checksums_can_be_off(lab: Any, version: str) -> None:
+    options = {"version": version, "checksums": "off"}
+    engine = lab.engine("postgres", options=options)
+    on = lab.engine("postgres", options=options | {"checksums": "on"})
+    assert engine.format_options() != on.format_options()
+    engine.initialise(lab.places())
+    engine.start()
+    assert engine.effective_config()["data_checksums"] == "off"
+    engine.kill()
+    with pytest.raises(UsageError):
+        lab.engine("postgres", options=options | {"checksums": "maybe"})

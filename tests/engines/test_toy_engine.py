@@ -71,12 +71,16 @@ def harness(folder: Path, arguments: str, **env: str) -> subprocess.CompletedPro
 
 
 def test_the_command_runs_it_end_to_end(tmp_path: Path) -> None:
-    done = harness(tmp_path, RUN)
+    done = harness(tmp_path, f"{RUN} --memory-limit 128MiB")
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     assert run["spec"]["engine"] == "sqlite"
     assert run["part_bytes"]["data"] >= run["data_bytes"] > 0
     assert [check["status"] for check in run["checks"]] == ["passed", "passed"]
+    # It works in the harness's own process, which no limit holds.
+    assert "memory-limit-not-enforced" in [warning["code"] for warning in run["uncontrolled"]]
+    (manifest,) = tmp_path.rglob("manifest.json")
+    assert json.loads(manifest.read_text())["memory_cap"]["method"] == "none"
 
 
 def test_an_exception_that_it_does_not_foresee_fails_one_attempt_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from patience import PATIENCE_S, eventually
 
 from harness.host.cgroup import available, memory_cap
+from harness.host.cpu_quota import cpu_quotas, throttled
 from harness.host.page_cache import evict, residency
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.supervise.credentials import unprivileged
@@ -251,6 +252,35 @@ def test_v2_in_the_nearest_group_whose_children_have_the_controller(host, tmp_pa
     group(tmp_path / "cgroup/user.slice", subtree_control="memory\n")
     site = available(host(V2, "0::/user.slice/app.slice/run-1.scope\n"))
     assert (site.method, site.parent) == ("cgroup-v2", app)
+
+
+def test_v2_stays_within_a_cpu_quota(host, tmp_path):
+    """A group next to our own would be outside of what limits our processor time."""
+    app = group(tmp_path / "cgroup/app.slice", subtree_control="cpu memory\n")
+    scope = group(app / "run-1.scope", subtree_control="")
+    (app / "cpu.max").write_text("400000 100000\n")
+    (scope / "cpu.max").write_text("max 100000\n")
+    proc = host(V2, "0::/app.slice/run-1.scope\n")
+    assert available(proc).parent == app
+    (scope / "cpu.max").write_text("150000 100000\n")
+    assert available(proc).method == "none"
+    assert str(scope) in available(proc).reason
+    assert [quota.processors for quota in cpu_quotas(proc)] == [1.5, 4.0]
+
+
+def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
+    v1 = V1.replace("memory", "cpu")
+    own = group(tmp_path / "cgroup/cpu/docker/1")
+    for folder, quota in ((own, "50000"), (own.parent, "-1")):
+        (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (folder / "cpu.cfs_period_us").write_text("100000\n")
+    (own / "cpu.stat").write_text("nr_periods 9\nnr_throttled 4\nthrottled_time 7000\n")
+    (quota,) = quotas = cpu_quotas(host(v1, "3:cpu:/docker/1\n"))
+    assert (quota.directory, quota.processors) == (own, 0.5)
+    assert throttled(quotas) == {"cpu_throttled_count": 4, "cpu_throttled_ns": 7000}
+    (own / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
+    assert throttled(quotas) == {"cpu_throttled_count": 5, "cpu_throttled_ns": 8000}
+    assert throttled([]) == {}
 
 
 def test_v2_without_the_controller(host, tmp_path):

@@ -356,6 +356,7 @@ def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
         "dataset": {"key": f"{case.engine}-tpch-1", "fingerprint": {"lineitem": 6001215}},
         "restore_method": "copy",
         "memory_cap": {"method": "cgroup-v2", "limit_bytes": 4 * GIB},
+        "run_state": {"cpu_quota": "none", "huge_pages": "none", "async_io": "none"},
         "clock": {"monotonic_ns": 1, "realtime_ns": STARTED_UNIX_NS},
         "tools": {"python": "3.11.2"},
     }

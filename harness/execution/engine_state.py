@@ -1,0 +1,117 @@
+"""Whether a running engine is what its run says: where its memory is, and what limits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.engine import Engine, MemoryPolicy
+from harness.host.async_io import async_io
+from harness.host.cgroup import MemoryCap
+from harness.host.cpu_quota import cpu_quotas
+from harness.host.huge_pages import charged_to_groups, hugetlb_bytes
+from harness.store.result import Check, CheckStatus
+from harness.supervise.process import process_identity
+from harness.tiers.residency import Residency
+from harness.units import format_bytes
+from harness.warnings import RunWarning
+
+#: A process that ran before its policy was set may have a few pages elsewhere.
+_BOUND_SHARE = 0.99
+#: Least share of a node in an interleaved memory, as a part of an even share: below the first the
+#: memory is interleaved but unevenly, below the second it is not interleaved.
+_EVEN, _UNEVEN = 0.9, 0.5
+
+
+def memory_check(policy: MemoryPolicy, found: Residency) -> Check:
+    """Check that the engine's memory is where the placement says, with the shares per node."""
+    total = found.total_bytes
+    if not total:
+        return Check("memory-policy", "unknown", "Linux shows no numa_maps of the engine")
+    shares = found.shares()
+    listed = ", ".join(f"node {node} {share:.2%}" for node, share in sorted(shares.items()))
+    nodes = ", ".join(map(str, policy.nodes))
+    detail = f"{policy.mode} to node {nodes}: of {total} bytes, {listed}"
+    return Check("memory-policy", _memory_status(policy, shares), detail)
+
+
+def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatus:
+    there = [shares.get(node, 0.0) for node in policy.nodes]
+    bound = sum(there) >= _BOUND_SHARE
+    if policy.mode == "preferred" and not bound:
+        # Linux takes another node where this one is full: the policy was kept, the placement not.
+        return "unknown" if sum(there) >= _UNEVEN else "failed"
+    if policy.mode == "interleave" and bound:
+        least = min(there) * len(there)
+        return "passed" if least >= _EVEN else "unknown" if least >= _UNEVEN else "failed"
+    return "passed" if bound else "failed"
+
+
+def outside_cap(cap: MemoryCap, engine: Engine) -> str:
+    """Return why the cap does not hold the engine's memory, empty where it does."""
+    processes = list(engine.processes())
+    inside = set(cap.pids())
+    if not inside:
+        return "the engine works in the harness's own process" if not processes else "it is empty"
+    # One that lives now was in its control group when that was read.
+    alive = [process for process in processes if process_identity(process.pid) == process]
+    if outside := [process.pid for process in alive if process.pid not in inside]:
+        return f"process {outside[0]} of the engine is not in its control group"
+    return ""
+
+
+@dataclass
+class EngineState:
+    """What an engine had of the host that no setting decides: runs that differ are no repeats."""
+
+    engine: Engine
+    #: What was found at its starts, each once.
+    _huge_bytes: dict[int, None] = field(default_factory=dict)
+    _async_io: dict[str, None] = field(default_factory=dict)
+
+    def observe(self) -> None:
+        """Look at the started engine."""
+        pids = [process.pid for process in self.engine.processes()]
+        if pids:
+            self._huge_bytes[hugetlb_bytes(pids)] = None
+            self._async_io[async_io(pids)] = None
+
+    def facts(self) -> dict[str, str]:
+        """The entry of the manifest (``run_state``)."""
+        sizes = [format_bytes(size) if size else "none" for size in self._huge_bytes]
+        return {
+            **host_facts_of_run(),
+            "huge_pages": " or ".join(sizes) or "unknown",
+            "async_io": " or ".join(self._async_io) or "unknown",
+        }
+
+    def warnings(self, cap: MemoryCap | None) -> list[RunWarning]:
+        """Warn of huge pages of some starts only, and outside of the memory limit ``cap``."""
+        most = max(self._huge_bytes, default=0)
+        found = []
+        if len(self._huge_bytes) > 1:
+            found.append(
+                RunWarning(
+                    "huge-pages-vary",
+                    "the engine did not have the same huge pages at each of its starts",
+                    self.facts()["huge_pages"],
+                    "reserve enough of them (sysctl vm.nr_hugepages), or turn them off with --set",
+                )
+            )
+        if most and cap is not None and cap.path is not None and not charged_to_groups():
+            found.append(
+                RunWarning(
+                    "huge-pages-outside-limit",
+                    "the engine has huge pages in addition to its memory limit",
+                    f"{format_bytes(most)}; the limit is {format_bytes(cap.limit_bytes)}",
+                    "lower --memory-limit by as much, turn huge pages off with --set, or mount "
+                    "cgroup2 with memory_hugetlb_accounting",
+                )
+            )
+        return found
+
+
+def host_facts_of_run(proc: Path = Path("/proc/self")) -> dict[str, str]:
+    """The part of the manifest's ``run_state`` that does not depend on the engine."""
+    least = min((quota.processors for quota in cpu_quotas(proc)), default=None)
+    return {"cpu_quota": "none" if least is None else f"{least:g} processors"}
