@@ -95,14 +95,17 @@ static json_t *offered_of(const struct lg_run *run, const struct lg_worker *work
 {
     if (!run->spec->open_loop || !workers)
         return json_null();
-    uint64_t count = 0, begin = 0, end = 0;
+    uint64_t count = 0, begin = 0, end = 0, flying_begin = 0, flying_end = 0;
     for (unsigned w = 0; w < run->spec->threads; w++) {
         count += workers[w].offered;
         begin += workers[w].backlog_begin;
         end += workers[w].backlog_end;
+        flying_begin += workers[w].in_flight_begin;
+        flying_end += workers[w].in_flight_end;
     }
-    return json_pack("{s:o, s:o, s:o}", "count", tb_integer(count), "backlog_begin",
-                     tb_integer(begin), "backlog_end", tb_integer(end));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "count", tb_integer(count), "backlog_begin",
+                     tb_integer(begin), "backlog_end", tb_integer(end), "in_flight_begin",
+                     tb_integer(flying_begin), "in_flight_end", tb_integer(flying_end));
 }
 
 static void add_counts(json_t *result, const struct lg_run *run, const struct lg_worker *workers,

@@ -377,6 +377,8 @@ static bool open_all(struct lg_run *run, json_t *notes)
         .notes = notes,
     };
     run->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!lg_schedule_open(run, &run->error))
+        return false;
     run->work = run->workload->open(&opening, &run->error);
     if (!run->work || !read_statements(run))
         return false;
@@ -422,6 +424,7 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
     if (run->journal >= 0 && close(run->journal) != 0)
         fprintf(stderr, "loadgen: journal %s: %s\n", spec->journal, strerror(errno));
     lg_statements_free(&run->statements);
+    lg_schedule_close(run);
     close(watch.signals);
     close(run->wake);
     free(run);

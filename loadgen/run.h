@@ -8,6 +8,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* Of an open loop: which starts have been taken, by all loops of all processes that share it. */
+struct lg_schedule {
+    atomic_uint_fast64_t next_start; /* number of the next intended start */
+    atomic_bool backlog_noted;       /* of the starts that are left at the window's end */
+};
+
 struct lg_run {
     const struct lg_spec *spec;
     const struct lg_workload *workload;
@@ -25,8 +31,8 @@ struct lg_run {
     atomic_uint connected, ended;  /* event loops */
     atomic_uint published[2];      /* those whose connections have, by end of the window */
     atomic_uint_fast64_t tickets;  /* operations begun, where their number is bounded */
-    atomic_uint_fast64_t next_start; /* open loop: number of the next intended start */
-    atomic_bool backlog_noted;       /* of the starts that are left at the window's end */
+    struct lg_schedule *schedule;  /* open loop */
+    double starts_per_s, first_start; /* of the schedule */
     int wake;                      /* eventfd: a loop is connected, has ended, has failed */
     pthread_mutex_t lock;
     pthread_cond_t gate;
@@ -51,6 +57,7 @@ struct lg_worker {
     struct lg_codes codes;
     uint64_t offered;                    /* open loop: intended starts in the window */
     uint64_t backlog_begin, backlog_end; /* due and not begun at the window's ends */
+    uint64_t in_flight_begin, in_flight_end; /* begun and not answered */
     uint64_t last_done_ns;
     uint64_t cpu_ns;                     /* of the thread, in the window */
 
@@ -90,6 +97,10 @@ static inline const struct lg_statement *lg_statement_of(const struct lg_run *ru
     return &run->statements.all[run->statements.of[terminal->call].first +
                                 (size_t)terminal->text];
 }
+
+/* Opens the schedule of an open loop, of this process or of several; false with the error. */
+bool lg_schedule_open(struct lg_run *run, struct tb_error *error);
+void lg_schedule_close(struct lg_run *run);
 
 /* Wakes the main thread. */
 void lg_run_wake(struct lg_run *run);

@@ -98,6 +98,11 @@ static bool read_mode(struct lg_spec *spec, struct tb_error *error)
     spec->first_start = json_number_value(first);
     if ((first && !json_is_number(first)) || !(spec->first_start >= 0 && spec->first_start < 1))
         return tb_fail(error, "mode.first_start: must be >= 0 and < 1");
+    const json_t *processes = json_object_get(mode, "processes");
+    json_int_t count = processes ? json_integer_value(processes) : 1;
+    if (count < 1 || count > UINT16_MAX)
+        return tb_fail(error, "mode.processes: must be a whole number from 1 to %d", UINT16_MAX);
+    spec->processes = (uint32_t)count;
     return true;
 }
 

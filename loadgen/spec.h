@@ -17,6 +17,7 @@ struct lg_spec {
     bool open_loop, think_time;
     double rate_per_s; /* of this process */
     double first_start; /* how far after the beginning, in distances between two starts */
+    uint32_t processes; /* that offer as much each; they have one schedule where they share a file */
     uint64_t ramp_up_ns, drain_ns, series_interval_ns, stall_timeout_ns;
     uint32_t intervals_per_histogram; /* of the series, for its latencies */
     uint64_t duration_ns;          /* 0: until `operations` are done */

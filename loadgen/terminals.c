@@ -3,9 +3,10 @@
  *
  * Closed loop: a terminal begins its next operation when the last one is done (and its
  * think time has passed). Open loop: operations are meant to start evenly spaced, by the
- * process's schedule, which begins at its own place between those of other processes. A
- * terminal that is free takes the next start of the schedule and sleeps until then, so that
- * the terminals of all loops serve one queue; where none is free, the start is late. Latency
+ * schedule. A terminal that is free takes the next start of the schedule and sleeps until then, so
+ * that the terminals of all loops serve one queue; where none is free, the start is late. The
+ * processes of one host share the schedule by a file, so theirs is one queue, too; a process of
+ * another host has a schedule of its own, which begins between those of the others. Latency
  * counts from when the operation was meant to start, so every operation that would have come
  * during a stall of the server shows it.
  *
@@ -16,10 +17,13 @@
  * loop's `now_ns` stands.
  */
 #include "clock.h"
+#include "support.h"
 #include "worker.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 
 #define MOST_RETRIES 1000
 #define MOST_TICKETS 64
@@ -153,10 +157,35 @@ static void begin(struct lg_worker *worker, struct lg_user *user)
         send_if(worker, user, worker->now_ns);
 }
 
+bool lg_schedule_open(struct lg_run *run, struct tb_error *error)
+{
+    const struct lg_spec *spec = run->spec;
+    bool together = spec->shared && spec->processes > 1;
+    struct tb_text path = {0};
+
+    if (!spec->open_loop)
+        return true;
+    run->starts_per_s = together ? spec->rate_per_s * spec->processes : spec->rate_per_s;
+    run->first_start = together ? 0 : spec->first_start;
+    if (together)
+        tb_text_printf(&path, "%s.starts", spec->shared);
+    tb_text_add(&path, "", 1);
+    run->schedule =
+        tb_shared_memory(together ? path.bytes : NULL, sizeof *run->schedule, error);
+    free(path.bytes);
+    return run->schedule != NULL;
+}
+
+void lg_schedule_close(struct lg_run *run)
+{
+    if (run->schedule)
+        munmap(run->schedule, sizeof *run->schedule);
+}
+
 static uint64_t start_of(const struct lg_run *run, uint64_t number)
 {
-    double place = run->spec->first_start + (double)number;
-    return run->begin_ns + (uint64_t)llround(place / run->spec->rate_per_s * (double)TB_SECOND);
+    double place = run->first_start + (double)number;
+    return run->begin_ns + (uint64_t)llround(place / run->starts_per_s * (double)TB_SECOND);
 }
 
 /* How many starts the schedule has before `until_ns`. */
@@ -164,8 +193,8 @@ static uint64_t starts_before(const struct lg_run *run, uint64_t until_ns)
 {
     if (until_ns <= run->begin_ns)
         return 0;
-    double places = (double)(until_ns - run->begin_ns) / (double)TB_SECOND * run->spec->rate_per_s -
-                    run->spec->first_start;
+    double places = (double)(until_ns - run->begin_ns) / (double)TB_SECOND * run->starts_per_s -
+                    run->first_start;
     uint64_t number = places > 0 ? (uint64_t)places : 0;
     while (number > 0 && start_of(run, number - 1) >= until_ns)
         number--;
@@ -177,7 +206,7 @@ static uint64_t starts_before(const struct lg_run *run, uint64_t until_ns)
 bool lg_take_start(struct lg_worker *worker, struct lg_user *user)
 {
     struct lg_run *run = worker->run;
-    uint64_t number = atomic_fetch_add_explicit(&run->next_start, 1, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add_explicit(&run->schedule->next_start, 1, memory_order_relaxed);
     user->start_ns = start_of(run, number);
     if (user->start_ns >= run->end_ns)
         return false;
@@ -189,9 +218,9 @@ bool lg_take_start(struct lg_worker *worker, struct lg_user *user)
 static uint64_t take_all_before(struct lg_run *run, uint64_t until_ns, uint64_t *first)
 {
     uint64_t number = starts_before(run, until_ns);
-    *first = atomic_load_explicit(&run->next_start, memory_order_relaxed);
+    *first = atomic_load_explicit(&run->schedule->next_start, memory_order_relaxed);
     while (*first < number &&
-           !atomic_compare_exchange_weak_explicit(&run->next_start, first, number,
+           !atomic_compare_exchange_weak_explicit(&run->schedule->next_start, first, number,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
     return *first < number ? number - *first : 0;
@@ -476,6 +505,14 @@ static uint64_t waiting(const struct lg_worker *worker)
     return count;
 }
 
+uint64_t lg_operations_in_flight(const struct lg_worker *worker)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < worker->user_count; i++)
+        count += worker->users[i].place >= LG_WORKING;
+    return count;
+}
+
 /* Whoever comes first leaves out what no terminal has taken; each loop, what waits in it. */
 void lg_leave_ramp_up(struct lg_worker *worker)
 {
@@ -502,9 +539,9 @@ void lg_note_backlog(struct lg_worker *worker)
     if (!run->spec->open_loop)
         return;
     worker->backlog_end = waiting(worker);
-    if (atomic_exchange(&run->backlog_noted, true))
+    if (atomic_exchange(&run->schedule->backlog_noted, true))
         return;
-    uint64_t due = starts_before(run, run->end_ns), taken = atomic_load(&run->next_start);
+    uint64_t due = starts_before(run, run->end_ns), taken = atomic_load(&run->schedule->next_start);
     worker->backlog_end += due > taken ? due - taken : 0;
 }
 

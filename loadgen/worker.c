@@ -113,11 +113,13 @@ void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_n
     const struct lg_run *run = worker->run;
     if (before_ns < run->measure_ns && now_ns >= run->measure_ns) {
         worker->cpu_ns -= tb_thread_cpu_ns();
+        worker->in_flight_begin = lg_operations_in_flight(worker);
         lg_leave_ramp_up(worker);
         lg_publish(worker);
     }
     if (before_ns < run->end_ns && now_ns >= run->end_ns) {
         worker->cpu_ns += tb_thread_cpu_ns();
+        worker->in_flight_end = lg_operations_in_flight(worker);
         lg_note_backlog(worker);
         lg_publish(worker);
     }

@@ -57,6 +57,8 @@ void lg_publish(struct lg_worker *worker);
 void lg_leave_ramp_up(struct lg_worker *worker);
 /* Open loop, as the window ends: how much of what is due has not begun. */
 void lg_note_backlog(struct lg_worker *worker);
+/* The loop's operations that have begun and are not done. */
+uint64_t lg_operations_in_flight(const struct lg_worker *worker);
 /* What is not done at the end, with its age so far. */
 void lg_count_unfinished(struct lg_worker *worker);
 

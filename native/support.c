@@ -1,10 +1,12 @@
 #include "support.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 bool tb_fail(struct tb_error *error, const char *format, ...)
@@ -83,6 +85,24 @@ bool tb_write_all(int descriptor, const char *bytes, size_t length)
         length -= written > 0 ? (size_t)written : 0;
     }
     return true;
+}
+
+void *tb_shared_memory(const char *path, size_t bytes, struct tb_error *error)
+{
+    int file = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *mapped = MAP_FAILED;
+
+    if (path) {
+        file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        flags = MAP_SHARED;
+    }
+    if (!path || (file >= 0 && ftruncate(file, (off_t)bytes) == 0))
+        mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (mapped == MAP_FAILED)
+        tb_fail(error, "shared %s: %s", path ? path : "memory", strerror(errno));
+    if (file >= 0)
+        close(file);
+    return mapped == MAP_FAILED ? NULL : mapped;
 }
 
 bool tb_scan_file(const char *path, const char *format, ...)

@@ -31,6 +31,11 @@ void tb_text_printf(struct tb_text *text, const char *format, ...)
 
 /* Writes all of it, however often that takes; false with errno. */
 bool tb_write_all(int descriptor, const char *bytes, size_t length);
+/*
+ * Zeroed memory that processes share by a file of this path, NULL: of this process alone. The
+ * first one makes the file; munmap frees the memory. NULL with the error.
+ */
+void *tb_shared_memory(const char *path, size_t bytes, struct tb_error *error);
 /* Scans the lines of a file up to the first that fits the format; false where none does. */
 bool tb_scan_file(const char *path, const char *format, ...)
     __attribute__((format(scanf, 2, 3)));

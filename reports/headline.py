@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import median
 from typing import Any, Literal
 
@@ -21,9 +22,10 @@ from reports.values import Quantity, duration_of, measured, measured_value
 
 #: What decides, and what is second.
 _FIRST, _SECOND = "50", "99"
-#: A rate is kept if the operations done in the window differ from those offered in it by at most
-#: this share, or by the number of users, whose operations may be in flight at the window's end.
-_KEPT_SHARE = 0.01
+#: A rate is kept if the operations that are due and not answered are as many at the window's end
+#: as at its beginning: they differ by at most this share of those offered in it, or by at most this
+#: number of standard errors of their number, which varies by chance.
+_KEPT_SHARE, _KEPT_ERRORS = 0.01, 2
 #: Of a run that does not report how long its window was.
 _USUAL_WINDOW_NS = 60e9
 #: Users that wait for answers for less than this share of the time are paced by think times.
@@ -157,13 +159,22 @@ def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
         if count is None or rate is None:
             continue
         due = rate * window_ns / 1e9
-        in_flight = float(_params(run).get(load.users) or 1)
-        missed += abs(count - due) > max(_KEPT_SHARE * due, in_flight)
+        begin, end = _outstanding(run) or (count, due)
+        errors = _KEPT_ERRORS * sqrt(begin + end) if _outstanding(run) else 1.0
+        missed += abs(end - begin) > max(_KEPT_SHARE * due, errors)
         offered.append(rate)
         done.append(count * 1e9 / window_ns)
     if not done:
         return None
     return SideRate(median(offered), median(done), missed, len(done))
+
+
+def _outstanding(run: StoredRun) -> tuple[float, float] | None:
+    """Operations that were due and not answered as the window began and ended, where reported."""
+    begin, end = (
+        measured_value(run, Quantity("outstanding_count", (("at", at),))) for at in ("begin", "end")
+    )
+    return None if begin is None or end is None else (begin, end)
 
 
 def _offered_per_s(load: Load, run: StoredRun) -> float | None:

@@ -67,8 +67,10 @@ class DriverResult:
     thread computed. ``offered_count``: intended starts in the window of an open loop;
     ``backlog_count``: of those due, how many were not begun at the window's beginning and
     end; ``backlog_left_out``: the first of them never began, and the second are of the window
-    alone. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
-    "counts": {operation: done}, "latencies_ns": {operation: their sum}}`` by interval of
+    alone. ``outstanding_count``: of those due and not left out, how many had no answer at the
+    window's beginning and end. ``retried_by_code``: by the server's error code. ``series``:
+    ``{"monotonic_ns", "counts": {operation: done}, "latencies_ns": {operation: their sum}}`` by
+    interval of
     :data:`SERIES_NS`; some drivers report no sums. ``latencies``: :func:`latency_percentiles`
     over time, at most :data:`MOST_LATENCIES`. ``engine_counters``: what the window added to
     the counters of an engine inside the client, units in their names; ``engine_text``: text
@@ -89,6 +91,7 @@ class DriverResult:
     offered_count: int | None = None
     backlog_count: tuple[int, int] | None = None
     backlog_left_out: bool = False
+    outstanding_count: tuple[int, int] | None = None
     retried_by_code: Mapping[str, int] = field(default_factory=dict)
     series: Sequence[Mapping[str, Any]] = ()
     latencies: Sequence[Mapping[str, Any]] = ()

@@ -83,6 +83,7 @@ def host_warnings(
     yield from write_back_warnings(engine, driven, counted)
     yield from lost_without_power(engine)
     yield from _clients_elsewhere(client_hosts, engine)
+    yield from _own_queues(client_hosts, driven)
 
 
 def _saturation(driven: DriverResult) -> Iterator[RunWarning]:
@@ -231,6 +232,19 @@ def _clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[RunWarn
         context=f"clients on {', '.join(dict.fromkeys(hosts))} reach the server {way}",
         hint="compare with runs whose clients connect in the same way",
     )
+
+
+def _own_queues(hosts: Sequence[str], driven: DriverResult) -> Iterator[RunWarning]:
+    """Clients of a set rate that cannot share one queue, as those of one host do."""
+    if len(hosts) > 1 and driven.offered_count:
+        yield RunWarning(
+            code="queue-per-client",
+            problem="each client process has a queue of its own",
+            context=f"{len(hosts)} processes take turns in one schedule: an operation waits for a "
+            "connection of its own process while others' may be free, so latencies near saturation "
+            "are higher than with one client",
+            hint="compare with runs of the same client hosts, or use one client host",
+        )
 
 
 def lost_without_power(engine: Engine) -> Iterator[RunWarning]:

@@ -89,6 +89,10 @@ def window_metrics(
             Metric("retried_count", "1", "none", {"code": code}, value=count)
             for code, count in driven.retried_by_code.items()
         ),
+        *(
+            Metric("outstanding_count", "1", "none", {"at": at}, value=count)
+            for at, count in zip(("begin", "end"), driven.outstanding_count or (), strict=False)
+        ),
         *_cpu(driven, counters, nouns, inside),
         Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
         *counter_metrics("window_", {}, window),

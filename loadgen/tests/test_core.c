@@ -7,7 +7,9 @@
 #include "../timers.h"
 #include "../worker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static void timers_fire_in_their_order(void)
 {
@@ -257,6 +259,7 @@ static void an_invalid_spec_is_refused_by_key(void)
         {"{'mode': {'kind': 'ajar'}}", "mode.kind"},
         {"{'mode': {'kind': 'open'}}", "mode.rate_per_s"},
         {"{'mode': {'kind': 'open', 'rate_per_s': 1, 'first_start': 1}}", "mode.first_start"},
+        {"{'mode': {'kind': 'open', 'rate_per_s': 1, 'processes': 0}}", "mode.processes"},
         {"{'workload': {'name': 'ping'}}", "workload.params"},
         {"{'connection': null}", "connection"},
     };
@@ -269,22 +272,31 @@ static void an_invalid_spec_is_refused_by_key(void)
     }
 }
 
+enum { PROCESSES = 3, LOOPS = 2, DISTANCE_NS = 1000, STARTS = 20 };
+
+/* One of the processes that offer a start per distance together. */
+static struct lg_spec one_of_several(unsigned process)
+{
+    return (struct lg_spec){
+        .open_loop = true,
+        .threads = LOOPS,
+        .rate_per_s = 1e9 / DISTANCE_NS / PROCESSES,
+        .first_start = (double)process / PROCESSES,
+        .processes = PROCESSES,
+    };
+}
+
 /*
  * Three processes of two loops each: their starts, put in order, are evenly spaced. The loops of
  * a process have one queue: whichever has a free terminal takes the next start.
  */
 static void processes_take_turns(void)
 {
-    enum { PROCESSES = 3, LOOPS = 2, DISTANCE_NS = 1000, STARTS = 20 };
     bool taken[PROCESSES * STARTS] = {false};
     for (unsigned process = 0; process < PROCESSES; process++) {
-        struct lg_spec spec = {
-            .open_loop = true,
-            .threads = LOOPS,
-            .rate_per_s = 1e9 / DISTANCE_NS / PROCESSES,
-            .first_start = (double)process / PROCESSES,
-        };
+        struct lg_spec spec = one_of_several(process);
         struct lg_run run = {.spec = &spec, .begin_ns = 5, .end_ns = 5 + sizeof taken * DISTANCE_NS};
+        CHECK(lg_schedule_open(&run, &run.error));
         struct lg_worker loops[LOOPS] = {{.run = &run}, {.run = &run, .index = 1}};
         struct lg_user user = {.start_ns = 0};
         for (unsigned i = 0; i < STARTS; i++) {
@@ -296,7 +308,44 @@ static void processes_take_turns(void)
         }
         CHECK(!lg_take_start(&loops[0], &user));
         CHECK(loops[0].offered + loops[1].offered == STARTS);
+        lg_schedule_close(&run);
     }
+}
+
+/* Where processes share a file, a free terminal of any of them takes the next start. */
+static void processes_of_one_host_have_one_queue(void)
+{
+    char shared[] = "/tmp/loadgen-starts-XXXXXX", starts[sizeof shared + 8];
+    int file = mkstemp(shared);
+    struct lg_spec specs[PROCESSES];
+    struct lg_run runs[PROCESSES] = {0};
+    struct lg_worker loops[PROCESSES] = {0};
+    struct lg_user user = {.start_ns = 0};
+    uint64_t end_ns = 5 + PROCESSES * STARTS * DISTANCE_NS;
+
+    CHECK(file >= 0);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        specs[i] = one_of_several(i);
+        specs[i].shared = shared;
+        runs[i] = (struct lg_run){
+            .spec = &specs[i], .begin_ns = 5, .measure_ns = 5, .end_ns = end_ns};
+        loops[i].run = &runs[i];
+        CHECK(lg_schedule_open(&runs[i], &runs[i].error));
+    }
+    for (unsigned i = 0; i < PROCESSES * STARTS / 2; i++) { /* the first process is never free */
+        CHECK_CASE(lg_take_start(&loops[1 + i % 2], &user), i);
+        CHECK_CASE(user.start_ns == 5 + i * DISTANCE_NS, i);
+    }
+    for (unsigned i = 0; i < PROCESSES; i++)
+        lg_note_backlog(&loops[i]);
+    CHECK(loops[0].backlog_end == PROCESSES * STARTS / 2);
+    CHECK(loops[1].backlog_end == 0 && loops[2].backlog_end == 0);
+    for (unsigned i = 0; i < PROCESSES; i++)
+        lg_schedule_close(&runs[i]);
+    snprintf(starts, sizeof starts, "%s.starts", shared);
+    unlink(starts);
+    unlink(shared);
+    close(file);
 }
 
 /* What no terminal has taken in the ramp-up is left out, and counted by one of the loops. */
@@ -306,6 +355,11 @@ static void the_window_begins_with_an_empty_queue(void)
     struct lg_run run = {.spec = &spec, .begin_ns = 5, .measure_ns = 100005, .end_ns = 200005};
     struct lg_worker loops[] = {{.run = &run}, {.run = &run, .index = 1}};
     struct lg_user user = {.start_ns = 0};
+    CHECK(lg_schedule_open(&run, &run.error));
+    struct lg_user users[] = {{.place = LG_PAUSING}, {.place = LG_WAITING}, {.place = LG_WORKING}};
+    loops[0].users = users;
+    loops[0].user_count = 3;
+    CHECK(lg_operations_in_flight(&loops[0]) == 2);
     for (unsigned i = 0; i < 10; i++)
         CHECK_CASE(lg_take_start(&loops[i % 2], &user), i);
     lg_leave_ramp_up(&loops[1]);
@@ -315,11 +369,13 @@ static void the_window_begins_with_an_empty_queue(void)
     lg_note_backlog(&loops[0]);
     lg_note_backlog(&loops[1]);
     CHECK(loops[0].backlog_end == 99 && loops[1].backlog_end == 0);
+    lg_schedule_close(&run);
 }
 
 int main(void)
 {
     processes_take_turns();
+    processes_of_one_host_have_one_queue();
     the_window_begins_with_an_empty_queue();
     timers_fire_in_their_order();
     codes_beyond_the_table_are_other();

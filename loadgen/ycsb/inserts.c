@@ -1,29 +1,13 @@
 /* See inserts.h. */
 #include "inserts.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
+#include "support.h"
+
 #include <sys/mman.h>
-#include <unistd.h>
 
 struct lg_ycsb_inserts *lg_ycsb_inserts_open(const char *shared, struct tb_error *error)
 {
-    size_t bytes = sizeof(struct lg_ycsb_inserts);
-    int file = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    void *mapped = MAP_FAILED;
-
-    if (shared) {
-        file = open(shared, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        flags = MAP_SHARED;
-    }
-    if (!shared || (file >= 0 && ftruncate(file, (off_t)bytes) == 0))
-        mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-    if (mapped == MAP_FAILED)
-        tb_fail(error, "shared %s: %s", shared ? shared : "memory", strerror(errno));
-    if (file >= 0)
-        close(file);
-    return mapped == MAP_FAILED ? NULL : mapped;
+    return tb_shared_memory(shared, sizeof(struct lg_ycsb_inserts), error);
 }
 
 void lg_ycsb_inserts_close(struct lg_ycsb_inserts *inserts)

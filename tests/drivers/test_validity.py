@@ -9,7 +9,13 @@ import pytest
 
 from harness.drivers import result as module
 from harness.drivers.result import DriverResult, WindowCounters
-from harness.drivers.validity import Nouns, backlog, late_counters, load_warnings
+from harness.drivers.validity import (
+    Nouns,
+    backlog,
+    host_warnings,
+    late_counters,
+    load_warnings,
+)
 
 S = 10**9
 
@@ -99,6 +105,23 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
     )  # fmt: skip
     nouns = Nouns("operation", "user", "--users")
     assert [finding.code for finding in backlog(queued, nouns)] == codes
+
+
+@pytest.mark.parametrize(
+    ("hosts", "offered", "codes"),
+    [
+        ((), 1000, []),
+        (("a",), 1000, ["remote-clients"]),
+        (("a", "b"), 1000, ["remote-clients", "queue-per-client"]),
+        (("a", "a"), 1000, ["remote-clients", "queue-per-client"]),
+        (("a", "b"), None, ["remote-clients"]),
+    ],
+)
+def test_a_rate_of_several_hosts_has_several_queues(hosts, offered, codes):
+    driven = DriverResult("loadgen", "1", 10 * S, offered_count=offered)
+    counters = WindowCounters(Session())  # type: ignore[arg-type]
+    found = host_warnings(Session.engine, driven, counters, hosts, "")  # type: ignore[arg-type]
+    assert [warning.code for warning in found] == codes
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def test_an_overloaded_server_makes_the_backlog_and_the_latency_grow(complete):
     assert ping["count"] <= 200  # four connections, 50 answers a second each
     assert ping["unfinished"] > 500
     assert offered["backlog_end"] > offered["backlog_begin"] + 500
+    assert offered["in_flight_end"] == 4
     # The oldest of those that never began had waited for nearly all of the window.
     assert latency.percentile(50) > 100 * MS
 

@@ -205,12 +205,26 @@ def test_a_split_gives_everything_away_once():
     assert sum(spec["mode"]["rate_per_s"] for spec in specs) == pytest.approx(1000)
     assert [spec["mode"]["first_start"] for spec in specs] == pytest.approx([0, 1 / 3, 2 / 3])
     assert len({spec["mode"]["rate_per_s"] for spec in specs}) == 1
+    assert {spec["mode"]["processes"] for spec in specs} == {3}
     paths = [Path(spec["journal"]) for spec in specs]
     assert paths == journals(Path("/scratch/journal"), 3)
     assert len(set(paths)) == 3
     assert split(SPEC, 1)[0]["first_terminal"] == 0
     with pytest.raises(UsageError, match="6 client processes for 5 connections"):
         split(SPEC, 6)
+
+
+def test_processes_with_a_rate_have_one_queue(clients):
+    """One of them is slow: the other one takes the starts that it has no free connection for."""
+    spec = {**OPEN, "threads": 1, "connections": 2, "terminals": 2}
+    spec |= {"mode": {"kind": "open", "rate_per_s": 50}, "duration_ns": None, "operations": 50}
+    quick, slow = split(spec, 2)
+    slow["connection"] = {"service_us": 400_000}
+    result = drive([quick, slow], clients)
+    (ping,) = result["operations"]
+    # Of a queue each, the slow one would be offered 25 starts, and answer two or three a second.
+    assert hdr.decode(ping["latency_hdr"]).total == result["offered"]["count"] == 50
+    assert result["offered"]["backlog_end"] < 15
 
 
 def test_a_failure_has_the_servers_words_and_ends_the_others(clients):

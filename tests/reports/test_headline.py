@@ -126,6 +126,30 @@ def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("begin", "end", "kept"),
+    [
+        (60, 60, True),  # answers take six seconds, at both ends of the window
+        (60, 70, True),  # by chance
+        (0, 60, False),  # one in ten is missing
+        (60, 0, False),  # what was due in the ramp-up was done in the window
+    ],
+)
+def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(
+    tmp_path: Path, begin: int, end: int, kept: bool
+) -> None:
+    """Ten a second for a minute, of which 540 are counted: as many as there are users in flight."""
+    params = {"users": 60, "think_time": False, "rate_per_s": 10}
+    ends = [metric("outstanding_count", n, at=at) for at, n in (("begin", begin), ("end", end))]
+    runs = [
+        block(tmp_path, k, "tpcc", params, place, [*tpcc(5.0, 9.0, k), *ends])
+        for place in PLACES
+        for k in range(6)
+    ]
+    _, document = compared(runs[:6], runs[6:])
+    assert document["set_rate"]["not_kept"] == ([] if kept else ["a", "b"])
+
+
+@pytest.mark.parametrize(
     ("params", "per_s", "by"),
     [
         ({"users": 4, "think_time": False, "rate_per_s": None}, 12.0, None),

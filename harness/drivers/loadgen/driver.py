@@ -187,12 +187,18 @@ def seen(result: Mapping[str, Any]) -> dict[str, Any]:
         "offered_count": offered["count"] if offered else None,
         "backlog_count": (offered["backlog_begin"], offered["backlog_end"]) if offered else None,
         "backlog_left_out": True,
+        "outstanding_count": _outstanding(offered) if offered else None,
         "published_sessions": result.get("published_sessions", 0),
         "retried_by_code": result["errors"],
         "series": result["series"],
         "latencies": [_latencies(one) for one in result["latencies"]],
         "notes": result.get("notes", {}),
     }
+
+
+def _outstanding(offered: Mapping[str, int]) -> tuple[int, int]:
+    """The window begins without a backlog: starts of the ramp-up that were due are left out."""
+    return offered["in_flight_begin"], offered["backlog_end"] + offered["in_flight_end"]
 
 
 def _latencies(one: Mapping[str, Any]) -> dict[str, Any]:

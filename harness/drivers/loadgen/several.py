@@ -26,8 +26,9 @@ _OPERATION_COUNTS = (
 def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
     """One spec for each of several processes that together offer the load of ``spec``.
 
-    Connections, terminals, operations and rate are spread evenly, and the starts of an open
-    loop alternate; each has the spec's threads, and a journal of its own (see
+    Connections, terminals, operations and rate are spread evenly. The starts of an open loop are
+    one schedule: processes that share a file (one host) have one queue, others take every
+    ``processes``-th start. Each has the spec's threads, and a journal of its own (see
     :func:`journals`). UsageError for more processes than connections or operations.
     """
     connections = spec["connections"]
@@ -63,7 +64,7 @@ def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
         if spec["mode"]["kind"] == "open":
             rate = spec["mode"]["rate_per_s"] / processes
             turn = {"rate_per_s": rate, "first_start": index / processes}
-            one["mode"] = {"kind": "open", **turn}
+            one["mode"] = {"kind": "open", **turn, "processes": processes}
         if spec.get("journal"):
             one["journal"] = str(journals(Path(spec["journal"]), processes)[index])
         specs.append(one)

@@ -43,9 +43,9 @@ class Measured:
     """The window: its length, and what was done in it.
 
     ``series``: ``{"monotonic_ns", "counts"}`` by second. ``latencies``: as of a DriverResult.
-    ``backlog_count``: of a target, what was due and not begun at the window's beginning and end;
-    None without one. ``ends_apart_ns``: by how much the windows of different operations differ, as
-    they are not closed at one moment.
+    ``backlog_count``, ``outstanding_count``: of a target, what was due and not done at the window's
+    beginning and end; None without one. ``ends_apart_ns``: by how much the windows of different
+    operations differ, as they are not closed at one moment.
     """
 
     window_ns: int
@@ -54,6 +54,7 @@ class Measured:
     latencies: Sequence[Mapping[str, Any]]
     offered_count: int | None
     backlog_count: tuple[int, int] | None
+    outstanding_count: tuple[int, int] | None
     ends_apart_ns: int
 
 
@@ -67,14 +68,15 @@ def measured(
     everything was measured, from the first operation to the last.
     """
     cut = _Cut(done, requested, target, bounded_by_time)
-    window_ns = cut.window_ns
+    window_ns, backlog = cut.window_ns, cut.backlog()
     return Measured(
         window_ns,
         cut.operations(),
         cut.series(),
         cut.latencies(),
         offered_count=None if target is None else round(target * window_ns / NS_PER_S),
-        backlog_count=cut.backlog(),
+        backlog_count=backlog,
+        outstanding_count=backlog,
         ends_apart_ns=cut.apart_ns,
     )
 

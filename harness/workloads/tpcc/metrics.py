@@ -25,6 +25,8 @@ transaction_unfinished_count          begun in the window, never answered
 retried_count                         the same attempts by the server's error ``code``;
                                       ``in-procedure`` where the procedure made them
 offered_transactions_per_minute       intended starts, where a rate is set
+outstanding_count                     due and not answered, ``at`` begin and end of the
+                                      window, where a rate is set
 client_cpu_per_transaction_ns         of the client processes, by transactions done
 server_cpu_per_transaction_ns         of the engine's processes, likewise; left out where it
                                       is too little for the kernel's ticks of 10 ms

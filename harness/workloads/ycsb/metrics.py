@@ -19,6 +19,8 @@ operation_retried_count            attempts undone by deadlocks or serialization
 operation_unfinished_count         begun in the window, never answered
 retried_count                      the same attempts by the engine's error ``code``
 offered_operations_per_second      intended starts, where a rate is set
+outstanding_count                  due and not answered, ``at`` begin and end of the
+                                   window, where a rate is set
 client_cpu_per_operation_ns        of the client processes, by operations done
 server_cpu_per_operation_ns        of the engine's processes, likewise
 process_cpu_per_operation_ns       in place of both where the engine works inside the client:
