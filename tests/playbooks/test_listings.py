@@ -15,6 +15,7 @@ from tierbench.desired_state import DesiredState
 from tierbench.linux import resource_table
 from tierbench.namespace_users import parse_blkid, probe
 from tierbench.ndctl import Inventory, parse_daxctl, parse_ndctl
+from tierbench.record import Record
 from tierbench.state import State
 
 from harness.host.mode import parse_memory_resources
@@ -239,11 +240,13 @@ def test_every_dax_device_of_a_namespace_is_seen() -> None:
     devices = [{"chardev": "dax0.0", "mode": "devdax"}, {"chardev": "dax0.1"}]
     text = listing(namespace0_0={"daxregion": {"devices": devices}})
     inventory = parse_ndctl(text)
-    assert inventory.namespaces[0].devices == ("dax0.0", "dax0.1")
-    planned = plan_changes(
-        replace(state_of("everything"), inventory=inventory), DesiredState("appdirect")
-    )
-    assert [each.object for each in planned.refusals if "dax0.1" in each.why] == ["namespace0.0"]
+    first = inventory.namespaces[0]
+    assert first.devices == ("dax0.0", "dax0.1")
+    record = Record(namespaces={str(first.uuid): {"mode": "devdax"}})
+    state = replace(state_of("everything"), inventory=inventory, record=record)
+    for mode in ("appdirect", "devdax", "teardown"):
+        refusals = plan_changes(state, DesiredState(mode)).refusals
+        assert "namespace0.0" in [each.object for each in refusals if "dax0.1" in each.why]
 
 
 @pytest.mark.parametrize("name", ["region0", "nmem0", "namespace0_0"])

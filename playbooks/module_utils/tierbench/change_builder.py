@@ -109,11 +109,23 @@ class ChangeBuilder:
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 
+    def refuse_divided(self, namespace: Namespace) -> bool:
+        """Refuse a namespace of several DAX devices, whose users and modes are not all known."""
+        if len(namespace.devices) < 2:
+            return False
+        self.refuse(
+            namespace.name,
+            f"it is divided into the DAX devices {', '.join(namespace.devices)}",
+            "remove all but the first (daxctl destroy-device), or name other regions",
+        )
+        return True
+
     def refuse_destruction(self, namespace: Namespace, *, content_matters: bool = True) -> None:
         """Whatever speaks against destroying a namespace, confirmed or not.
 
         ``content_matters`` False: a run of ours was cut off before anything could be put on it.
         """
+        self.refuse_divided(namespace)
         users, name = self.state.users_of(namespace), namespace.name
         ours = self.state.is_ours(namespace)
         in_flight = self.in_flight(namespace)

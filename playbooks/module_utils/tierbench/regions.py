@@ -50,14 +50,8 @@ def _is_sound(builder: ChangeBuilder, region: Region) -> bool:
             "; ".join(region.faults),
             "see ndctl list -DRHM; repair it, or name other regions (pmem_regions)",
         )
-    divided = [each for each in builder.state.of_region(region) if len(each.devices) > 1]
-    for each in divided:
-        builder.refuse(
-            each.name,
-            f"it is divided into the DAX devices {', '.join(each.devices)}",
-            "remove all but the first (daxctl destroy-device), or name other regions",
-        )
-    return not region.faults and not divided
+    divided = [builder.refuse_divided(each) for each in builder.state.of_region(region)]
+    return not region.faults and not any(divided)
 
 
 def _size_fits(builder: ChangeBuilder, region: Region) -> bool:
