@@ -21,6 +21,7 @@ import binascii
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -100,7 +101,8 @@ class Checkpoint:
             return None
         try:
             _lock(descriptor)
-            if not os.path.samestat(os.fstat(descriptor), path.stat()):
+            status = os.fstat(descriptor)
+            if not (os.path.samestat(status, path.stat()) and stat.S_ISREG(status.st_mode)):
                 raise FileNotFoundError(path)  # its owner finished while we waited
             return cls(path, descriptor)
         except OSError:
@@ -198,7 +200,7 @@ def _lock(descriptor: int) -> None:
 def under_way(directory: Path) -> bool:
     """Whether a living process works on the run in ``directory``."""
     try:
-        descriptor = os.open(directory / FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(directory / FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -213,10 +215,11 @@ def under_way(directory: Path) -> bool:
 def steps_kept(directory: Path) -> int:
     """The number of finished steps of the run in ``directory``."""
     try:
-        text = (directory / FILE).read_text(encoding="utf-8")
+        content = jsonfile.read_bytes(directory / FILE)
     except (OSError, ValueError):
         return 0
-    return sum(line.startswith('{"step"') and line.endswith("\n") for line in text.splitlines(True))
+    lines = content.splitlines(keepends=True)
+    return sum(line.startswith(b'{"step"') and line.endswith(b"\n") for line in lines)
 
 
 def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:

@@ -14,6 +14,7 @@ import binascii
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,8 +118,10 @@ class StoreIndex:
             if stamp != self._read:
                 self._parse(jsonfile.read_bytes(self._path))
                 self._read = stamp
-        except (OSError, ValueError):
+        except OSError:
             self._entries, self._lines, self._read = {}, 0, None
+        except ValueError:  # too large, or no regular file: it is written again
+            self._entries, self._lines, self._read = {}, sys.maxsize, None
         return self._entries
 
     def _parse(self, content: bytes) -> None:
@@ -142,6 +145,7 @@ class StoreIndex:
             return
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags |= os.O_NONBLOCK  # a FIFO would wait for its reader
             descriptor = os.open(self._path, flags, 0o644)
             try:
                 for name, entry in found.items():

@@ -244,6 +244,21 @@ def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     assert Store(tmp_path).run(made[0].run_id).run["status"] == "complete"
 
 
+def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
+    (made,) = stored(Store(tmp_path))
+    (tmp_path / "runs.index").unlink()
+    os.mkfifo(tmp_path / "runs.index")
+    cut_off = tmp_path / "runs" / "20260101T000000Z-cut-off"
+    cut_off.mkdir()
+    os.mkfifo(cut_off / "steps.jsonl")
+    store = Store(tmp_path)
+    assert [run.run_id for run in store.runs()] == [made.run_id]
+    assert [one.steps_kept for one in store.unfinished()] == [0]
+    assert not store.unfinished()[0].under_way
+    assert store.resume(SPEC, {}, str) is None
+    assert (tmp_path / "runs.index").is_file()
+
+
 def test_a_document_changed_after_indexing_is_validated_again(tmp_path, capsys):
     good, bad = stored(Store(tmp_path), 2)
     for run, status in ((good, "failed"), (bad, "splendid")):

@@ -356,8 +356,9 @@ class _Processes:
 
 
 def _read_progress(client: _Client, events: _Events) -> None:
-    for line in client.process.progress:
-        events.put((client, jsonfile.parse(line)))
+    with suppress(ValueError):  # what follows a damaged line is not known either
+        for line in client.process.progress:
+            events.put((client, jsonfile.parse(line)))
     events.put((client, None))
 
 
