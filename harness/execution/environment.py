@@ -34,6 +34,12 @@ from harness.tiers.hostfile import find_host_file, load_host_file
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, warn
 
+#: How work directories stay until the end.
+KEEP_AWAY = (
+    "keep programs that clean up away from it (tmpfiles.d; RemoveIPC=no in logind.conf), then run "
+    "again"
+)
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -150,17 +156,13 @@ def _refuse_installation_of(user: Credentials | None) -> None:
                 )
 
 
-def _lost(directory: Path, error: HarnessError | None = None) -> RunFailed:
+def _lost(directory: Path, failure: HarnessError | None = None) -> HarnessError:
     found = f"another program removed {directory} meanwhile"
-    hint = (
-        "keep programs that clean up away from it (tmpfiles.d; RemoveIPC=no in logind.conf), "
-        "then run again"
-    )
-    if error is None:
-        return RunFailed(f"work directory {directory}", found, hint)
-    if found in error.context:
-        return error.amended(error.context, error.hint)
-    return error.amended(f"{error.context}; {found}", hint)
+    if failure is None:
+        return RunFailed(f"work directory {directory}", found, KEEP_AWAY)
+    if failure.hint == KEEP_AWAY:
+        return failure  # the first directory is enough
+    return failure.amended(f"{failure.context}; {found}", KEEP_AWAY)
 
 
 def _preloadable(file: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from harness.engine import (
     TellsDurability,
     TracesIo,
 )
-from harness.errors import as_failure, interruption
+from harness.errors import RunFailed, as_failure, interruption
 from harness.execution.data import (
     changes_data,
     clients_of,
@@ -31,7 +31,7 @@ from harness.execution.data import (
     make_engine,
 )
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
-from harness.execution.environment import Environment
+from harness.execution.environment import KEEP_AWAY, Environment
 from harness.execution.observing import Observing
 from harness.execution.run_record import (
     Program,
@@ -129,14 +129,9 @@ class EngineRun:
         with record.storing(store), record.measuring(), _memory_cap(record):
             with ExitStack() as stack, naming_full_tiers(record.tiers):
                 run = _Run(prepared, env, record, stack)
-                run.start()
-                run.record_config(run.engine.effective_config())
-                with (
-                    record.monitored(run.monitor_context()) as run.session.monitors,
-                    silence.phase("warm-up"),
-                ):
-                    outcome = prepared.workload.measure(prepared.params, run.session)
-                run.conclude(outcome)
+                with naming_lost_data(run.restored, env.credentials):
+                    outcome = run.measured()
+                    run.conclude(outcome)
             for name in prepared.spec.observe:
                 _observe(prepared, env, record, name)
         return record.stored
@@ -251,6 +246,20 @@ class _Run:
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):
             self.record.drop_cap(reason)
         return _placement_checks(self.prepared, self.engine)
+
+    def restored(self) -> DataDirectories | None:
+        """Where the data are; None before they are there, and of an external server."""
+        return self.places if self.record.part_bytes.get("data") else None
+
+    def measured(self) -> Outcome:
+        """The measured phase, from the restored data."""
+        self.start()
+        self.record_config(self.engine.effective_config())
+        with (
+            self.record.monitored(self.monitor_context()) as self.session.monitors,
+            silence.phase("warm-up"),
+        ):
+            return self.prepared.workload.measure(self.prepared.params, self.session)
 
     def conclude(self, outcome: Outcome) -> None:
         """Record what the measured phase has left, and stop the engine."""
@@ -385,6 +394,33 @@ def _page_cached(prepared: ResolvedRun) -> bool:
     """Whether the engine reads tables and indexes through the page cache."""
     holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
+
+
+@contextmanager
+def naming_lost_data(
+    places: Callable[[], DataDirectories | None], user: Credentials | None
+) -> Iterator[None]:
+    """RunFailed if another program removes the data; an error that follows from it says so.
+
+    A server whose files are removed has other words, or none: it has them open. ``places``: None
+    while none are there.
+    """
+
+    def lost() -> str:
+        found = places()
+        if found is None or regular_bytes(found["data"], user):
+            return ""
+        return f"another program removed the files in {found['data']} meanwhile"
+
+    try:
+        yield
+    except Exception as error:
+        if interruption(error) is not None or not (reason := lost()):
+            raise
+        failure = as_failure(error, "measure")
+        raise failure.amended(f"{failure.context}; {reason}", KEEP_AWAY) from error
+    if reason := lost():
+        raise RunFailed("measure", reason, KEEP_AWAY)
 
 
 @contextmanager
