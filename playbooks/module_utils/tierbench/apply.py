@@ -126,7 +126,9 @@ def _make_namespace(step: Step, runner: CommandRunner) -> None:
         made = json.loads(output)
         made = made[0] if isinstance(made, list) else made
         uuid, mode = made["uuid"], made["mode"]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+        if not (isinstance(uuid, str) and isinstance(mode, str)):
+            raise TypeError("uuid and mode are no texts")
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise StepFailed(
             step.object, f"cannot parse ndctl's output: {output!r}", "run --check"
         ) from error
