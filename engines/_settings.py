@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.supervise.credentials import run_unprivileged, unprivileged
-from harness.supervise.supervisor import minimal_environment
+from harness.supervise.programs import minimal_environment
 from harness.yamlfile import load_yaml
 
 #: A home directory of programs that need none.

@@ -19,13 +19,13 @@ import json
 import os
 import shlex
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from harness.errors import HarnessError
 from harness.native_programs import LOADGEN_INTERFACE, loadgen_program
+from harness.supervise import programs
 
 _ANY_PORT = 9
 
@@ -85,9 +85,8 @@ def _run(backend: str, tunnel: Path | None) -> int:
     try:
         program = loadgen_program(backend)
         # Descriptor 3 is stdout's: both write whole lines.
-        return subprocess.run(
-            ["/bin/sh", "-c", 'exec "$0" - 3>&1', str(program)], check=False
-        ).returncode
+        command = ["/bin/sh", "-c", 'exec "$0" - 3>&1', str(program)]
+        return programs.start(command, stdin=0, stdout=1, stderr=2).wait()
     except HarnessError as error:
         print(f"{error}; {error.hint}", file=sys.stderr)
         return 2

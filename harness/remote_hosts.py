@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from harness.errors import UsageError
+from harness.supervise import programs
 from harness.supervise.silence import limit_s
 
 #: Where the playbooks install the harness (role harness), unless this variable names a place.
@@ -64,12 +65,8 @@ def _address(host: str, towards: str) -> str:
     problem = f"let {host} connect to {towards}"
     arguments = ("address", towards)
     try:
-        done = subprocess.run(
-            agent_argv(host, *arguments),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=limit_s("hello"),
+        done = programs.run(
+            agent_argv(host, *arguments), timeout_s=limit_s("hello"), env=environment()
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(problem, str(error), "install openssh-client") from error

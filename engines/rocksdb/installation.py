@@ -24,7 +24,7 @@ from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.install import installed
-from harness.supervise import workdirs
+from harness.supervise import programs, workdirs
 from harness.supervise.credentials import unprivileged
 
 _TIMEOUT_S = 120
@@ -186,19 +186,12 @@ def _probed(library: Path, request: str) -> tuple[int, str, str]:
     pipe = subprocess.PIPE
     command = [sys.executable, "-X", "utf8", "-I", "-S", probe.__file__]
     try:
-        with subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            start_new_session=True,  # away from our terminal
-        ) as process:
+        with programs.start(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             try:
-                out, err = process.communicate(request, timeout=_TIMEOUT_S)
+                out, err = process.communicate(request.encode(), timeout=_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RunFailed(f"probe {library}", str(error)) from error
-    return process.returncode, out, err
+    return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")

@@ -17,6 +17,7 @@ from harness.host.tools import UNKNOWN
 from harness.micro import fio, ioping
 from harness.monitors import MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
+from harness.supervise import programs
 from harness.supervise.credentials import shared_user_warnings, unprivileged
 from harness.terminal import print_table
 from harness.tiers.discovery import find_tiers_and_problems
@@ -185,9 +186,8 @@ def _microbench() -> dict[str, Any]:
     try:
         program = native_programs.microbench_program()
         found["program"] = str(program)
-        done = subprocess.run(
-            [program, "--version"], capture_output=True, timeout=_TIMEOUT_S, check=True
-        )
+        done = programs.run([program, "--version"], timeout_s=_TIMEOUT_S)
+        done.check_returncode()
         printed = jsonfile.parse(done.stdout)
     except UsageError as error:
         return found | {"missing": f"{error.context}; {error.hint}"}

@@ -29,6 +29,7 @@ from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric, run_status
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.store.spec import HOST_STATE, RUN_SCHEMA, RunSpec
+from harness.supervise import programs
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, unique
 from harness.workload import Outcome
@@ -370,12 +371,10 @@ def _revision() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=10,
+        done = programs.run(
+            ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12"],
+            timeout_s=10,
+            env=programs.inherited(("HOME",)),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.supervise import programs
 from harness.supervise.supervisor import Confinement, Supervisor
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.mounts import Mount, parse_mountinfo
@@ -303,16 +304,13 @@ def _make_slice(path: Path, limit_bytes: int, method: CapMethod) -> MemoryCap:
     name = path.name
     control = ["systemctl", "--user"]
     limits = [f"MemoryMax={limit_bytes}", "MemorySwapMax=0"]
+    env = programs.inherited(("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"))
     for command in (
         [*control, "set-property", "--runtime", name, *limits],
         [*control, "start", name],
     ):
-        subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S
-        )
+        programs.run(command, timeout_s=_COMMAND_TIMEOUT_S, env=env).check_returncode()
     launcher = ("systemd-run", "--user", "--scope", "--quiet", "--collect", f"--slice={name}", "--")
-    passed = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-    env = {variable: os.environ[variable] for variable in passed if variable in os.environ}
     return MemoryCap(method, limit_bytes, "", path, Confinement((), launcher, env))
 
 

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+
+from harness.supervise import programs
 
 #: Program → arguments that make it print its version.
 _TOOLS = {
@@ -54,10 +55,8 @@ def run_tool(
     path: str, *arguments: str, timeout_s: float = _TIMEOUT_S
 ) -> subprocess.CompletedProcess[str] | None:
     """Run a program to its end; None if it cannot run or does not end."""
-    command = [path, *arguments]
-    options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
     try:
-        return subprocess.run(command, timeout=timeout_s, check=False, **options)
+        return programs.run([path, *arguments], timeout_s=timeout_s)
     except (OSError, subprocess.TimeoutExpired):
         return None
 

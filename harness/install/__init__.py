@@ -24,6 +24,7 @@ from harness.install.pins import Pinned as Pinned
 from harness.install.pins import pinned, pinned_engines
 from harness.install.prefix import publish, work_directory
 from harness.progress import Progress
+from harness.supervise import programs
 from harness.supervise.credentials import refuse_exchangeable, run_unprivileged, unprivileged
 from harness.supervise.user_files import make_passable
 from harness.units import format_bytes
@@ -274,14 +275,7 @@ def _try(pin: Pinned, tree: Path) -> None:
         command += [] if user is None else [str(user.uid), str(user.gid)]
     try:
         done = (
-            subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_TRIAL_S,
-                start_new_session=True,  # away from our terminal
-            )
+            programs.run(command, timeout_s=_TRIAL_S)
             if program.endswith(".so")
             else run_unprivileged(command, timeout_s=_TRIAL_S)
         )

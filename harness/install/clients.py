@@ -7,11 +7,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import RunFailed
+from harness.supervise import programs
 
 #: strerror(ENOSPC), as clients print it.
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -24,15 +24,8 @@ def run_client(problem: str, command: Sequence[str], folder: Path, hint: str) ->
     """
     if shutil.which(command[0]) is None:
         raise RunFailed(problem, f"there is no {command[0]} on this machine", hint)
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-    )
+    environment = {**programs.network_environment(), "TMPDIR": str(folder)}
+    done = programs.run(command, timeout_s=None, env=environment, cwd=folder)
     if done.returncode != 0:
         lines = [*done.stdout.strip().splitlines(), *done.stderr.strip().splitlines()]
         errors = [line for line in lines if NO_SPACE in line]

@@ -12,13 +12,13 @@ checked its signature: it is used and reported.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import RunFailed
 from harness.install.clients import run_client, verify
+from harness.supervise import programs
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TARGETS = "$(REPO_URI) $(CREATED_BY) $(ORIGIN) $(LABEL)"
@@ -175,14 +175,14 @@ def _mirror(label: str, what: str) -> str:
     )
 
 
+#: For apt, which reads its own lists.
+_INDEX_TARGETS_S = 300
+
+
 def _targets(what: str, *options: str) -> list[list[str]]:
     """The index files of this machine's apt: address, kind, origin, label."""
     if shutil.which("apt-get") is None:
         raise RunFailed(what, "there is no apt on this machine", "use another source")
-    done = subprocess.run(
-        ["apt-get", "indextargets", *options, "--format", _TARGETS],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["apt-get", "indextargets", *options, "--format", _TARGETS]
+    done = programs.run(command, timeout_s=_INDEX_TARGETS_S)
     return [line.split() for line in done.stdout.splitlines()]

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 from harness.errors import RunFailed, UsageError
 from harness.iotrace.trace import IoTrace
 from harness.micro.protocol import Workplace
+from harness.supervise import programs
 from harness.supervise.conversation import converse
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.supervisor import Confinement, SupervisedProcess
@@ -41,9 +41,7 @@ def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ())
         raise UsageError(
             problem, f"{name} is not installed", f"install it (Debian: sudo apt install {name})"
         )
-    done = subprocess.run(
-        [path, *arguments], capture_output=True, text=True, check=False, timeout=30
-    )
+    done = programs.run([path, *arguments], timeout_s=30)
     match = _VERSION.search(done.stdout + done.stderr)
     version = match.group() if match else ""
     if tuple(map(int, version.split(".") if version else ())) < at_least:

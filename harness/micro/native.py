@@ -32,6 +32,7 @@ from harness.progress import Task
 from harness.store import schemas
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
+from harness.supervise import programs
 from harness.supervise.conversation import converse
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.failures import ending, log_tail
@@ -187,14 +188,8 @@ def refuse(
 
 
 def _check(spec: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [native_programs.microbench_program(), "--check"],
-        input=json.dumps(spec),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_TIMEOUT_S,
-    )
+    command = [str(native_programs.microbench_program()), "--check"]
+    return programs.run(command, stdin=json.dumps(spec), timeout_s=_TIMEOUT_S)
 
 
 def _check_with_library(

@@ -22,6 +22,7 @@ from typing import Any
 
 from harness.counters import labelled
 from harness.monitors._program import interrupt
+from harness.supervise import programs
 
 VARIABLE = "PCM_HOME"
 _PLACES = ("pcm-memory", "bin/pcm-memory", "sbin/pcm-memory", "build/bin/pcm-memory")
@@ -75,7 +76,7 @@ class PcmTraffic:
 
     def __init__(self, home: Path, interval_s: float = 1.0) -> None:
         self._home, self._interval_s = home, interval_s
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._reader = threading.Thread(target=self._follow, name="monitor-pcm", daemon=True)
         self._table = PcmTable()
         self._samples: list[dict[str, Any]] = []
@@ -96,16 +97,7 @@ class PcmTraffic:
             return f"there is no pcm-memory in {VARIABLE}={self._home}"
         argv = self._argv("-i=1")
         try:
-            done = subprocess.run(
-                argv,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=_environment(),
-                timeout=_PATIENCE_S,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
+            done = programs.run(argv, timeout_s=_PATIENCE_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         table = PcmTable()
@@ -120,15 +112,7 @@ class PcmTraffic:
 
     def start(self) -> None:
         """Start it, and wait for its first line; RuntimeError if there is none."""
-        self._process = subprocess.Popen(
-            self._argv(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-        )
+        self._process = programs.start(self._argv(), stdout=subprocess.PIPE)
         self._reader.start()
         if not self._begun.wait(_PATIENCE_S) or not self._samples:
             raise RuntimeError("pcm-memory printed no figures")
@@ -169,7 +153,7 @@ class PcmTraffic:
         assert self._process is not None and self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
-                if (found := self._table.read(line)) is not None:
+                if (found := self._table.read(line.decode(errors="replace"))) is not None:
                     self._add(*found)
                     self._begun.set()
         self._begun.set()
@@ -182,8 +166,3 @@ class PcmTraffic:
         passed_s = (monotonic_ns - before["monotonic_ns"]) / _NS_PER_S
         moved = {n: before.get(n, 0.0) + rate * passed_s for n, rate in rates.items()}
         self._samples.append({"monotonic_ns": monotonic_ns, **moved})
-
-
-def _environment() -> dict[str, str]:
-    """Times in UTC."""
-    return {**os.environ, "TZ": "UTC"}

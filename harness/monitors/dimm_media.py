@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from harness.monitors import MonitorContext
 from harness.store.result import Metric
+from harness.supervise import programs
 from harness.warnings import RunWarning
 
 _UNIT_BYTES = 64
@@ -166,17 +167,8 @@ def _ipmctl() -> str:
     program = shutil.which("ipmctl")
     if program is None:
         raise FileNotFoundError("ipmctl is not installed")
-    done = subprocess.run(
-        [program, *_COMMAND],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    return done.stdout
+    done = programs.run([program, *_COMMAND], timeout_s=_TIMEOUT_S)
+    return done.stdout + done.stderr
 
 
 def _problem(context: str) -> RunWarning:

@@ -20,6 +20,7 @@ from harness import jsonfile
 from harness.counters import labelled
 from harness.monitors import MonitorContext
 from harness.monitors._program import interrupt
+from harness.supervise import programs
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
@@ -112,13 +113,7 @@ class PerfMonitor:
         ]
         before = time.monotonic_ns()
         try:
-            self._process = subprocess.Popen(
-                argv,
-                pass_fds=(commands, answer, log),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            self._process = programs.start(argv, descriptors=(commands, answer, log))
         finally:
             for descriptor in (commands, answer, log):
                 os.close(descriptor)
@@ -237,9 +232,7 @@ def _tried(program: str, events: Sequence[str]) -> tuple[str, str]:
     """What perf prints when it counts these for a moment, and why it does not (empty: it does)."""
     argv = [program, "stat", "-j", "-a", "-e", ",".join(events), "true"]
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
+        done = programs.run(argv, timeout_s=_PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", str(error)
     if done.returncode == 0 and any(rows(done.stderr)):

@@ -24,6 +24,11 @@ from harness.errors import UsageError
 from harness.progress import Progress, Task
 from harness.supervise import workdirs
 
+#: The command of ansible-runner ends with the harness, in order, also after kill -9 of that.
+_DYING_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
+#: Variables that Ansible and ssh need of the user's, and beginnings of names.
+_KEPT = frozenset({"HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK"})
+_KEPT_PREFIXES = ("ANSIBLE_", "HARNESS_")
 _INSTALL = "pip install 'tierbench[hosts]'"
 
 
@@ -94,7 +99,7 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
         _signals_restored(),
     ):
         listener = _Listener(task)
-        done = ansible_runner.run(
+        runner = ansible_runner.interface.init_runner(
             private_data_dir=str(private),
             project_dir=str(folder),
             playbook=request.playbook,
@@ -106,11 +111,14 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
             event_handler=listener.handle,
             quiet=True,
         )
-        if done.status == "canceled":
+        runner.config.command = [*_DYING_WITH_US, *runner.config.command]
+        runner.config.env = _reduced(runner.config.env)
+        runner.run()
+        if runner.status == "canceled":
             raise KeyboardInterrupt
         if not listener.outcomes:
             raise UsageError(
-                f"run {request.playbook}", _last_line(done), "name an inventory with --inventory"
+                f"run {request.playbook}", _last_line(runner), "name an inventory with --inventory"
             )
     return list(listener.outcomes.values())
 
@@ -130,6 +138,16 @@ def _environment(folder: Path, private: Path) -> dict[str, str]:
         "ANSIBLE_LOCAL_TEMP": str(private / "ansible" / "tmp"),
         "ANSIBLE_NOCOLOR": "1",
     }
+
+
+def _reduced(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without the variables of the harness that Ansible and ssh do not need."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if os.environ.get(name) != value or name in _KEPT or name.startswith(_KEPT_PREFIXES)
+    }
+    return kept | {"LC_ALL": "C.UTF-8"}
 
 
 def _last_line(done: Any) -> str:

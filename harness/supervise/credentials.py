@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.engine import Credentials
 from harness.errors import UsageError
+from harness.supervise import programs
 from harness.supervise.user_files import refuse_writable
 from harness.warnings import RunWarning
 
@@ -68,25 +69,15 @@ def run_unprivileged(
     descriptors: Sequence[int] = (),
     cwd: Path = Path("/"),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that is not ours as the unprivileged user, away from our terminal.
-
-    OSError and subprocess.TimeoutExpired as of ``subprocess.run``.
-    """
-    user = unprivileged()
-    return subprocess.run(
+    """Run a program that is not ours as the unprivileged user (see harness.supervise.programs)."""
+    return programs.run(
         command,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
+        timeout_s=timeout_s,
+        stdin=stdin,
         env=env,
         cwd=cwd,
-        pass_fds=descriptors,
-        start_new_session=True,
-        user=user.uid if user else None,
-        group=user.gid if user else None,
-        extra_groups=[] if user else None,
+        user=unprivileged(),
+        descriptors=descriptors,
     )
 
 

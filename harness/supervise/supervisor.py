@@ -32,6 +32,7 @@ from harness.errors import RunFailed
 from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
 from harness.supervise.process import ProcessId, process_identity
+from harness.supervise.programs import minimal_environment
 from harness.supervise.silence import Watch
 
 if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
@@ -58,17 +59,6 @@ class Confinement:
     env: Mapping[str, str] | None = None
     cpus: tuple[int, ...] = ()
     trace: IoTrace | None = None
-
-
-def minimal_environment(home: Path) -> dict[str, str]:
-    """PATH and fixed locale and time zone: nothing secret, and the same on every host."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": "C.UTF-8",
-        "LC_ALL": "C.UTF-8",
-        "TZ": "UTC",
-        "HOME": str(home),
-    }
 
 
 class SupervisedProcess:

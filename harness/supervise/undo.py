@@ -311,11 +311,11 @@ def _retry_busy(action: Callable[[], None], timeout_s: float) -> None:
 
 def stop_unit(name: str) -> None:
     """Stop a transient unit of the user's systemd manager, and so all that runs in it."""
-    import subprocess
+    from harness.supervise import programs
 
     command = ["systemctl", "--user", "stop", name]
     env = {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=3, check=False)
+    done = programs.run(command, env=env, timeout_s=3)
     if done.returncode not in (0, 5):  # 5: no such unit, it has ended by itself
         raise UndoFailed(f"unit {name}: {done.stderr.strip()}")
 

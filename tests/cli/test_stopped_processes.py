@@ -60,6 +60,8 @@ def stop():
     loading = ["load"] in silence._phases
     if silence.current_phase() != PHASE or loading != (PHASE == "load"):
         return
+    if PHASE == "warm-up" and not any(is_client(argv) for argv, _ in commands):
+        return  # counters come first
     if stopped and not loading:  # a load is tried again, and stopped again
         return
     for pid in targets():

@@ -17,6 +17,7 @@ from pathlib import Path
 from harness.drivers.hammerdb.dialect import LIBRARIES
 from harness.engine import Credentials
 from harness.errors import UsageError
+from harness.supervise import programs
 
 _VARIABLE = "HAMMERDB_HOME"
 _PROGRAM = "hammerdbcli"
@@ -101,19 +102,12 @@ class HammerDb:
         """The lines that a few lines of Tcl print."""
         user = credentials if os.geteuid() == 0 else None
         try:
-            done = subprocess.run(
-                [str(self.tclsh)],
-                input=f"::tcl::tm::path add {{{self.home}/modules}}\n{script}exit\n",
-                capture_output=True,
-                text=True,
-                cwd="/",
-                env={"PATH": os.environ.get("PATH", os.defpath)} | self.environment(Path("/")),
-                timeout=_CHECK_TIMEOUT_S,
-                check=False,
-                start_new_session=True,  # away from our terminal
-                user=user.uid if user else None,
-                group=user.gid if user else None,
-                extra_groups=[] if user else None,
+            done = programs.run(
+                [self.tclsh],
+                stdin=f"::tcl::tm::path add {{{self.home}/modules}}\n{script}exit\n",
+                env=self.environment(Path("/")),
+                timeout_s=_CHECK_TIMEOUT_S,
+                user=user,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UsageError(f"{self.name} with {self.tclsh}", str(error), _WHERE) from error

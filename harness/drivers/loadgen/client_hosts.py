@@ -29,7 +29,8 @@ from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
 from harness.engine import Engine, Listens
 from harness.errors import UsageError
 from harness.native_programs import LOADGEN_INTERFACE
-from harness.remote_hosts import agent_argv, remedy
+from harness.remote_hosts import agent_argv, environment, remedy
+from harness.supervise import programs
 from harness.supervise.silence import limit_s
 
 #: How far clocks may be apart: windows begin at one time by them (several._APART_NS).
@@ -102,14 +103,9 @@ def _hello(host: str, backend: str) -> Clock:
     problem = f"drive the load from {host}"
     if shutil.which("ssh") is None:
         raise UsageError(problem, "there is no ssh on this host", "install openssh-client")
-    process = subprocess.Popen(
-        agent_argv(host, "hello", backend),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    )
+    pipe = subprocess.PIPE
+    argv = agent_argv(host, "hello", backend)
+    process = programs.start(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment())
     assert process.stdin is not None and process.stdout is not None
     limit = Timer(limit_s("hello"), process.kill)
     limit.start()
@@ -117,7 +113,8 @@ def _hello(host: str, backend: str) -> Clock:
         first = process.stdout.readline()
         if not first:
             _, said = process.communicate()
-            words = (said.strip().splitlines() or ["ssh ended without a word"])[-1]
+            lines = said.decode(errors="replace").strip().splitlines()
+            words = (lines or ["ssh ended without a word"])[-1]
             if limit.finished.is_set():
                 words = f"no answer within {limit.interval:g} s"
             raise UsageError(problem, words, remedy(host, "hello", backend))
@@ -153,12 +150,12 @@ def _check_answer(problem: str, answer: dict[str, object]) -> None:
         raise UsageError(problem, f"{error['problem']}: {error['context']}", str(error["hint"]))
 
 
-def _clock(questions: IO[str], answers: IO[str]) -> Clock:
+def _clock(questions: IO[bytes], answers: IO[bytes]) -> Clock:
     """The answer that came fastest says most: its clock was read within that time."""
     found = []
     for _ in range(_CLOCK_READINGS):
         before = time.time_ns()
-        questions.write("\n")
+        questions.write(b"\n")
         questions.flush()
         there = int(answers.readline())
         after = time.time_ns()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.supervise import programs
 
 #: The binding's unix sockets are Java's own from 16 on; 17 is the release that stays.
 _LEAST = 17
@@ -52,13 +53,7 @@ def _command(name: str) -> Path:
 @functools.cache
 def _inspect(program: Path) -> Java:
     try:
-        done = subprocess.run(
-            [str(program), "-version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_TIMEOUT_S,
-        )
+        done = programs.run([program, "-version"], timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(_PROBLEM, f"{program}: {error}", "install another Java") from error
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]

@@ -27,6 +27,7 @@ from harness.experiment.placement import Part
 from harness.progress import Progress, SilentProgress
 from harness.store.datasets import Dataset
 from harness.store.runs import write_json_atomically
+from harness.supervise import programs
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows
 
@@ -148,7 +149,7 @@ def run_generator(
         log.open("w") as stderr,
         progress.task(f"generate {title} (MB)", expected_bytes / 1e6) as task,
     ):
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+        process = programs.start(command, stdout=stderr, stderr=stderr)
         try:
             done = 0.0
             while process.returncode is None:

@@ -1,0 +1,121 @@
+"""Programs of the harness itself: they die with it, and see a small environment."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from patience import eventually
+
+import harness
+from harness.supervise import programs
+from harness.supervise.credentials import unprivileged
+from harness.supervise.process import process_stat
+
+ROOT = Path(harness.__file__).parents[1]
+#: Starts a program in the way of its argument, and prints the program's pid.
+STARTS = """
+import sys, threading
+from harness.supervise import programs
+from harness.supervise.credentials import unprivileged
+
+started = ["sh", "-c", "echo $$ >&2; exec sleep 1000"]
+if sys.argv[1] == "start":
+    process = programs.start(started)
+    print(process.pid, flush=True)
+    process.wait()
+else:
+    import subprocess
+    popen = subprocess.Popen.__init__
+    def told(self, *args, **options):
+        popen(self, *args, **options)
+        print(self.pid, flush=True)
+    subprocess.Popen.__init__ = told
+    programs.run(started, timeout_s=None, user=unprivileged())
+"""
+#: Where processes are started otherwise, and why.
+OTHERWISE = {
+    "harness/supervise/programs.py": "this is the way",
+    "harness/supervise/supervisor.py": "the supervisor, which must outlive the harness",
+    "harness/supervise/daemon.py": "what the supervisor starts",
+    "harness/supervise/child.py": "what the supervisor starts",
+    "harness/cli/__init__.py": "the harness itself",
+    "playbooks/module_utils/tierbench/commands.py": "on a host without the harness",
+}
+STARTERS = {
+    "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput"},
+    "os": {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve",
+           "execvp", "execvpe", "execl", "execlp", "spawnl", "spawnv", "spawnvp", "spawnvpe"},
+    "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
+    "pty": {"spawn", "fork"},
+}  # fmt: skip
+
+
+def test_the_environment_is_small_and_its_locale_fixed(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    printed = programs.run(["env"], timeout_s=60, env={"MINE": "1"}).stdout
+    variables = dict(line.split("=", 1) for line in printed.splitlines())
+    assert variables.keys() - {"PWD", "SHLVL", "_"} == {
+        "PATH", "LANG", "LC_ALL", "TZ", "HOME", "MINE"
+    }  # fmt: skip
+    assert variables["LC_ALL"] == "C.UTF-8"
+
+
+def test_clients_of_registries_have_the_proxies_and_no_more(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://index")
+    found = programs.network_environment()
+    assert found["HTTPS_PROXY"] == "http://proxy" and found["PIP_INDEX_URL"] == "http://index"
+    assert "PGPASSWORD" not in found
+
+
+@pytest.mark.parametrize("way", ["start", "run"])
+def test_a_program_dies_with_the_harness(harness_program, way):
+    """Also one that has become another user, which clears what was requested before."""
+    program = harness_program(STARTS, way)
+    pid = int(program.first_line)
+    assert process_stat(pid) is not None
+    program.kill()
+    program.wait()
+    assert eventually(lambda: (found := process_stat(pid)) is None or found.dead)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_program_runs_as_the_user():
+    user = unprivileged()
+    done = programs.run([sys.executable, "-c", "import os; print(os.getuid())"], timeout_s=60)
+    assert done.stdout.strip() == "0"
+    assert programs.run(["id", "-u"], timeout_s=60, user=user).stdout.strip() == str(user.uid)
+
+
+def test_nothing_is_started_in_another_way():
+    folders = ("harness", "engines", "reports", "playbooks")
+    found = {
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if str(path.relative_to(ROOT)) not in OTHERWISE
+        for number in _starts(ast.parse(path.read_text()))
+    }
+    assert not found, "use harness.supervise.programs, or the supervisor"
+
+
+def _starts(tree: ast.AST):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            # ``subprocess.Popen[bytes]`` is a type.
+            names = STARTERS.get(node.value.id, set())
+            if node.attr in names and not _is_type(tree, node):
+                yield node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            if {alias.name for alias in node.names} & STARTERS.get(node.module or "", set()):
+                yield node.lineno
+
+
+def _is_type(tree: ast.AST, node: ast.Attribute) -> bool:
+    return any(isinstance(one, ast.Subscript) and one.value is node for one in ast.walk(tree))
