@@ -96,7 +96,9 @@ def monitors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[list[Monitor]]:
     """Those of a server that works: each has seen its counter move."""
-    monkeypatch.setenv("TOY_HOST", str(tmp_path))
+    perf = tmp_path / "perf"
+    perf.write_text(f'#!/bin/sh\nTOY_HOST={tmp_path} exec {TOY_PERF} "$@"\n')
+    perf.chmod(0o755)
     sampled = (ProcessMonitor, BlockMonitor, PressureMonitor, VmMonitor)
     for kind in (*sampled, IoMonitor, WaitMonitor):
         monkeypatch.setattr(kind, "interval_s", INTERVAL_S)
@@ -111,7 +113,7 @@ def monitors(
     )
     monitors: list[Monitor] = [
         *(kind(context, kernel) for kind in sampled),
-        PerfMonitor(context, kernel, INTERVAL_S, ("cycles",), str(TOY_PERF)),
+        PerfMonitor(context, kernel, INTERVAL_S, ("cycles",), str(perf)),
         IoMonitor(context),
         WaitMonitor(context),
     ]

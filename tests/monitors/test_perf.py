@@ -71,16 +71,17 @@ def test_hosts_without_a_pmu_or_perf(tmp_path: Path, kernel: Kernel) -> None:
     assert without.hint != missing.hint
 
 
-#: A perf whose tables have the events in ``$KNOWN``, on a processor that cannot count ``$NOT``.
+#: A perf whose tables have the events in ``KNOWN``, on a processor that cannot count ``NOT``.
 PERF = """#!/usr/bin/env python3
-import json, os, sys
+import json, sys
+KNOWN, NOT = {known!r}, {not_counted!r}
 events = sys.argv[sys.argv.index("-e") + 1].split(",")
-unknown = [event for event in events if "activity" in event and event not in os.environ["KNOWN"]]
+unknown = [event for event in events if "activity" in event and event not in KNOWN]
 if unknown:
-    sys.exit(f"event syntax error: '{unknown[0]}'")
+    sys.exit(f"event syntax error: '{{unknown[0]}}'")
 for event in events:
-    value = "<not supported>" if event in os.environ["NOT"] else "1.000000"
-    row = {"counter-value": value, "event": event, "pcnt-running": 100.0}
+    value = "<not supported>" if event in NOT else "1.000000"
+    row = {{"counter-value": value, "event": event, "pcnt-running": 100.0}}
     print(json.dumps(row), file=sys.stderr)
 """
 SKYLAKE, NEWER, CACHES = CHOICES
@@ -97,14 +98,12 @@ SKYLAKE, NEWER, CACHES = CHOICES
     ],
 )
 def test_stalls_by_cache_are_counted_where_perf_knows_them(
-    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, kernel: Kernel,
     known: tuple[str, ...], unsupported: tuple[str, ...], counted: tuple[str, ...],
 ) -> None:  # fmt: skip
     program = tmp_path / "perf"
-    program.write_text(PERF)
+    program.write_text(PERF.format(known=known, not_counted=unsupported))
     program.chmod(0o755)
-    monkeypatch.setenv("KNOWN", " ".join(known))
-    monkeypatch.setenv("NOT", " ".join(unsupported))
     monitor = PerfMonitor(MonitorContext(), kernel, program=str(program))
     assert monitor.preflight() is None
     assert monitor._events == (*EVENTS, *counted)

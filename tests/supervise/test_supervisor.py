@@ -297,3 +297,34 @@ def test_the_supervisor_process_is_small(supervisor):
 def test_a_number_without_a_name_will_do(supervisor):
     user = Credentials(54321, 54321, "54321")
     assert output_of(supervisor, ["id", "-u"], credentials=user) == "54321\n"
+
+
+HIDDEN = """
+import sys
+from pathlib import Path
+from harness.supervise.journal import recover
+from harness.supervise.process import descendants
+from harness.supervise.supervisor import Supervisor
+
+with Supervisor(Path(sys.argv[1])) as supervisor:
+    process = supervisor.spawn(["sleep", "1000"])
+    assert [stat.id.pid for stat in descendants(supervisor.pid)] == [process.pid]
+    process.kill()
+assert recover(Path(sys.argv[1])) == []
+"""
+
+
+@needs_root
+def test_other_users_processes_may_be_hidden(tmp_path):
+    """/proc with hidepid=1: their directories are there, and what is in them is denied."""
+    script = (
+        "mount -t proc -o hidepid=1 proc /proc\n"
+        "setpriv --reuid 65534 --clear-groups sleep 1000 &\n"
+        'exec setpriv --regid 65534 --clear-groups --bounding-set=-sys_ptrace "$@"'
+    )
+    command = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", script, "sh"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", HIDDEN, tmp_path / "state"],
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -112,9 +112,9 @@ def _starts(tree: ast.AST):
             names = STARTERS.get(node.value.id, set())
             if node.attr in names and not _is_type(tree, node):
                 yield node.lineno
-        elif isinstance(node, ast.ImportFrom):
-            if {alias.name for alias in node.names} & STARTERS.get(node.module or "", set()):
-                yield node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module in STARTERS:
+            names = {alias.name for alias in node.names} & STARTERS[node.module]
+            yield from [node.lineno] * bool(names)
 
 
 def _is_type(tree: ast.AST, node: ast.Attribute) -> bool:
