@@ -19,11 +19,14 @@ from harness.observers import Observer, Pauses, metrics
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
 from harness.supervise.failures import log_tail
+from harness.supervise.journal import Journal
 from harness.warnings import RunWarning
 
 #: Programs read processors' event tables before they begin.
 _START_S, _COMMAND_S, _STOP_S, _FINALISE_S = 120.0, 120.0, 120.0, 3600.0
 _POLL_S = 0.05
+#: It takes a counter of each processor.
+_NMI_WATCHDOG = Path("/proc/sys/kernel/nmi_watchdog")
 
 
 def check_observers(spec: RunSpec) -> None:
@@ -39,16 +42,24 @@ def check_observers(spec: RunSpec) -> None:
         )
 
 
+def _settings() -> list[Path]:
+    """Those that PerfSpect and toplev change."""
+    multiplexing = Path("/sys/bus/event_source/devices").glob("*/perf_event_mux_interval_ms")
+    return [_NMI_WATCHDOG, *sorted(multiplexing)]
+
+
 @dataclass
 class Observing:
     """One observer at work, from ``begin`` to ``end`` of queries and windows if it can pause.
 
-    ``folder``: where its tree and its log are kept.
+    ``folder``: where its tree and its log are kept. ``journal``: notes settings of Linux that
+    programs change and, killed, do not put back.
     """
 
     observer: Observer
     processes: ProcessStarter
     folder: Path
+    journal: Journal | None = None
     warnings: list[RunWarning] = field(default_factory=list, init=False)
     _pauses: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)
@@ -71,14 +82,26 @@ class Observing:
         self.folder.mkdir(parents=True)
         if not self.observer.stop(self.tree):
             self.tree.mkdir()  # a program with a stop command makes its own
-        process = self._spawn(self.observer.collect(self.tree))
+        with self._settings_kept():
+            process = self._spawn(self.observer.collect(self.tree))
+            try:
+                self._await_start(process)
+                self._pause_first()
+                yield
+                self._stop(process)
+            finally:
+                process.kill()
+
+    @contextmanager
+    def _settings_kept(self) -> Iterator[None]:
+        journal = self.journal
+        notes = [journal.note_setting(path) for path in _settings()] if journal else []
         try:
-            self._await_start(process)
-            self._pause_first()
             yield
-            self._stop(process)
         finally:
-            process.kill()
+            for note in notes:
+                if journal is not None and note is not None:
+                    journal.undo(note)
 
     def begin(self) -> None:
         """A query or a window begins; RunFailed if the program cannot be resumed."""

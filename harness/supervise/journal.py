@@ -206,6 +206,18 @@ class Journal:
         """A control group about to be made: its members are killed and it is removed at the end."""
         return self._note({"kind": "cgroup", "path": str(path)})
 
+    def note_setting(self, path: Path) -> int | None:
+        """A setting of Linux that a program may change: it gets its present value at the end.
+
+        None where there is no such setting, or it is not ours to write.
+        """
+        try:
+            with opened(path, os.O_RDWR) as descriptor:
+                value = os.read(descriptor, undo.SETTING_BYTES).decode().strip()
+        except OSError:
+            return None
+        return self._note({"kind": "setting", "path": str(path), "value": value})
+
     def note_unit(self, name: str) -> int:
         """A transient unit of the user's systemd manager about to be started."""
         return self._note({"kind": "unit", "name": name})

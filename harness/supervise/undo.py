@@ -39,6 +39,8 @@ from harness.tiers.linux.mounts import Mount, longest_match, parse_mountinfo
 
 JOURNAL_SUFFIX = ".journal"
 Entry = dict[str, Any]
+#: What is read of a setting of Linux.
+SETTING_BYTES = 4096
 
 _IDENTITY = {"pid", "start_ticks"}
 #: What an entry of each kind has; those of other kinds are a newer release's.
@@ -186,15 +188,24 @@ def undo_entry(entry: Entry, entries: list[Entry], rebooted: bool = False) -> No
     if entry["kind"] == "directory":
         remove_directory(entry, entries, rebooted)
     elif rebooted:
-        return  # cgroups and units ended with the boot
+        return  # cgroups, units and settings ended with the boot
     elif entry["kind"] == "cgroup":
         remove_cgroup(entry["path"])
     elif entry["kind"] == "unit":
         stop_unit(entry["name"])
+    elif entry["kind"] == "setting":
+        restore_setting(entry["path"], entry["value"])
     else:
         raise UndoFailed(
             f"journal entry of unknown kind {entry['kind']!r}: made by a newer release"
         )
+
+
+def restore_setting(path: str, value: str) -> None:
+    """Write a setting of Linux that has another value now; nothing where it is gone."""
+    with suppress(FileNotFoundError), opened(path, os.O_RDWR) as descriptor:
+        if os.read(descriptor, SETTING_BYTES).decode().strip() != value:
+            os.pwrite(descriptor, f"{value}\n".encode(), 0)
 
 
 # Directories -------------------------------------------------------------------

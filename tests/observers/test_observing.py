@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from harness import registry
 from harness.errors import RunFailed, UsageError
+from harness.execution import observing
 from harness.execution.observing import Observing
 from harness.supervise.supervisor import Supervisor
 
@@ -187,3 +188,15 @@ def test_a_program_that_is_not_installed_is_a_usage_error(
         with pytest.raises(UsageError) as refused:
             observer.program()
         assert refused.value.hint
+
+
+def test_settings_that_a_killed_program_has_changed_are_put_back(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = toy.root / "nmi_watchdog"
+    setting.write_text("1\n")
+    monkeypatch.setattr(observing, "_settings", lambda: [setting])
+    one = replace(toy.observing("perfspect"), journal=toy.supervisor.journal)
+    with one.running():
+        setting.write_text("0\n")
+    assert setting.read_text() == "1\n"

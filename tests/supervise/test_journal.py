@@ -358,3 +358,19 @@ def test_others_may_not_write_what_we_undo(tmp_path):
     (tmp_path / "state").chmod(0o777)
     with pytest.raises(UsageError, match="another user may write to it"):
         Journal(tmp_path / "state")
+
+
+@pytest.mark.parametrize(("rebooted", "left"), [(False, "1\n"), (True, "0\n")])
+def test_a_setting_gets_its_value_back(journal, state, tmp_path, rebooted, left):
+    """A program that changed it was killed with the harness; a reboot has set it anyway."""
+    setting = tmp_path / "nmi_watchdog"
+    setting.write_text("1\n")
+    assert journal.note_setting(tmp_path / "none") is None
+    journal.note_setting(setting)
+    setting.write_text("0\n")
+    path = left_by(journal)
+    if rebooted:
+        rewritten(path, boot_id="an-earlier-boot")
+    (found,) = recover(state)
+    assert found.failures == ()
+    assert setting.read_text() == left
