@@ -60,7 +60,8 @@ def stop():
     loading = ["load"] in silence._phases
     if silence.current_phase() != PHASE or loading != (PHASE == "load"):
         return
-    if PHASE == "warm-up" and not any(is_client(argv) for argv, _ in commands):
+    clients = [process for argv, process in commands if is_client(argv)]
+    if PHASE == "warm-up" and all(process.returncode is not None for process in clients):
         return  # counters come first
     if stopped and not loading:  # a load is tried again, and stopped again
         return
