@@ -19,6 +19,7 @@ _CHUNK = 1 << 20
 _SOURCES = (
     "__init__.py",
     "errors.py",
+    "jsonfile.py",
     "paths.py",
     "units.py",
     "experiment/__init__.py",
