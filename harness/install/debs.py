@@ -184,5 +184,5 @@ def _targets(what: str, *options: str) -> list[list[str]]:
     if shutil.which("apt-get") is None:
         raise RunFailed(what, "there is no apt on this machine", "use another source")
     command = ["apt-get", "indextargets", *options, "--format", _TARGETS]
-    done = programs.run(command, timeout_s=_INDEX_TARGETS_S)
+    done = programs.run(command, timeout_s=_INDEX_TARGETS_S, env=programs.network_environment())
     return [line.split() for line in done.stdout.splitlines()]
