@@ -148,6 +148,7 @@ def test_a_stopped_process_ends_the_run_by_name(loaded, engine, target, phase):
     if phase == "load":  # other data than those that are there
         argv += ["--records", "2001"] if "ycsb" in argv else []
         argv += ["--scale", "0.011"] if "tpch" in argv else []
+        argv += ["--warehouses", "2"] if "tpcc" in argv else []
     process = loaded.start(
         *argv,
         first=STOPPED.format(phase=phase, target=target, clients=CLIENTS),
