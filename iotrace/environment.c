@@ -36,9 +36,15 @@ static struct rule rules[MOST_RULES];
 static size_t rule_count;
 static bool titles_matter;
 
-struct head *heads_of_page(void) { return (struct head *)((char *)page + PAGE_HEADER_BYTES); }
+struct models *models_of_page(void) { return (struct models *)((char *)page + PAGE_HEADER_BYTES); }
 
-struct detail *details_of_page(void) { return (struct detail *)(heads_of_page() + PAGE_SLOTS); }
+struct head *heads_of_page(void) { return (struct head *)((char *)page + HEADS_AT); }
+
+struct detail *details_of_page(void) { return (struct detail *)((char *)page + DETAILS_AT); }
+
+uint32_t *index_of_page(void) { return (uint32_t *)((char *)page + INDEX_AT); }
+
+struct chunk *chunks_of_page(void) { return (struct chunk *)((char *)page + CHUNKS_AT); }
 
 static bool within(const char *path, const struct place *place) {
   return strncmp(path, place->path, place->length) == 0 &&

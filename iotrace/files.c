@@ -28,6 +28,7 @@ static uint64_t position[MOST_DESCRIPTORS];
 static uint64_t ended[MOST_DESCRIPTORS]; // end of the last access + 1; 0: none yet
 static uint64_t file_end[MOST_DESCRIPTORS]; // of what was written, as last seen
 static uint64_t unsynced[MOST_DESCRIPTORS];
+static uint64_t identity[MOST_DESCRIPTORS];
 
 // Of the bytes from 0 that were written: to space that is only allocated (fallocate), a first write
 // is like one beyond the end, since a sync then has to note it in the file system's journal.
@@ -50,6 +51,12 @@ static uint64_t written_until(int descriptor, uint64_t size) {
   return found.map.fm_mapped_extents < MOST_EXTENTS && end < size ? end : size;
 }
 
+static uint64_t hash_of(const struct stat *facts) {
+  uint64_t hash = (uint64_t)facts->st_ino * 0x9e3779b97f4a7c15ULL;
+  hash ^= (hash >> 29) + (uint64_t)facts->st_dev;
+  return (hash * 0xbf58476d1ce4e5b9ULL) | 1;
+}
+
 static uint8_t look_up(int descriptor) {
   char link[40], path[PATH_MAX];
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -68,6 +75,7 @@ static uint8_t look_up(int descriptor) {
     result |= flags > 0 && (flags & O_DSYNC) ? DURABLE_BIT : 0; // a bit of O_SYNC, too
     result |= flags > 0 && (flags & O_APPEND) ? APPEND_BIT : 0;
     if (descriptor < MOST_DESCRIPTORS) {
+      identity[descriptor] = is_known ? hash_of(&facts) : 0;
       bool writes = flags > 0 && (flags & O_ACCMODE) != O_RDONLY;
       uint64_t size = is_known ? (uint64_t)facts.st_size : 0;
       file_end[descriptor] = writes ? written_until(descriptor, size) : size;
@@ -92,6 +100,15 @@ struct file file_of(int descriptor) {
   }
   return (struct file){(found & PART_MASK) - 1, found & DIRECT_BIT, found & DURABLE_BIT,
                        found & APPEND_BIT};
+}
+
+uint64_t identity_of(int descriptor) {
+  return descriptor >= 0 && descriptor < MOST_DESCRIPTORS ? identity[descriptor] : 0;
+}
+
+uint64_t size_of(int descriptor) {
+  struct stat facts;
+  return fstat(descriptor, &facts) == 0 ? (uint64_t)facts.st_size : 0;
 }
 
 void forget(int descriptor) {
@@ -138,14 +155,21 @@ bool follows(int descriptor, off_t offset, uint64_t size) {
   return result;
 }
 
-static uint64_t start_of(int descriptor, off_t offset) {
+static uint64_t beginning(int descriptor, off_t offset) {
   return offset == AT_POSITION ? position[descriptor] : (uint64_t)offset;
+}
+
+uint64_t start_of(int descriptor, struct file file, off_t offset) {
+  if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
+    return offset == AT_POSITION ? 0 : (uint64_t)offset;
+  }
+  return file.appends ? file_end[descriptor] : beginning(descriptor, offset);
 }
 
 // Another process may have made the file longer: only then is that looked up again.
 void look_at_end(int descriptor, off_t offset) {
   if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS &&
-      start_of(descriptor, offset) > file_end[descriptor]) {
+      beginning(descriptor, offset) > file_end[descriptor]) {
     int error = errno;
     struct stat facts;
     if (fstat(descriptor, &facts) == 0) {
@@ -159,7 +183,7 @@ bool extends(int descriptor, off_t offset, uint64_t size) {
   if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
     return false;
   }
-  uint64_t end = start_of(descriptor, offset) + size;
+  uint64_t end = beginning(descriptor, offset) + size;
   bool result = end > file_end[descriptor];
   file_end[descriptor] = result ? end : file_end[descriptor];
   return result;

@@ -32,8 +32,11 @@ uint64_t now_ns(void);
 
 // environment.c
 extern struct header *page; // NULL: nothing is counted
+struct models *models_of_page(void);
 struct head *heads_of_page(void);
 struct detail *details_of_page(void);
+uint32_t *index_of_page(void);
+struct chunk *chunks_of_page(void);
 enum part part_of_path(const char *path, uint64_t device);
 bool is_background(const char *thread_name);
 
@@ -57,6 +60,11 @@ struct file {
   bool appends;
 };
 struct file file_of(int descriptor);
+// A hash of the file's device and inode; 0: unknown.
+uint64_t identity_of(int descriptor);
+uint64_t size_of(int descriptor);
+// Where an access begins, before follows() and extends() take note of it.
+uint64_t start_of(int descriptor, struct file file, off_t offset);
 void forget(int descriptor);
 void forget_range(unsigned first, unsigned last);
 void set_flags(int descriptor, long flags); // as fcntl's F_SETFL
@@ -71,7 +79,41 @@ bool extends(int descriptor, off_t offset, uint64_t size);
 void add_unsynced(int descriptor, uint64_t bytes);
 uint64_t take_unsynced(int descriptor);
 
+// cache.c: the modelled page cache of one device.
+struct pages {
+  unsigned device;
+  uint64_t file; // its identity
+  uint64_t offset, bytes;
+};
+// Bytes that the device has to read, which are resident then. With `sequential`, it reads ahead.
+uint64_t cache_read(const struct pages *pages, bool sequential);
+// Marks them dirty. Returns whether so many pages are dirty that the writer has to wait.
+bool cache_write(const struct pages *pages, uint64_t now);
+// Bytes of the file below `bytes` that were dirty, and are not any more.
+uint64_t cache_sync(const struct pages *pages);
+// The dirty bytes of the next chunk that write-back takes; 0: none is due.
+uint64_t cache_write_back(unsigned device, uint64_t now);
+
+// model.c
+struct access {
+  int descriptor;
+  enum part part;
+  enum operation operation;
+  struct file file;
+  uint64_t offset, bytes; // of a sync: bytes written through its descriptor
+  bool sequential;
+};
+struct due {
+  bool modelled; // whether a duration was drawn
+  bool cached;
+  uint64_t end_ns;
+};
+struct thread;
+// When a call that began at `start` would have ended on the modelled device of its part.
+struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
+
 // record.c
+uint64_t random_number(struct thread *thread);
 struct call {
   bool counted;
   bool datasync;

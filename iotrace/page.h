@@ -1,8 +1,11 @@
 // The trace's shared page: written by the traced processes, read and given delays by the harness.
 //
 //   header   4 KiB: sizes, planted delays, mapped bytes
+//   models   32 KiB: devices that are modelled, and the state of their queues
 //   heads    one per slot: whose it is, and a cell of counters per role × part × operation
-//   details  one per slot: a histogram and size classes per role × traced part × operation
+//   details  one per slot: histograms and size classes per role × traced part × operation
+//   index    chunks of the modelled page cache by hash
+//   chunks   pages of files in the modelled page cache
 //
 // A slot belongs to one thread at a time. Its counters only grow, also when another thread takes
 // the slot over: nothing is lost when threads end, and a reader subtracts two readings.
@@ -13,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 3
+#define PAGE_VERSION 4
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -49,6 +52,79 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == 256 + 384, "the reader knows this layout");
 
+// Modelled devices ---------------------------------------------------------------
+//
+// Set before a process starts, and constant then, but for `state` and for `cache_pages`.
+
+#define MODEL_POINTS 8
+#define MODEL_QUANTILES 17
+#define MODEL_SERVERS 64
+#define MODEL_BYTES 32768
+
+// Durations of one operation at depth 1, by size: `ns[point][i]` is the quantile of the probability
+// `probability[i]` (in 2^-32) of requests of `bytes[point]` bytes. Sizes ascend.
+struct service {
+  uint64_t points; // 0: no call of this operation waits
+  uint64_t bytes[MODEL_POINTS];
+  uint64_t ns[MODEL_POINTS][MODEL_QUANTILES];
+};
+
+struct device {
+  uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
+  uint64_t ps_per_byte[2];     // of the whole device: reads, writes; 0: no limit
+  uint64_t page_cache;         // whether files are buffered
+  uint64_t readahead_bytes;    // of sequential reads through the page cache
+  uint64_t cache_pages;        // that may be resident; 0: no limit
+  uint64_t background_pages;   // dirty pages above which write-back begins
+  uint64_t throttle_pages;     // dirty pages above which a writer waits for it
+  uint64_t expire_ns;          // age of dirty pages at which write-back takes them
+  uint64_t unused;
+  struct service service[3];   // by enum operation; syncs by bytes that are dirty
+};
+
+// Virtual time: until when each server, and each direction's bandwidth, is taken.
+struct state {
+  uint64_t free_at[MODEL_SERVERS];
+  uint64_t transferred_at[2];
+  uint64_t resident; // pages
+  uint64_t dirty;
+  uint64_t write_back_at; // no look at it before
+  uint64_t write_back_hand;
+  uint64_t eviction_hand;
+};
+
+struct models {
+  uint64_t device_of[OTHER]; // index + 1; 0: the part's tier is not modelled
+  uint64_t probability[MODEL_QUANTILES];
+  struct device devices[OTHER];
+  struct state state[OTHER];
+  uint64_t chunks_used;
+  uint64_t chunks_lost; // pages that found no chunk: they are never resident
+};
+_Static_assert(sizeof(struct service) == 1160, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 10 * 8 + 3 * 1160, "the writer knows this layout");
+_Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
+
+// 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.
+#define CHUNKS (1 << 18)
+#define INDEX_SLOTS (1 << 19)
+#define CHUNK_WORDS 8
+#define CHUNK_PAGES (64 * CHUNK_WORDS)
+#define CACHE_PAGE 4096ULL
+
+struct chunk {
+  uint64_t key; // of file and number
+  uint64_t device;
+  uint64_t dirtied_ns; // the first of its dirty pages
+  uint64_t unused[5];
+  uint64_t resident[CHUNK_WORDS];
+  uint64_t dirty[CHUNK_WORDS];
+  uint64_t referenced[CHUNK_WORDS];
+};
+_Static_assert(sizeof(struct chunk) == 256, "the layout");
+
+// Counters -----------------------------------------------------------------------
+
 struct cell {
   uint64_t calls; // failed and submitted ones too
   uint64_t errors;
@@ -67,6 +143,9 @@ struct cell {
   uint64_t queued;    // other submitted calls under way, summed over submissions
   uint64_t queued_squared; // the same, squared before it is summed
   uint64_t dirtied_bytes; // syncs: written through the descriptor since its last sync
+  uint64_t modelled;      // calls for which a duration was drawn
+  uint64_t late;          // of these: the base tier alone took longer
+  uint64_t cached;        // calls that the modelled page cache served
 };
 
 struct head {
@@ -91,6 +170,8 @@ struct head {
 
 struct distribution {
   uint64_t durations[HISTOGRAM_COUNTERS];
+  uint64_t due[HISTOGRAM_COUNTERS];      // of modelled calls: as drawn, with the device's queue
+  uint64_t achieved[HISTOGRAM_COUNTERS]; // of the same calls
   uint64_t sizes[SIZE_CLASSES];
 };
 
@@ -99,10 +180,13 @@ struct detail {
 };
 
 #define PAGE_HEADER_BYTES 4096
-#define PAGE_BYTES \
-  (PAGE_HEADER_BYTES + PAGE_SLOTS * (uint64_t)(sizeof(struct head) + sizeof(struct detail)))
+#define HEADS_AT (PAGE_HEADER_BYTES + MODEL_BYTES)
+#define DETAILS_AT (HEADS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct head))
+#define INDEX_AT (DETAILS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct detail))
+#define CHUNKS_AT (INDEX_AT + INDEX_SLOTS * sizeof(uint32_t))
+#define PAGE_BYTES (CHUNKS_AT + CHUNKS * (uint64_t)sizeof(struct chunk))
 
-_Static_assert(sizeof(struct head) == 64 + 30 * 136, "the reader knows this layout");
-_Static_assert(sizeof(struct detail) == 24 * 3088 * 8, "the reader knows this layout");
+_Static_assert(sizeof(struct head) == 64 + 30 * 160, "the reader knows this layout");
+_Static_assert(sizeof(struct detail) == 24 * (3 * 3072 + 16) * 8, "the reader knows this layout");
 
 #endif

@@ -37,15 +37,19 @@ static unsigned size_class(uint64_t bytes) {
   return size < SIZE_CLASSES ? size : SIZE_CLASSES - 1;
 }
 
+uint64_t random_number(struct thread *thread) {
+  thread->random ^= thread->random << 13; // xorshift64
+  thread->random ^= thread->random >> 7;
+  thread->random ^= thread->random << 17;
+  return thread->random * 0x2545f4914f6cdd1dULL >> 16;
+}
+
 static uint64_t planted_ns(struct thread *thread, enum part part, enum operation operation) {
   const struct delay *delay = &page->delay[thread->role][part][operation];
   uint64_t ns = __atomic_load_n(&delay->ns, __ATOMIC_RELAXED);
   uint64_t jitter = __atomic_load_n(&delay->jitter_ns, __ATOMIC_RELAXED);
   if (ns != 0 && jitter != 0 && jitter <= ns) {
-    thread->random ^= thread->random << 13; // xorshift64
-    thread->random ^= thread->random >> 7;
-    thread->random ^= thread->random << 17;
-    ns += thread->random % (2 * jitter + 1) - jitter;
+    ns += random_number(thread) % (2 * jitter + 1) - jitter;
   }
   return ns < LONGEST_DELAY_NS ? ns : LONGEST_DELAY_NS;
 }
@@ -87,11 +91,12 @@ struct call begin_call(int descriptor, enum operation operation, off_t offset) {
   return call;
 }
 
-static void count_access(struct thread *thread, struct cell *cell, const struct call *call,
+// Returns whether it began where the previous one on the descriptor ended.
+static bool count_access(struct thread *thread, struct cell *cell, const struct call *call,
                          enum operation operation, off_t offset, uint64_t bytes) {
   add(&cell->bytes, bytes);
   if (call->file.part == OTHER) {
-    return;
+    return false;
   }
   uint64_t size = operation == SYNC ? call->unsynced : bytes;
   if (operation != SYNC || size != 0) {
@@ -102,7 +107,7 @@ static void count_access(struct thread *thread, struct cell *cell, const struct 
   if (operation == SYNC) {
     add(&cell->datasync, call->datasync);
     add(&cell->dirtied_bytes, size);
-    return;
+    return false;
   }
   if (operation == WRITE) {
     bool longer = extends(call->descriptor, offset, bytes);
@@ -110,8 +115,31 @@ static void count_access(struct thread *thread, struct cell *cell, const struct 
     add(&cell->durable, call->file.durable);
     add_unsynced(call->descriptor, call->file.durable ? 0 : bytes);
   }
-  add(&cell->sequential, follows(call->descriptor, offset, bytes));
+  bool sequential = follows(call->descriptor, offset, bytes);
+  add(&cell->sequential, sequential);
   add(&cell->direct, call->file.direct);
+  return sequential;
+}
+
+// Waits until the call would have ended on the modelled device of its part; when that is over.
+static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const struct call *call,
+                                struct access *access, uint64_t end) {
+  struct due due = due_at(thread, access, call->start_ns);
+  add(&cell->cached, due.cached);
+  if (!due.modelled) {
+    return end;
+  }
+  struct distribution *distribution =
+      &thread->detail->distributions[thread->role][access->part][access->operation];
+  add(&cell->modelled, 1);
+  add(&cell->late, end > due.end_ns);
+  add(&distribution->due[counter_of(due.end_ns - call->start_ns)], 1);
+  uint64_t longest = end + LONGEST_DELAY_NS;
+  if (due.end_ns > end) {
+    end = wait_until(end, due.end_ns < longest ? due.end_ns : longest);
+  }
+  add(&distribution->achieved[counter_of(end - call->start_ns)], 1);
+  return end;
 }
 
 ssize_t end_call(const struct call *call, enum operation operation, off_t offset,
@@ -126,27 +154,34 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
   if (thread == NULL) {
     return result;
   }
-  struct cell *cell = &thread->head->cells[thread->role][call->file.part][operation];
+  enum part part = call->file.part;
+  struct cell *cell = &thread->head->cells[thread->role][part][operation];
   add(&cell->calls, 1);
+  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false};
   if (result < 0) {
     add(&cell->errors, 1);
   } else {
     uint64_t bytes = operation == SYNC ? 0 : (uint64_t)result;
-    count_access(thread, cell, call, operation, offset, bytes);
+    access.bytes = operation == SYNC ? call->unsynced : bytes;
+    access.offset = traced ? start_of(call->descriptor, call->file, offset) : 0;
+    access.sequential = count_access(thread, cell, call, operation, offset, bytes);
   }
   if (traced && result >= 0) {
-    uint64_t ns = end - call->start_ns, delay = 0;
-    uint64_t planted = planted_ns(thread, call->file.part, operation);
-    if (planted != 0) {
-      delay = wait_until(end, end + planted) - end;
-      add(&cell->delayed, 1);
-      add(&cell->delay_ns, delay);
+    uint64_t ns = end - call->start_ns, over = end;
+    if (models_of_page()->device_of[part] != 0) {
+      over = wait_for_device(thread, cell, call, &access, end);
     }
+    uint64_t planted = planted_ns(thread, part, operation);
+    if (planted != 0) {
+      over = wait_until(over, over + planted);
+    }
+    uint64_t delay = over - end;
+    add(&cell->delayed, delay != 0);
+    add(&cell->delay_ns, delay);
     struct detail *detail = thread->detail;
     add(&cell->ns, ns);
     add(&cell->timed, 1);
-    add(&detail->distributions[thread->role][call->file.part][operation]
-             .durations[counter_of(ns + delay)],
+    add(&detail->distributions[thread->role][part][operation].durations[counter_of(ns + delay)],
         1);
   }
   errno = error;

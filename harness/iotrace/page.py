@@ -31,9 +31,12 @@ OPERATIONS = ("read", "write", "sync")
 #: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 3
+_MAGIC, _VERSION = 0x31435254424F4954, 4
 _SLOTS = 1024
 HEADER_BYTES = 4096
+#: Of the models of devices and their queues (harness.models.table).
+MODELS_BYTES = 32768
+HEADS_AT = HEADER_BYTES + MODELS_BYTES
 _MAPPED_AT, _DELAYS_AT = 48, 256
 _DELAY = struct.Struct("<QQ")
 #: Of one duration, in ns.
@@ -61,6 +64,9 @@ CELL_FIELDS = (
     "queued",
     "queued_squared",
     "dirtied_bytes",
+    "modelled",
+    "late",
+    "cached",
 )
 _CELLS = (len(ROLES), _ALL_PARTS, len(OPERATIONS), len(CELL_FIELDS))
 #: As numpy has them.
@@ -75,15 +81,21 @@ _HEAD = [
 ]
 _HEAD_BYTES = 64 + 8 * math.prod(_CELLS)
 _WITH_DETAILS = (len(ROLES), len(PARTS), len(OPERATIONS))
+#: Durations of calls; of modelled calls, when each was due and when it ended.
+_HISTOGRAMS = ("durations", "due", "achieved")
 _DETAIL = [
     (
         "distributions",
-        [("durations", "<u8", LAYOUT.counters), ("sizes", "<u8", 16)],
+        [*((name, "<u8", LAYOUT.counters) for name in _HISTOGRAMS), ("sizes", "<u8", 16)],
         _WITH_DETAILS,
     )
 ]
-_DETAIL_BYTES = 8 * (LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
-PAGE_BYTES = HEADER_BYTES + _SLOTS * (_HEAD_BYTES + _DETAIL_BYTES)
+_DETAIL_BYTES = 8 * (len(_HISTOGRAMS) * LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
+#: The modelled page cache: an index of 4 bytes each, and chunks.
+_INDEX_SLOTS, _CHUNKS, _CHUNK_BYTES = 1 << 19, 1 << 18, 256
+_DETAILS_AT = HEADS_AT + _SLOTS * _HEAD_BYTES
+_INDEX_AT = _DETAILS_AT + _SLOTS * _DETAIL_BYTES
+PAGE_BYTES = _INDEX_AT + 4 * _INDEX_SLOTS + _CHUNKS * _CHUNK_BYTES
 #: magic, version, header bytes, slots, head bytes, detail bytes | used | page bytes, lost calls
 _HEADER = struct.Struct("<QIIIIIIQQ")
 
@@ -119,15 +131,15 @@ class Reading:
     """Counters of all threads; a difference of two readings has the same form.
 
     ``cells``: role × part (the last one: outside of all parts) × operation × CELL_FIELDS;
-    ``durations`` and ``sizes``: by cell, without cells that have none.
+    ``details``: ``durations`` and ``sizes``, and of modelled calls when they were ``due`` and
+    when they ended (``achieved``); each by cell, without cells that have none.
     ``mapped_bytes``: by part, of all mappings that were made until then (not a difference).
     ``lost_calls``: of threads that found no slot. ``slots``: that have been in use.
     """
 
     monotonic_ns: int
     cells: Counts
-    durations: Mapping[Cell, Counts]
-    sizes: Mapping[Cell, Counts]
+    details: Mapping[str, Mapping[Cell, Counts]]
     mapped_bytes: Mapping[str, int]
     lost_calls: int
     slots: int
@@ -137,8 +149,7 @@ class Reading:
         return Reading(
             self.monotonic_ns - earlier.monotonic_ns,
             _grown(self.cells, earlier.cells),
-            _grown_by_cell(self.durations, earlier.durations),
-            _grown_by_cell(self.sizes, earlier.sizes),
+            {n: _grown_by_cell(self.details[n], earlier.details[n]) for n in self.details},
             self.mapped_bytes,
             max(0, self.lost_calls - earlier.lost_calls),
             self.slots,
@@ -149,8 +160,7 @@ class Reading:
         return Reading(
             self.monotonic_ns + other.monotonic_ns,
             self.cells + other.cells,
-            _sums(self.durations, other.durations),
-            _sums(self.sizes, other.sizes),
+            {name: _sums(self.details[name], other.details[name]) for name in self.details},
             other.mapped_bytes,
             self.lost_calls + other.lost_calls,
             other.slots,
@@ -164,9 +174,14 @@ class Reading:
         """A counter of one operation, over all roles and parts, and outside of parts."""
         return int(self.cells[:, :, OPERATIONS.index(operation), CELL_FIELDS.index(field)].sum())
 
-    def histogram(self, cell: Cell) -> Histogram | None:
-        """Durations in ns, planted delays included; None without any."""
-        counts = self.durations.get(cell)
+    @property
+    def sizes(self) -> Mapping[Cell, Counts]:
+        """Calls by size class (SIZE_CLASSES, and one more for larger ones)."""
+        return self.details["sizes"]
+
+    def histogram(self, cell: Cell, name: str = "durations") -> Histogram | None:
+        """Durations in ns, with planted delays and those of a modelled device; None without any."""
+        counts = self.details[name].get(cell)
         return None if counts is None or not counts.any() else Histogram(LAYOUT, counts)
 
 
@@ -195,6 +210,7 @@ class Page:
             os.close(self.descriptor)
             raise
         self._delays: dict[Cell, Delay] = {}
+        self._models = b""
         self._planting = threading.Lock()
 
     def close(self) -> None:
@@ -209,9 +225,17 @@ class Page:
                 self._delays[cell] = delay
                 os.pwrite(self.descriptor, _DELAY.pack(delay.ns, delay.jitter_ns), _delay_at(cell))
 
-    def check_delays(self) -> None:
-        """PageError unless the page still has exactly the planted delays."""
+    def model(self, models: bytes) -> None:
+        """Model devices in calls from now on: the constant part of the table of models."""
         with self._planting:
+            os.pwrite(self.descriptor, models, HEADER_BYTES)
+            self._models = models
+
+    def check_delays(self) -> None:
+        """PageError unless the page still has exactly the planted delays and the models."""
+        with self._planting:
+            if self._map[HEADER_BYTES : HEADER_BYTES + len(self._models)] != self._models:
+                raise PageError("models of devices")
             for cell in cells():
                 expected = self._delays.get(cell, Delay(0))
                 if Delay(*_DELAY.unpack_from(self._map, _delay_at(cell))) != expected:
@@ -221,12 +245,12 @@ class Page:
         """The counters now; without ``details`` no durations and sizes."""
         now = time.monotonic_ns()
         used, lost_calls = self._header()
-        heads = np.frombuffer(self._map, _HEAD, used, HEADER_BYTES)
+        heads = np.frombuffer(self._map, _HEAD, used, HEADS_AT)
         by_slot = _bounded(heads["cells"], "counters")
         return Reading(
             now,
             by_slot.sum(axis=0),
-            *(self._details(by_slot) if details else ({}, {})),
+            self._details(by_slot) if details else {},
             self._mapped(),
             lost_calls,
             used,
@@ -246,22 +270,22 @@ class Page:
         values = _bounded(table, "mappings").reshape(_ALL_PARTS, 3)
         return {part: int(values[i, 1]) for i, part in enumerate(PARTS)}
 
-    def _details(self, by_slot: Counts) -> tuple[dict[Cell, Counts], dict[Cell, Counts]]:
-        """Durations and sizes; only of slots that have any, since each is large."""
-        at = HEADER_BYTES + _SLOTS * _HEAD_BYTES
-        details = np.frombuffer(self._map, _DETAIL, len(by_slot), at)["distributions"]
-        durations: dict[Cell, Counts] = {}
-        sizes: dict[Cell, Counts] = {}
+    def _details(self, by_slot: Counts) -> dict[str, dict[Cell, Counts]]:
+        """Histograms and sizes; only of slots that have any, since each is large."""
+        details = np.frombuffer(self._map, _DETAIL, len(by_slot), _DETAILS_AT)["distributions"]
+        result: dict[str, dict[Cell, Counts]] = {name: {} for name in (*_HISTOGRAMS, "sizes")}
         # An asynchronous call may begin in one thread and end in another.
         active = by_slot[..., CELL_FIELDS.index("calls")] + by_slot[..., CELL_FIELDS.index("timed")]
+        modelled = by_slot[..., CELL_FIELDS.index("modelled")]
         for cell in cells():
             index = _index(cell)
-            slots = np.flatnonzero(active[(slice(None), *index)])
-            if len(slots):
-                chosen = details[(slots, *index)]  # a copy: the page may change meanwhile
-                durations[cell] = _bounded(chosen["durations"], "durations").sum(axis=0)
-                sizes[cell] = _bounded(chosen["sizes"], "sizes").sum(axis=0)
-        return durations, sizes
+            for name, of_cell in result.items():
+                counted = modelled if name in ("due", "achieved") else active
+                slots = np.flatnonzero(counted[(slice(None), *index)])
+                if len(slots):
+                    chosen = details[(slots, *index)][name]  # a copy: the page may change meanwhile
+                    of_cell[cell] = _bounded(chosen, name).sum(axis=0)
+        return result
 
 
 def _constants(used: int) -> tuple[int, ...]:

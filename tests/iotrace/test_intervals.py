@@ -9,6 +9,7 @@ import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.iotrace.intervals import TimedIo
+from harness.iotrace.page import HEADS_AT
 from harness.iotrace.plant import parse_plant
 from harness.supervise.process import process_identity
 
@@ -125,7 +126,7 @@ def test_a_killed_engine_leaves_what_was_counted(engine):
 def test_a_page_that_the_engine_damages_is_dropped(engine, trace):
     """The servers' user has the descriptor, and can write anything."""
     engine.run("os.write(data, bytes(500))")
-    engine.run(f"os.pwrite({trace.page.descriptor}, b'hostile!', 4096 + 64)")
+    engine.run(f"os.pwrite({trace.page.descriptor}, b'hostile!', {HEADS_AT} + 64)")
     assert engine.timed.metrics() == engine.timed.operations() == []
     (warning,) = engine.timed.warnings()
     assert warning.code == "io-trace-incomplete"

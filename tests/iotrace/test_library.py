@@ -63,7 +63,7 @@ def test_each_call_is_counted_by_part_and_operation(trace, run, call, operation,
     histogram = reading.histogram(cell)
     assert histogram.total == 1
     low, high = histogram.layout.bounds()
-    counter = int(reading.durations[cell].argmax())
+    counter = int(reading.details["durations"][cell].argmax())
     assert low[counter] <= reading.value(cell, "ns") <= high[counter]
     if operation != "sync":
         smallest = next(i for i, most in enumerate(SIZE_CLASSES) if size <= most)

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from harness.iotrace.page import PAGE_BYTES, Cell, Delay, Page, PageError
+from harness.iotrace.page import HEADS_AT, PAGE_BYTES, Cell, Delay, Page, PageError
 
-HEADER_BYTES, HEAD_BYTES = 4096, 4144
+HEADER_BYTES, HEAD_BYTES = 4096, 4864
 DATA_READ = Cell("data", "read", "foreground")
 
 
@@ -26,7 +26,7 @@ def used(page, slots):
 
 def test_an_empty_page_has_no_counts(page):
     reading = page.read()
-    assert (reading.slots, reading.cells.any(), reading.durations) == (0, False, {})
+    assert (reading.slots, reading.cells.any(), reading.details["durations"]) == (0, False, {})
     assert reading.histogram(DATA_READ) is None
 
 
@@ -48,9 +48,9 @@ def test_every_field_of_the_header_is_checked(page, field):
     [
         40,
         48,
-        HEADER_BYTES + 64,
-        HEADER_BYTES + 64 + 136 * 15,
-        HEADER_BYTES + 1023 * HEAD_BYTES + 64,
+        HEADS_AT + 64,
+        HEADS_AT + 64 + 160 * 15,
+        HEADS_AT + 1023 * HEAD_BYTES + 64,
     ],
     ids=["lost calls", "mappings", "first counter", "background", "last slot"],
 )
@@ -63,9 +63,9 @@ def test_impossible_numbers_are_refused(page, offset):
 
 def test_a_counter_that_went_back_is_refused(page):
     used(page, 1)
-    os.pwrite(page.descriptor, (5).to_bytes(8, "little"), HEADER_BYTES + 64)
+    os.pwrite(page.descriptor, (5).to_bytes(8, "little"), HEADS_AT + 64)
     before = page.read()
-    os.pwrite(page.descriptor, (4).to_bytes(8, "little"), HEADER_BYTES + 64)
+    os.pwrite(page.descriptor, (4).to_bytes(8, "little"), HEADS_AT + 64)
     with pytest.raises(PageError):
         page.read() - before
 
@@ -89,12 +89,12 @@ def test_any_bytes_give_bounded_numbers_or_a_page_error(page):
         try:
             reading = page.read()
         except PageError:
-            os.pwrite(page.descriptor, bytes(PAGE_BYTES - HEADER_BYTES)[: 1 << 22], HEADER_BYTES)
+            os.pwrite(page.descriptor, bytes(1 << 22), HEADS_AT)
             pristine = Page()
             os.pwrite(page.descriptor, os.pread(pristine.descriptor, HEADER_BYTES, 0), 0)
             pristine.close()
             continue
         read += 1
         assert reading.cells.min() >= 0 and reading.total("read", "ns") >= 0
-        assert all(counts.min() >= 0 for counts in reading.durations.values())
+        assert all(counts.min() >= 0 for counts in reading.details["durations"].values())
     assert 0 < read < 300

@@ -1,0 +1,212 @@
+"""Models of devices, as YAML files state them.
+
+A model has the durations of one request at a time (reads, writes, syncs) by size, the number of
+requests that the device serves at once, and its bandwidth. A model may be partial: what it does
+not state is missing (:meth:`DeviceModel.missing`), and never estimated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness import paths
+from harness.errors import UsageError, unknown
+from harness.store.spec import content_hash
+from harness.units import format_bytes, parse_duration_ns, parse_size
+from harness.yamlfile import Document, load_yaml
+
+OPERATIONS = ("read", "write", "sync")
+#: As in iotrace/page.h.
+MOST_SIZES, MOST_PARALLEL = 8, 64
+#: The model that adds nothing: it measures what a device of no latency would gain at most.
+ZERO = "zero"
+_LATENCY = "latency:"
+_QUANTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+_SUFFIX = ".yml"
+#: What each part of an engine does to its files.
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "data": OPERATIONS,
+    "index": OPERATIONS,
+    "temp": ("read", "write"),
+    "wal": ("sync",),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Durations of requests of one size.
+
+    ``quantiles``: ascending pairs of a probability in percent and a duration in ns; a mean alone
+    is one pair at 50. ``source``: where the figures are from.
+    """
+
+    size_bytes: int
+    quantiles: tuple[tuple[float, int], ...]
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceModel:
+    """A device's service times; syncs are by the bytes that are dirty.
+
+    ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
+    device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
+    together. ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
+    or ``constant``.
+    """
+
+    name: str
+    description: str
+    basis: str
+    page_cache: bool = True
+    parallel: int = MOST_PARALLEL
+    points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    bandwidth: Mapping[str, int] = field(default_factory=dict)
+    readahead_bytes: int = 128 << 10
+    source: str = ""
+
+    @property
+    def instant(self) -> bool:
+        """Whether no call waits."""
+        return self.basis == "constant" and not self.points
+
+    @cached_property
+    def digest(self) -> str:
+        """Content hash of the figures: runs on models that differ are not repeats."""
+        return content_hash(
+            {
+                "page_cache": self.page_cache,
+                "parallel": self.parallel,
+                "bandwidth": dict(self.bandwidth),
+                "readahead": self.readahead_bytes,
+                "points": {
+                    name: [[p.size_bytes, [list(q) for q in p.quantiles]] for p in points]
+                    for name, points in self.points.items()
+                },
+            }
+        )
+
+    def missing(self, part: str) -> list[str]:
+        """Return what a run with this part on the device needs, and the model does not state."""
+        return [gap for name in _NEEDS[part] if (gap := self._gap(name))]
+
+    def gaps(self) -> list[str]:
+        """Return all that the model does not state."""
+        return [gap for name in OPERATIONS if (gap := self._gap(name))]
+
+    def _gap(self, operation: str) -> str:
+        if self.instant:
+            return ""
+        points = self.points.get(operation, ())
+        direction = "read" if operation == "read" else "write"
+        if not points:
+            return f"{operation}s"
+        if self.basis != "constant" and len(points) == 1 and direction not in self.bandwidth:
+            return f"{operation}s of other sizes than {format_bytes(points[0].size_bytes)}"
+        return ""
+
+
+def model_folders() -> tuple[Path, ...]:
+    """The folders of models: the user's, which come first, and those that ship."""
+    return paths.data_root() / "devices", paths.data_folder("profiles") / "devices"
+
+
+def known_models() -> dict[str, Path]:
+    """Return the file of each model by name; a user's replaces a shipped one of its name."""
+    found: dict[str, Path] = {}
+    for folder in reversed(model_folders()):
+        found |= {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    return dict(sorted(found.items()))
+
+
+def find_model(name: str) -> DeviceModel:
+    """Return a model by its name, its file's path, or as ``zero`` or ``latency:20us``."""
+    if name == ZERO:
+        return DeviceModel(ZERO, "A device of no latency: the ceiling", "constant")
+    if name.startswith(_LATENCY):
+        return _constant(name)
+    if name.endswith(_SUFFIX):
+        return load_model(Path(name))
+    known = known_models()
+    if name not in known:
+        raise unknown(
+            f"device model {name!r}",
+            "no such model",
+            name,
+            [ZERO, *known],
+            "models: {}, latency:20us, or a file (`harness model list`)",
+        )
+    return load_model(known[name])
+
+
+def _constant(name: str) -> DeviceModel:
+    """Each request takes the same time, whatever its size and however many there are."""
+    duration_ns = parse_duration_ns(name.removeprefix(_LATENCY))
+    if duration_ns == 0:
+        return DeviceModel(name, "A device of no latency", "constant")
+    point = Point(4096, ((50.0, duration_ns),), name)
+    points = dict.fromkeys(OPERATIONS, (point,))
+    return DeviceModel(name, "Every request takes the same time", "constant", points=points)
+
+
+def load_model(path: Path) -> DeviceModel:
+    """Read a model; UsageError with file and line for a value that is not valid."""
+    document = load_yaml(path, "device-model")
+    value = document.value
+    if value["name"] != path.stem and path in known_models().values():
+        context = f"the model is named {value['name']!r}"
+        raise UsageError(document.at(("name",)), context, f"name it {path.stem!r}, as its file")
+    points = {
+        operation: tuple(sorted(_points(document, operation), key=lambda p: p.size_bytes))
+        for operation in OPERATIONS
+        if operation in value
+    }
+    bandwidth = {
+        direction: parse_size(text.removesuffix("/s"))
+        for direction, text in value.get("bandwidth", {}).items()
+    }
+    return DeviceModel(
+        name=value["name"],
+        description=value["description"],
+        basis=value["basis"],
+        page_cache=value["page_cache"],
+        parallel=value.get("parallel", 1),
+        points=points,
+        bandwidth=bandwidth,
+        source=value["source"],
+    )
+
+
+def _points(document: Document, operation: str) -> Iterator[Point]:
+    sizes: Mapping[str, Mapping[str, Any]] = document.value[operation]
+    for size, figures in sizes.items():
+        where = (operation, size)
+        quantiles = tuple(_quantiles(document, where, figures))
+        durations = [duration for _, duration in quantiles]
+        if durations != sorted(durations):
+            context = "a higher quantile is shorter than a lower one"
+            raise UsageError(document.at(where), context, "correct the figures")
+        yield Point(parse_size(size), quantiles, figures.get("source", ""))
+
+
+def _quantiles(
+    document: Document, where: tuple[str, str], figures: Mapping[str, Any]
+) -> Iterable[tuple[float, int]]:
+    found = {
+        float(match[1]): parse_duration_ns(text)
+        for key, text in figures.items()
+        if (match := _QUANTILE.fullmatch(key))
+    }
+    if any(not 0 <= percent <= 100 for percent in found):
+        raise UsageError(document.at(where), "a quantile outside 0 to 100", "write p0 to p100")
+    if not found and "mean" in figures:
+        found = {50.0: parse_duration_ns(figures["mean"])}
+    if not found:
+        hint = "write quantiles such as p50: 90us, or mean: 90us"
+        raise UsageError(document.at(where), "no duration", hint)
+    return sorted(found.items())

@@ -1,0 +1,214 @@
+// The modelled page cache: which pages of files the real one would have, were the tier that the
+// files lie on the modelled device. All processes share it, without locks.
+//
+// A chunk has a bit per page for each of: resident, dirty, referenced. Chunks lie densely in the
+// order of their first use, found by an index with open addressing, and are never given back. Two
+// threads that add one chunk at a time may leave an unused one: that costs its space only.
+#include <stddef.h>
+
+#include "iotrace.h"
+
+#define PROBES 64
+#define LOOKED_AT 64 // chunks, at most, in one call
+// Linux wakes its flusher every 5 s; while it has work, it looks again at once.
+#define IDLE_NS 1000000000ULL
+
+static uint64_t key_of(uint64_t file, uint64_t number) {
+  uint64_t key = file ^ (number + 1) * 0x94d049bb133111ebULL;
+  key = (key ^ key >> 31) * 0xbf58476d1ce4e5b9ULL;
+  return (key ^ key >> 27) | 1;
+}
+
+static uint64_t chunks_used(void) {
+  uint64_t used = __atomic_load_n(&models_of_page()->chunks_used, __ATOMIC_RELAXED);
+  return used < CHUNKS ? used : CHUNKS;
+}
+
+// 0: there is no room.
+static uint32_t new_chunk(uint64_t key, unsigned device) {
+  struct models *models = models_of_page();
+  uint64_t place = __atomic_fetch_add(&models->chunks_used, 1, __ATOMIC_RELAXED);
+  if (place >= CHUNKS) {
+    add_shared(&models->chunks_lost, 1);
+    return 0;
+  }
+  struct chunk *chunk = &chunks_of_page()[place];
+  chunk->device = device;
+  __atomic_store_n(&chunk->key, key, __ATOMIC_RELAXED);
+  return (uint32_t)place + 1;
+}
+
+static struct chunk *find_chunk(const struct pages *pages, uint64_t number, bool create) {
+  uint64_t key = key_of(pages->file, number);
+  uint32_t fresh = 0;
+  for (uint64_t i = 0; i < PROBES; i++) {
+    uint32_t *slot = &index_of_page()[((key >> 13) + i) % INDEX_SLOTS];
+    uint32_t found = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    if (found == 0) {
+      if (!create || (fresh == 0 && (fresh = new_chunk(key, pages->device)) == 0)) {
+        return NULL;
+      }
+      if (__atomic_compare_exchange_n(slot, &found, fresh, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE)) {
+        return &chunks_of_page()[fresh - 1];
+      }
+    }
+    if (found <= CHUNKS && chunks_of_page()[found - 1].key == key) {
+      return &chunks_of_page()[found - 1];
+    }
+  }
+  return NULL;
+}
+
+static uint64_t count(uint64_t bits) { return (uint64_t)__builtin_popcountll(bits); }
+
+// The bits that were not set before. Reads first: most are set already.
+static uint64_t set_bits(uint64_t *word, uint64_t bits) {
+  uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED);
+  if ((before & bits) != bits) {
+    before = __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
+  }
+  return bits & ~before;
+}
+
+// Calls `change` with each word that has a page of the range, and the bits of these pages.
+typedef uint64_t change_of(struct chunk *chunk, unsigned word, uint64_t bits, void *with);
+static uint64_t each_word(const struct pages *pages, bool create, change_of *change, void *with) {
+  uint64_t total = 0;
+  if (pages->bytes == 0 || pages->file == 0) {
+    return 0;
+  }
+  uint64_t page = pages->offset / CACHE_PAGE;
+  uint64_t end = (pages->offset + pages->bytes - 1) / CACHE_PAGE + 1;
+  while (page < end) {
+    uint64_t number = page / CHUNK_PAGES;
+    uint64_t stop = end < (number + 1) * CHUNK_PAGES ? end : (number + 1) * CHUNK_PAGES;
+    struct chunk *chunk = find_chunk(pages, number, create);
+    for (; chunk != NULL && page < stop;) {
+      unsigned first = page % 64;
+      uint64_t pages_here = 64 - first < stop - page ? 64 - first : stop - page;
+      uint64_t bits = (pages_here == 64 ? ~0ULL : (1ULL << pages_here) - 1) << first;
+      total += change(chunk, (unsigned)(page % CHUNK_PAGES / 64), bits, with);
+      page += pages_here;
+    }
+    page = stop;
+  }
+  return total;
+}
+
+// Evicts pages until few enough are resident: those that are clean and were not used since the
+// hand came by last.
+static void evict(unsigned number) {
+  struct models *models = models_of_page();
+  const struct device *device = &models->devices[number];
+  struct state *state = &models->state[number];
+  uint64_t most = __atomic_load_n(&device->cache_pages, __ATOMIC_RELAXED);
+  uint64_t used = chunks_used();
+  for (int i = 0; most != 0 && used != 0 && i < LOOKED_AT &&
+                  __atomic_load_n(&state->resident, __ATOMIC_RELAXED) > most;
+       i++) {
+    uint64_t hand = __atomic_fetch_add(&state->eviction_hand, 1, __ATOMIC_RELAXED);
+    struct chunk *chunk = &chunks_of_page()[hand % used];
+    for (int word = 0; chunk->device == number && word < CHUNK_WORDS; word++) {
+      uint64_t kept = __atomic_exchange_n(&chunk->referenced[word], 0, __ATOMIC_RELAXED) |
+                      __atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED);
+      uint64_t before = __atomic_fetch_and(&chunk->resident[word], kept, __ATOMIC_RELAXED);
+      add_shared(&state->resident, 0 - count(before & ~kept));
+    }
+  }
+}
+
+static uint64_t make_resident(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  (void)with;
+  set_bits(&chunk->referenced[word], bits);
+  return count(set_bits(&chunk->resident[word], bits));
+}
+
+static void note_resident(unsigned device, uint64_t added) {
+  if (added != 0) {
+    add_shared(&models_of_page()->state[device].resident, added);
+    evict(device);
+  }
+}
+
+uint64_t cache_read(const struct pages *pages, bool sequential) {
+  const struct device *device = &models_of_page()->devices[pages->device];
+  if (pages->file == 0) {
+    return pages->bytes;
+  }
+  uint64_t missing = each_word(pages, true, make_resident, NULL);
+  if (missing != 0 && sequential && device->readahead_bytes > pages->bytes) {
+    struct pages ahead = *pages;
+    ahead.offset += pages->bytes;
+    ahead.bytes = device->readahead_bytes - pages->bytes;
+    missing += each_word(&ahead, true, make_resident, NULL);
+  }
+  note_resident(pages->device, missing);
+  return missing * CACHE_PAGE;
+}
+
+static uint64_t make_dirty(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  struct state *state = &models_of_page()->state[chunk->device % OTHER];
+  uint64_t added = count(set_bits(&chunk->dirty[word], bits));
+  if (added != 0) {
+    uint64_t none = 0;
+    __atomic_compare_exchange_n(&chunk->dirtied_ns, &none, *(uint64_t *)with, false,
+                                __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    add_shared(&state->dirty, added);
+  }
+  return make_resident(chunk, word, bits, NULL);
+}
+
+bool cache_write(const struct pages *pages, uint64_t now) {
+  struct models *models = models_of_page();
+  const struct device *device = &models->devices[pages->device];
+  note_resident(pages->device, each_word(pages, true, make_dirty, &now));
+  uint64_t dirty = __atomic_load_n(&models->state[pages->device].dirty, __ATOMIC_RELAXED);
+  return device->throttle_pages != 0 && dirty > device->throttle_pages;
+}
+
+static uint64_t clean(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  (void)with;
+  if (__atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED) == 0) {
+    return 0;
+  }
+  uint64_t before = __atomic_fetch_and(&chunk->dirty[word], ~bits, __ATOMIC_RELAXED);
+  return count(before & bits);
+}
+
+static void note_clean(unsigned device, uint64_t pages) {
+  add_shared(&models_of_page()->state[device].dirty, 0 - pages);
+}
+
+uint64_t cache_sync(const struct pages *pages) {
+  uint64_t cleaned = each_word(pages, false, clean, NULL);
+  note_clean(pages->device, cleaned);
+  return cleaned * CACHE_PAGE;
+}
+
+uint64_t cache_write_back(unsigned number, uint64_t now) {
+  struct models *models = models_of_page();
+  const struct device *device = &models->devices[number];
+  struct state *state = &models->state[number];
+  uint64_t used = chunks_used();
+  bool pressed = __atomic_load_n(&state->dirty, __ATOMIC_RELAXED) > device->background_pages;
+  for (int i = 0; used != 0 && i < LOOKED_AT; i++) {
+    uint64_t hand = __atomic_fetch_add(&state->write_back_hand, 1, __ATOMIC_RELAXED) % used;
+    struct chunk *chunk = &chunks_of_page()[hand];
+    uint64_t since = __atomic_load_n(&chunk->dirtied_ns, __ATOMIC_RELAXED);
+    if (chunk->device != number || since == 0 || (!pressed && now < since + device->expire_ns)) {
+      continue;
+    }
+    __atomic_store_n(&chunk->dirtied_ns, 0, __ATOMIC_RELAXED);
+    uint64_t cleaned = 0;
+    for (unsigned word = 0; word < CHUNK_WORDS; word++) {
+      cleaned += clean(chunk, word, ~0ULL, NULL);
+    }
+    if (cleaned != 0) {
+      note_clean(number, cleaned);
+      return cleaned * CACHE_PAGE;
+    }
+  }
+  __atomic_store_n(&state->write_back_at, now + IDLE_NS, __ATOMIC_RELAXED);
+  return 0;
+}

@@ -1,0 +1,161 @@
+// When a call would have ended on a device that is not there.
+//
+// The device serves `servers` requests at once, each in a time that is drawn from the quantiles of
+// its operation and size, and moves no more bytes a second than its bandwidth. Its queue is kept in
+// virtual time: a request takes the server that is free first, from then on. Nothing is locked: a
+// server is taken by one compare-and-exchange.
+#include <stddef.h>
+
+#include "iotrace.h"
+
+#define PROBABILITY_ONE 4294967296ULL
+#define MEBIBYTE (1ULL << 20)
+
+static uint64_t at_quantile(const struct models *models, const uint64_t *ns, uint64_t probability) {
+  unsigned i = 1;
+  while (i < MODEL_QUANTILES - 1 && models->probability[i] < probability) {
+    i++;
+  }
+  uint64_t low = models->probability[i - 1], high = models->probability[i];
+  double share = high > low ? (double)(probability - low) / (double)(high - low) : 0.0;
+  return ns[i - 1] + (uint64_t)(share * (double)(ns[i] - ns[i - 1]));
+}
+
+// Between two sizes, durations are taken to be linear in the size. Above the largest, they grow by
+// the time that the device's bandwidth allows; where that is unknown, as between the last two.
+static uint64_t draw(struct thread *thread, const struct service *service, uint64_t bytes,
+                     uint64_t ps_per_byte) {
+  const struct models *models = models_of_page();
+  uint64_t points = service->points < MODEL_POINTS ? service->points : MODEL_POINTS;
+  if (points == 0) {
+    return 0;
+  }
+  uint64_t probability = random_number(thread) % PROBABILITY_ONE;
+  size_t upper = 0;
+  while (upper < points - 1 && service->bytes[upper] < bytes) {
+    upper++;
+  }
+  uint64_t ns = at_quantile(models, service->ns[upper], probability);
+  if (bytes > service->bytes[upper] && ps_per_byte != 0) {
+    return ns + (uint64_t)((double)(bytes - service->bytes[upper]) * (double)ps_per_byte / 1000.0);
+  }
+  if (upper == 0 || bytes == service->bytes[upper]) {
+    return ns;
+  }
+  uint64_t below = at_quantile(models, service->ns[upper - 1], probability);
+  double width = (double)(service->bytes[upper] - service->bytes[upper - 1]);
+  double share = (double)(bytes - service->bytes[upper - 1]) / width;
+  double result = (double)below + share * ((double)ns - (double)below);
+  return result > 0 ? (uint64_t)result : 0;
+}
+
+static uint64_t later(uint64_t one, uint64_t other) { return one > other ? one : other; }
+
+// Takes a resource that is free at `*free_at`, for `ns`, not before `start`; when it is done.
+static bool take(uint64_t *free_at, uint64_t seen, uint64_t start, uint64_t ns, uint64_t *end) {
+  *end = later(start, seen) + ns;
+  return __atomic_compare_exchange_n(free_at, &seen, *end, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED);
+}
+
+static uint64_t serve(const struct device *device, struct state *state, uint64_t start,
+                      uint64_t service_ns) {
+  uint64_t servers = device->servers < MODEL_SERVERS ? device->servers : MODEL_SERVERS;
+  for (;;) {
+    size_t best = 0;
+    uint64_t earliest = UINT64_MAX, end;
+    for (size_t i = 0; i < servers && earliest > start; i++) {
+      uint64_t free_at = __atomic_load_n(&state->free_at[i], __ATOMIC_RELAXED);
+      if (free_at < earliest) {
+        best = i;
+        earliest = free_at;
+      }
+    }
+    if (take(&state->free_at[best], earliest, start, service_ns, &end)) {
+      return end;
+    }
+  }
+}
+
+static uint64_t transfer(const struct device *device, struct state *state, uint64_t start,
+                         uint64_t bytes, bool writes) {
+  uint64_t each = device->ps_per_byte[writes], end;
+  if (each == 0 || bytes == 0) {
+    return start;
+  }
+  uint64_t ns = (uint64_t)((double)bytes * (double)each / 1000.0);
+  uint64_t *busy_until = &state->transferred_at[writes];
+  while (!take(busy_until, __atomic_load_n(busy_until, __ATOMIC_RELAXED), start, ns, &end)) {
+  }
+  return end;
+}
+
+static uint64_t request(struct thread *thread, unsigned number, enum operation operation,
+                        uint64_t bytes, uint64_t start) {
+  struct models *models = models_of_page();
+  const struct device *device = &models->devices[number];
+  struct state *state = &models->state[number];
+  uint64_t service_ns = draw(thread, &device->service[operation], bytes,
+                             device->ps_per_byte[operation != READ]);
+  uint64_t served = serve(device, state, start, service_ns);
+  return later(served, transfer(device, state, start, bytes, operation != READ));
+}
+
+// Writes back one chunk after the other, in the background: the device is busy, and no call waits.
+static void write_back(struct thread *thread, unsigned number, uint64_t now) {
+  struct state *state = &models_of_page()->state[number];
+  uint64_t due = __atomic_load_n(&state->write_back_at, __ATOMIC_RELAXED);
+  if (now < due || !__atomic_compare_exchange_n(&state->write_back_at, &due, now + MEBIBYTE, false,
+                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    return;
+  }
+  uint64_t bytes = cache_write_back(number, now);
+  if (bytes != 0) {
+    uint64_t end = request(thread, number, WRITE, bytes, now);
+    __atomic_store_n(&state->write_back_at, end, __ATOMIC_RELAXED);
+  }
+}
+
+static struct due buffered(struct thread *thread, unsigned number, const struct access *access,
+                           uint64_t start) {
+  struct pages pages = {number, identity_of(access->descriptor), access->offset, access->bytes};
+  write_back(thread, number, start);
+  if (access->operation == READ) {
+    uint64_t missing = cache_read(&pages, access->sequential);
+    if (missing == 0) {
+      return (struct due){.cached = true};
+    }
+    return (struct due){true, false, request(thread, number, READ, missing, start)};
+  }
+  if (access->operation == WRITE) {
+    if (!cache_write(&pages, start)) {
+      if (!access->file.durable) {
+        return (struct due){.cached = true};
+      }
+    } else if (!access->file.durable) {
+      uint64_t bytes = cache_write_back(number, start);
+      return (struct due){true, false, request(thread, number, WRITE, bytes, start)};
+    }
+    cache_sync(&pages);
+    return (struct due){true, false, request(thread, number, SYNC, access->bytes, start)};
+  }
+  pages.bytes = size_of(access->descriptor);
+  uint64_t dirty = cache_sync(&pages);
+  return (struct due){true, false, request(thread, number, SYNC, dirty, start)};
+}
+
+struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
+  uint64_t device = models_of_page()->device_of[access->part];
+  if (device == 0 || device > OTHER) {
+    return (struct due){0};
+  }
+  unsigned number = (unsigned)device - 1;
+  if (models_of_page()->devices[number].page_cache && !access->file.direct) {
+    return buffered(thread, number, access, start);
+  }
+  enum operation operation = access->operation;
+  if (operation == WRITE && access->file.durable) {
+    operation = SYNC;
+  }
+  return (struct due){true, false, request(thread, number, operation, access->bytes, start)};
+}
