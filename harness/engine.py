@@ -440,6 +440,12 @@ class TracesIo(Protocol):
     #: process's title. None: threads have no names, so roles are unknown.
     background_threads: Sequence[str] | None
 
+    def unmodelled(self, part: str) -> tuple[str, str] | None:
+        """Return why the part's I/O cannot take a modelled device's time, and what avoids that.
+
+        None where every call can be delayed: neither mapped files nor asynchronous I/O.
+        """
+
 
 @runtime_checkable
 class RunsInClient(Protocol):

@@ -56,6 +56,9 @@ _CLIENT_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, EXECUTE"
 _PAGE_SIZES = (4, 8, 16, 32, 64)
 
 
+_NATIVE_AIO = "innodb_use_native_aio"
+
+
 class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
     """A server and directories that belong to the run."""
 
@@ -79,6 +82,17 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         self._first_start = True
         self.threads = context.threads
         self.version_tuple = installation.version_tuple
+
+    def unmodelled(self, part: str) -> tuple[str, str] | None:
+        """See harness.engine.TracesIo."""
+        if part == "wal":
+            if self.flavour == "mariadb":
+                return "MariaDB maps its log on a tmpfs", "use MySQL, or place wal elsewhere"
+            return None
+        if configured(self._installation, self._settings, _NATIVE_AIO) != "OFF":
+            context = f"{self.flavour} uses asynchronous I/O ({_NATIVE_AIO}=ON)"
+            return context, f"add --set {_NATIVE_AIO}=OFF"
+        return None
 
     def format_options(self) -> Mapping[str, str]:
         """What initialisation fixes for good, and the settings that decide what a load stores."""

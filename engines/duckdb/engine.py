@@ -72,6 +72,9 @@ class DuckDB:
         self._user = context.credentials
         self._log = context.scratch / "duckdb.log"
 
+    def unmodelled(self, part: str) -> tuple[str, str] | None:
+        """See harness.engine.TracesIo."""
+
     def version(self) -> EngineVersion:
         return _installed().engine_version(self.name)
 

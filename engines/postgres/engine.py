@@ -101,6 +101,12 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         self._client_role_made = False
         self.threads = context.threads
 
+    def unmodelled(self, part: str) -> tuple[str, str] | None:
+        """See harness.engine.TracesIo."""
+        if self._settings.get("io_method") == "io_uring":
+            return "PostgreSQL uses io_uring", "add --set io_method=worker"
+        return None
+
     def format_options(self) -> Mapping[str, str]:
         """Options of initdb and the settings that decide what a load stores."""
         initdb = {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}

@@ -98,6 +98,13 @@ class RocksDb(OfficialClient):
         #: The OPTIONS files from before a client of this run opened the database.
         self._older: frozenset[Path] = frozenset()
 
+    def unmodelled(self, part: str) -> tuple[str, str] | None:
+        """See harness.engine.TracesIo."""
+        for name in ("allow_mmap_reads", "allow_mmap_writes"):
+            if part != "wal" and self._options.flat().get(name) == "true":
+                return f"RocksDB maps its files ({name}=true)", f"leave out {name}"
+        return None
+
     def version(self) -> EngineVersion:
         """Release, revision and a digest of the library."""
         return self._installation.engine_version(self.name)

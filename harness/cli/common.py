@@ -13,6 +13,7 @@ import typer
 
 from harness import paths
 from harness.errors import UsageError
+from harness.models.tier import model_requests
 from harness.store.runs import Store, StoredRun
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
@@ -38,6 +39,16 @@ EmulateOption = Annotated[
 ]
 
 
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME=MODEL",
+        help="Model a device as a tier (`harness model list`); results are marked.",
+    ),
+]
+
+
 def store(results: Path | None) -> Store:
     """Return the store of --results; UsageError if it is in or at a file."""
     root = paths.results_root(results)
@@ -55,6 +66,11 @@ def print_json(document: Any) -> None:
     """One JSON document on stdout."""
     json.dump(document, sys.stdout, indent=1, ensure_ascii=False, default=str)
     print()
+
+
+def stand_ins(emulate: Sequence[str] | None, model: Sequence[str] | None) -> list[str]:
+    """Return the tiers that --emulate and --model request, in one form."""
+    return [*(emulate or ()), *model_requests(key_values(model, "--model"))]
 
 
 def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:

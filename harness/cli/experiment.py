@@ -10,11 +10,13 @@ from harness.cli.common import (
     EmulateOption,
     HostOption,
     JsonOption,
+    ModelOption,
     QuietOption,
     ResultsOption,
     RetriesOption,
     key_values,
     names,
+    stand_ins,
 )
 from harness.cli.options import CommonOptions
 from harness.cli.run_list import run_or_list
@@ -88,6 +90,7 @@ def run(
         bool, typer.Option("--no-canary", help="Do not measure the tiers before and after.")
     ] = False,
     emulate: EmulateOption = None,
+    model: ModelOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -103,7 +106,7 @@ def run(
         )
     plan = load_profile(
         find_profile(profile),
-        tuple(emulate or ()),
+        tuple(stand_ins(emulate, model)),
         size,
         {name: scalar(value) for name, value in key_values(param, "--param").items()},
         repeats,

@@ -325,7 +325,7 @@ def repro(
     where = store(results)
     original = where.run(run)
     again = (suites if original.spec.workload == MICRO else runner).prepared_again
-    with command_environment(host, original.spec.emulate, quiet) as env:
+    with command_environment(host, original.spec.stand_ins, quiet) as env:
         verdict = repeat(original, again, env, where, tolerance, trust)
     if json_:
         print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})

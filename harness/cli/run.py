@@ -18,7 +18,7 @@ import typer
 
 from harness import registry
 from harness.cli import micro
-from harness.cli.common import key_values, names, store
+from harness.cli.common import ModelOption, key_values, names, stand_ins, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import print_run_list, run_or_list
 from harness.errors import UsageError
@@ -79,6 +79,7 @@ class RunOptions(CommonOptions):
             help="Address where the server listens, with TLS, for -p client_hosts=… [none: ssh].",
         ),
     ] = None
+    model: ModelOption = None
     plant: Annotated[
         list[str] | None,
         typer.Option(
@@ -203,7 +204,7 @@ def plan_of(
         "engine_options": dict.fromkeys(options.engine, engine_options),
         "tuning": options.tuning,
         "seed": options.seed,
-        "emulate": options.emulate or [],
+        "emulate": stand_ins(options.emulate, options.model),
         "threads": options.threads,
         "cpus": options.cpus,
         "memory_limit": options.memory_limit,

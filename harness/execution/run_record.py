@@ -90,7 +90,14 @@ def place_of(tier: Mapping[str, Any]) -> tuple[Any, ...]:
     """What decides the speed of a tier, from its entry in a manifest."""
     facts = tier["facts"]
     named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
-    return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])
+    return (
+        *named,
+        tier["emulates"],
+        tier["model"],
+        facts["filesystem"],
+        facts["device"],
+        facts["dax"],
+    )
 
 
 def limit_not_enforced(cap: MemoryCap, hint: str) -> RunWarning:
@@ -297,6 +304,9 @@ class RunRecord:
                 {"tier": tier.name, "by": f"{tier.facts.kind} at {tier.claim.path}"}
                 for tier in self.tiers
                 if tier.emulated
+            ],
+            "modelled": [
+                {"tier": tier.name, "model": tier.model.name} for tier in self.tiers if tier.model
             ],
             "uncontrolled": [warning.to_json() for warning in self._warnings(attempts)],
             "data_bytes": self.data_bytes,

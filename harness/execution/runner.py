@@ -42,7 +42,13 @@ from harness.execution.run_record import (
 )
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.experiment.preflight import ResolvedRun, needed_bytes, prepare_all, work_directory
+from harness.experiment.preflight import (
+    ResolvedRun,
+    modelled_parts,
+    needed_bytes,
+    prepare_all,
+    work_directory,
+)
 from harness.experiment.run_time import Estimator, RunTime
 from harness.explain.blocks import DelayBlocks
 from harness.host.cgroup import MemoryCap, memory_cap
@@ -51,6 +57,7 @@ from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.plant import parse_plant, varied
 from harness.iotrace.trace import LIBRARY, IoTrace
+from harness.models.table import PageCache, models_table
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
@@ -276,6 +283,7 @@ class _Run:
         if session.timed_io is not None:
             plants = [parse_plant(text) for text in prepared.spec.plant]
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
+            record.warnings += session.timed_io.check_models(modelled_parts(prepared))
             record.artifacts["io-operations"] = session.timed_io.operations()
         if session.delays is not None:
             found = session.delays.concluded(record.metrics, record.artifacts["io-operations"])
@@ -348,12 +356,22 @@ class _Run:
             parts = [part for part in DIRECTORY_PARTS if part in engine.supported_parts]
             trace.directories = {part: places[part] for part in parts}
             self.session.timed_io = TimedIo(trace, engine.processes)
+            self._model_devices(trace)
             for text in self.prepared.spec.plant:
                 parse_plant(text).apply(trace.page)
             if (plant := varied(self.prepared.spec.plant)) is not None:
                 seed = self.prepared.spec.seed_of_block()
                 self.session.delays = DelayBlocks(trace.page, plant, seed)
                 self.stack.callback(self.session.delays.end)  # before the page is closed
+
+    def _model_devices(self, trace: IoTrace) -> None:
+        """Have the files of modelled tiers take their devices' times."""
+        models = modelled_parts(self.prepared)
+        if models:
+            limit = self.prepared.spec.memory_limit_bytes
+            cache = PageCache(limit, limit or self.env.memory_bytes)
+            names = {part: self.prepared.tiers[part].name for part in models}
+            trace.page.model(models_table(models, names, cache))
 
     def record_config(self, config: Mapping[str, str]) -> None:
         """Record the program with what it says of its own configuration."""

@@ -33,6 +33,7 @@ from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import apart, resolve_cpus
 from harness.iotrace.plant import parse_plant, varied
 from harness.iotrace.trace import LIBRARY
+from harness.models.device import DeviceModel
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.sql_files import text_of
@@ -160,6 +161,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
             "leave listen out",
         )
     _check_plant(spec, engine, supported)
+    _check_models(prepared, engine, supported)
     if (plant := varied(spec.plant)) is not None:
         check_varied(plant, spec.driver, params)
         if not (isinstance(engine, RunsInClient) or outline.delay_rounds):
@@ -286,6 +288,36 @@ def _check_plant(spec: RunSpec, engine: Engine, supported: frozenset[Part]) -> N
         else:
             continue
         raise UsageError(f"planted delay {text}", context, "leave --plant out")
+
+
+def modelled_parts(prepared: ResolvedRun) -> dict[Part, DeviceModel]:
+    """The models of the tiers that parts lie on."""
+    return {
+        part: tier.model for part, tier in prepared.tiers.items() if tier.model and part != "memory"
+    }
+
+
+def _check_models(prepared: ResolvedRun, engine: Engine, supported: frozenset[Part]) -> None:
+    """UsageError for a modelled tier whose times would not reach the engine."""
+    spec = prepared.spec
+    for part, model in modelled_parts(prepared).items():
+        if part not in supported:
+            continue
+        tier = prepared.tiers[part]
+        hint = f"place {part} on another tier, or use another model"
+        if not isinstance(engine, TracesIo):
+            context = f"the harness does not trace {engine.name}"
+        elif IoMonitor.name in spec.no_monitors:
+            context, hint = "the monitor io is excluded", "leave out --no-monitor io"
+        elif find_native(LIBRARY) is None:
+            context, hint = f"{LIBRARY} was not built", "install the harness again (make setup)"
+        elif reason := engine.unmodelled(part):
+            context, hint = reason
+        elif missing := model.missing(part):
+            context = f"the model does not state {', '.join(missing)}"
+        else:
+            continue
+        raise UsageError(f"{part} on {tier.name}, which is modelled as {model.name}", context, hint)
 
 
 def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address | None:

@@ -32,6 +32,7 @@ from harness.experiment.placement import parse_placement
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
 from harness.iotrace.plant import parse_plant
+from harness.models.tier import requested_model
 from harness.paths import data_folder
 from harness.store.spec import JsonObject, RunSpec, content_hash
 from harness.units import parse_size
@@ -54,10 +55,10 @@ class Plan:
     """An expanded profile. ``hash`` covers all of its specs.
 
     ``emulate``: tiers that a tmpfs emulates, as requested (``pmem``, ``pmem=/path``); the specs
-    hold the names only. ``several_commands``: whether plans of other commands under
-    the same name belong to the same experiment. ``looks``: how often at most results decide
-    whether there are more repeats (harness.experiment.sequential). ``capacity``: what the rates
-    follow from (harness.experiment.capacity).
+    hold the names only. Also modelled ones (``pmem=model:zero``). ``several_commands``: whether
+    plans of other commands under the same name belong to the same experiment. ``looks``: how
+    often at most results decide whether there are more repeats (harness.experiment.sequential).
+    ``capacity``: what the rates follow from (harness.experiment.capacity).
     """
 
     name: str
@@ -207,10 +208,12 @@ def expand(
     _refuse_twice(document, profile["axes"], fixed)
     _check_engine_options(document, profile)
     requests = {_tier(request): request for request in (*fixed.get("emulate", ()), *emulate)}
+    models = dict(filter(None, map(requested_model, requests.values())))
     specs = [
         replace(
             _spec(document, _point(document, profile, choice), parameters),
-            emulate=tuple(requests),
+            emulate=tuple(tier for tier in requests if tier not in models),
+            models=tuple(f"{tier}={model}" for tier, model in models.items()),
         )
         for choice in _choices(profile["axes"])
     ]

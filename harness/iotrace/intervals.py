@@ -9,16 +9,21 @@ from typing import Any
 
 from harness.counters import difference
 from harness.errors import RunFailed
+from harness.experiment.placement import Part
 from harness.host.process_counters import read_counters
 from harness.iotrace.page import CELL_FIELDS, SIZE_CLASSES, Cell, PageError, Reading, cells
 from harness.iotrace.plant import Plant
 from harness.iotrace.trace import IoTrace
+from harness.models.device import DeviceModel
 from harness.store.result import Metric
 from harness.supervise.process import ProcessId
 from harness.warnings import RunWarning
 
 #: Below this share of a part's bytes, the run has a warning.
 COMPLETE_SHARE = 0.95
+#: Above this share of calls that took longer than on the modelled device, a run has a warning.
+MOST_LATE = 0.01
+_QUANTILES = (1, 10, 50, 90, 99)
 _URING = "anon_inode:[io_uring]"
 #: Operations that move bytes, with the counters of harness.host.process_counters that count them:
 #: by system calls, and at the block layer.
@@ -101,6 +106,7 @@ class TimedIo:
                 **self._trace.labels(cell),
                 **{field: spent.value(cell, field) for field in CELL_FIELDS},
                 "sizes": _sizes(spent, cell),
+                **_modelled(spent, cell),
             }
             for cell in cells()
             if spent.value(cell, "calls")
@@ -158,6 +164,33 @@ class TimedIo:
                     "a planted delay reached no call",
                     f"{plant}: the engine made no such call in the timed intervals",
                     "choose an operation that io-operations.json lists",
+                )
+
+    def check_models(self, models: Mapping[Part, DeviceModel]) -> Iterator[RunWarning]:
+        """Warnings of modelled devices whose times were not kept; RunFailed without a trace."""
+        spent = self._spent
+        if not models:
+            return
+        if spent is None or spent.slots == 0 or self._damage is not None:
+            context = self._damage or "no process of the engine has loaded the library"
+            raise RunFailed("model devices", context, "run without modelled tiers")
+        for part, model in models.items():
+            if spent.mapped_bytes.get(part, 0) and not model.instant:
+                yield RunWarning(
+                    "model-not-kept",
+                    "the engine maps files of a modelled tier into its memory",
+                    f"{part} on {model.name}: accesses to mapped files take no time of the device",
+                    "do not rely on the run, or have the engine read its files",
+                )
+            made = sum(spent.value(cell, "modelled") for cell in cells() if cell.part == part)
+            late = sum(spent.value(cell, "late") for cell in cells() if cell.part == part)
+            if made and late / made > MOST_LATE:
+                yield RunWarning(
+                    "model-not-kept",
+                    "the tier below a modelled one was too slow",
+                    f"{part} on {model.name}: {late / made:.1%} of {made} calls took longer than "
+                    "on the modelled device",
+                    "put the tier on a faster one, or leave the host idle",
                 )
 
     def _not_seen(self, spent: Reading, low: Mapping[str, float]) -> list[str]:
@@ -242,6 +275,20 @@ def _sizes(spent: Reading, cell: Cell) -> dict[str, int]:
     if counts is None:
         return {}
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def _modelled(spent: Reading, cell: Cell) -> dict[str, Any]:
+    """Of modelled calls: quantiles of the durations that were due and of those achieved, in ns."""
+    due, achieved = (spent.histogram(cell, name) for name in ("due", "achieved"))
+    if due is None or achieved is None:
+        return {}
+    shares = zip(due.counts.cumsum(), achieved.counts.cumsum(), strict=True)
+    distance = max(abs(a / due.total - b / achieved.total) for a, b in shares)
+    return {
+        "due_ns": {f"p{p:g}": due.percentile(p) for p in _QUANTILES},
+        "achieved_ns": {f"p{p:g}": achieved.percentile(p) for p in _QUANTILES},
+        "distance": round(float(distance), 4),
+    }
 
 
 def _uses_uring(processes: Sequence[ProcessId]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
+from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.iotrace.page import PARTS
 from harness.models.device import MOST_PARALLEL, MOST_SIZES, OPERATIONS, DeviceModel, Point
 
@@ -31,7 +33,9 @@ class PageCache:
     available_bytes: int
 
 
-def models_table(models: Mapping[str, DeviceModel], tiers: Mapping[str, str], cache: PageCache) -> bytes:
+def models_table(
+    models: Mapping[Part, DeviceModel], tiers: Mapping[Part, str], cache: PageCache
+) -> bytes:
     """Return the constant part of the table.
 
     ``models``: by part. ``tiers``: name of each part's tier; parts on one tier share its queue.
@@ -93,7 +97,7 @@ def quantile_ns(point: Point, percent: float) -> int:
     known = point.quantiles
     if percent <= known[0][0]:
         return known[0][1]
-    for (low, low_ns), (high, high_ns) in zip(known, known[1:], strict=False):
+    for (low, low_ns), (high, high_ns) in pairwise(known):
         if percent <= high:
             return round(low_ns + (high_ns - low_ns) * (percent - low) / (high - low))
     return known[-1][1]

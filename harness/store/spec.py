@@ -36,8 +36,8 @@ DEFAULT_MONITORS = frozenset(
 )
 
 #: Members of a spec that have been added later: specs without them keep their hashes.
-_ONLY_WHERE_SET = ("no_monitors", "observe", "cpus", "listen", "plant")
-_LISTS = ("emulate", "monitors", "no_monitors", "observe", "plant")
+_ONLY_WHERE_SET = ("no_monitors", "observe", "cpus", "listen", "plant", "models")
+_LISTS = ("emulate", "models", "monitors", "no_monitors", "observe", "plant")
 
 #: What of a host, by its name in a manifest, may be changed at any time and changes times.
 HOST_STATE = (
@@ -118,7 +118,8 @@ class RunSpec:
     ``placement`` is None for an external engine only; ``label`` then names what
     its owner set up. ``params`` are the workload's, as JSON (harness.workloads.parameters);
     ``block`` is the number of the interleaved repeat block.
-    ``emulate``: of the tiers that are emulated, those that the placement uses.
+    ``emulate``: of the tiers that are emulated, those that the placement uses; ``models``: of
+    those that are modelled, with their models (``fast=zero``).
     ``required_host_mode`` is None where any will do; ``Default|AppDirect``: one of them.
     """
 
@@ -148,10 +149,13 @@ class RunSpec:
     listen: str | None = None
     #: Delays planted in its file I/O (harness.iotrace.plant).
     plant: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         used = self.placement.tiers() if self.placement else ()
         object.__setattr__(self, "emulate", tuple(t for t in self.emulate if t in used))
+        modelled = tuple(m for m in self.models if m.partition("=")[0] in used)
+        object.__setattr__(self, "models", modelled)
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
@@ -172,6 +176,11 @@ class RunSpec:
         return cls(**values | {name: tuple(values.get(name, ())) for name in _LISTS})
 
     @property
+    def stand_ins(self) -> list[str]:
+        """The tiers to emulate or to model, as they are requested (harness.models.tier)."""
+        return [*self.emulate, *(model.replace("=", "=model:", 1) for model in self.models)]
+
+    @property
     def added_monitors(self) -> tuple[str, ...]:
         """Those that runs do not have by default."""
         return tuple(name for name in self.monitors if name not in DEFAULT_MONITORS)
@@ -184,12 +193,12 @@ class RunSpec:
     def runs_in(self, mode: str) -> bool:
         """Whether this run can be made on a host in that mode.
 
-        A run on an emulated tier needs no AppDirect mode: the emulation replaces it.
+        A run on an emulated or modelled tier needs no AppDirect mode: that tier replaces it.
         """
         if self.required_host_mode is None:
             return True
         allowed = set(self.required_host_mode.split("|"))
-        if self.emulate:
+        if self.emulate or self.models:
             allowed |= {"Default"} if "AppDirect" in allowed else set()
         return mode in allowed
 

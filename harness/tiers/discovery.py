@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness import paths
 from harness.errors import UsageError
 from harness.experiment.placement import TIER_NAME
+from harness.models.tier import requested_model, tier_of_request
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.mounts import Mount, mounts
@@ -190,20 +191,25 @@ def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
 def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
     """Return a tmpfs that emulates the tier in ``request``: ``pmem`` or ``pmem=/path``.
 
+    Or a modelled one: ``pmem=model:zero``, as ``--model pmem=zero`` requests it.
+
     Without a path it is a private directory on /dev/shm. UsageError if a real tier has that name,
     or if the path is not on a tmpfs.
     """
     name, _, path = request.partition("=")
-    option = f"--emulate {request}"
+    model = requested_model(request)
+    option = f"--emulate {request}" if model is None else f"--model {name}={model[1]}"
     if not TIER_NAME.match(name):
         raise UsageError(option, f"{name!r} is not a tier name", "for example: --emulate pmem")
-    if name in real and not real[name].emulated:
+    if name in real and not real[name].emulated and real[name].model is None:
         tier = real[name]
         raise UsageError(
             option,
             f"a real tier has the name {name!r} ({tier.facts.kind} at {tier.claim.place})",
             f"omit --emulate, or use another name (--emulate {name}_emulated)",
         )
+    if model is not None:
+        return tier_of_request(*model)
     directory = Path(path) if path else Path(f"/dev/shm/tierbench-{os.geteuid()}")
     _refuse_foreign(option, directory)
     facts = _emulation_facts(option, directory)

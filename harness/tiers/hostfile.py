@@ -57,7 +57,8 @@ def _claim(document: Document, name: str) -> TierClaim:
     return TierClaim(
         name=name,
         kind=tier["kind"],
-        path=tier.get("path"),
+        path=tier.get("on" if tier["kind"] == "modelled" else "path"),
+        model=tier.get("model"),
         device=tier.get("device"),
         nodes=tuple(tier.get("nodes", [tier["node"]] if "node" in tier else [])),
         policy=tier.get("policy"),
@@ -68,13 +69,15 @@ def _claim(document: Document, name: str) -> TierClaim:
 
 
 #: The keys that say where a tier is: exactly one, by its kind.
-_PLACE_KEYS = ("path", "device", "node", "nodes")
+_PLACE_KEYS = ("path", "device", "node", "nodes", "on")
 
 
 def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
     """Check that the place fits the kind (JSON Schema's message would be unclear)."""
     kind = tier["kind"]
-    fitting = {"devdax": ("device",), "numa": ("node", "nodes")}.get(kind, ("path",))
+    fitting = {"devdax": ("device",), "numa": ("node", "nodes"), "modelled": ("on",)}.get(
+        kind, ("path",)
+    )
     value = [key for key in _PLACE_KEYS if key in tier]
     for key in [*value, *(("policy",) if "policy" in tier else ())]:
         if key not in (*fitting, *(("policy",) if kind == "numa" else ())):

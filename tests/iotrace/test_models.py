@@ -56,7 +56,10 @@ def test_sequential_reads_wait_once_per_readahead_window(trace, run):
 
 def test_without_a_page_cache_every_call_reaches_the_device(trace, run):
     use(trace, DeviceModel("dax", "", "published", False, points=constant(read=1, write=1, sync=1)))
-    run(OPEN + "for i in range(3): os.pwrite(fd, bytes(4096), 0); os.pread(fd, 4096, 0)\nos.fsync(fd)")
+    run(
+        OPEN
+        + "for i in range(3): os.pwrite(fd, bytes(4096), 0); os.pread(fd, 4096, 0)\nos.fsync(fd)"
+    )
     assert counted(trace, DATA_WRITE, "modelled", "cached") == (3, 0)
     assert counted(trace, DATA_READ, "modelled", "cached") == (3, 0)
     assert counted(trace, DATA_SYNC, "modelled") == (1,)
@@ -78,13 +81,19 @@ def test_a_sync_pays_for_what_another_process_wrote(trace, run):
     by_size = (Point(4096, ((50.0, 1000),)), Point(MIB, ((50.0, 9_000_000),)))
     points = constant(read=1, write=1) | {"sync": by_size}
     use(trace, DeviceModel("disk", "", "published", points=points))
-    run(OPEN + "if os.fork() == 0: os.pwrite(fd, bytes(1 << 20), 0); os._exit(0)\nos.wait(); os.fsync(fd)")
+    run(
+        OPEN + "if os.fork() == 0: os.pwrite(fd, bytes(1 << 20), 0); os._exit(0)\n"
+        "os.wait(); os.fsync(fd)"
+    )
     assert trace.page.read().histogram(DATA_SYNC, "due").max > 8_000_000
 
 
 def test_direct_and_durable_writes_wait_at_once(trace, run):
     use(trace, buffered(read=1, write=5, sync=50))
-    run("fd = os.open('data/table', os.O_RDWR | os.O_CREAT | os.O_DSYNC)\nos.pwrite(fd, bytes(4096), 0)")
+    run(
+        "fd = os.open('data/table', os.O_RDWR | os.O_CREAT | os.O_DSYNC)\n"
+        "os.pwrite(fd, bytes(4096), 0)"
+    )
     reading = trace.page.read()
     assert reading.value(DATA_WRITE, "modelled") == 1
     assert reading.histogram(DATA_WRITE, "due").max == pytest.approx(50_000, rel=0.02)

@@ -7,9 +7,13 @@ nothing is installed.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa"]
+if TYPE_CHECKING:  # not in the test VM
+    from harness.models.device import DeviceModel
+
+#: A ``modelled`` tier is a directory, too; its facts have the kind of the tier below it.
+TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa", "modelled"]
 TIER_KINDS: tuple[TierKind, ...] = get_args(TierKind)
 Policy = Literal["bind", "preferred", "interleave"]
 #: Kinds that are a directory on a mounted file system.
@@ -29,6 +33,8 @@ class TierClaim:
     price_per_gb: float | None = None  # USD per 10⁹ bytes
     #: Set by ``--emulate pmem``: this tier stands in for what it is not.
     emulates: str | None = None
+    #: Of a modelled tier: the name of the device's model; ``path`` is on the faster tier below.
+    model: str | None = None
     source: str = "discovered"  # or the host file and line
 
     @property
@@ -83,6 +89,8 @@ class Tier:
     claim: TierClaim
     facts: TierFacts
     warnings: tuple[str, ...] = field(default=())
+    #: The device that file operations wait for as if it were there.
+    model: DeviceModel | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -98,7 +106,8 @@ class Tier:
         """As stored in a run's manifest."""
         return {
             "name": self.name,
-            "kind": self.facts.kind,
+            "kind": self.claim.kind if self.model else self.facts.kind,
+            "model": {"name": self.model.name, "digest": self.model.digest} if self.model else None,
             "emulates": self.claim.emulates,
             "path": self.claim.path,
             "device": self.claim.device,

@@ -1,0 +1,127 @@
+"""Modelled tiers: a directory on a fast tier whose file operations take as long as a device's."""
+
+from __future__ import annotations
+
+import os
+import stat
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+from harness.models.device import OPERATIONS, DeviceModel, find_model
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.probe import facts_of_directory
+
+if TYPE_CHECKING:
+    from harness.supervise.user_files import Credentials
+
+#: The part of ``--model NAME=MODEL`` in a list of requested stand-ins.
+PREFIX = "model:"
+_DEFAULT_BASE = "/dev/shm"
+_CALLS = 51
+_BYTES = 4096
+#: Below this, the time that this process needs for a call counts, not the tier's.
+_NOTICEABLE_NS = 5_000
+_FAST_KINDS = ("tmpfs", "fsdax")
+
+
+def requested_model(request: str) -> tuple[str, str] | None:
+    """Return tier and model of ``fast=model:zero``; None for another request."""
+    name, _, text = request.partition("=")
+    return (name, text.removeprefix(PREFIX)) if text.startswith(PREFIX) else None
+
+
+def model_requests(pairs: dict[str, str]) -> list[str]:
+    """Return requests of ``--model NAME=MODEL`` in the form of ``--emulate``."""
+    return [f"{name}={PREFIX}{model}" for name, model in pairs.items()]
+
+
+def tier_of_request(name: str, model: str) -> Tier:
+    """Return the tier of ``--model NAME=MODEL``, on /dev/shm."""
+    source = f"--model {name}={model}"
+    claim = TierClaim(name, "modelled", path=_DEFAULT_BASE, model=model, source=source)
+    return modelled_tier(claim)
+
+
+def modelled_tier(claim: TierClaim, user: Credentials | None = None, kernel: Kernel = LIVE) -> Tier:
+    """Return a modelled tier; UsageError where its base cannot keep the model's times."""
+    problem = f"modelled tier {claim.name!r} ({claim.source})"
+    if claim.model is None or claim.path is None:
+        raise UsageError(problem, "no model or no base", "write model: NAME and on: /dev/shm")
+    model = find_model(claim.model)
+    base = Path(claim.path)
+    try:
+        facts = facts_of_directory(base, kernel)
+    except OSError as error:
+        hint = "name a directory on a tmpfs or on a DAX file system"
+        raise UsageError(problem, f"{base}: {error.strerror}", hint) from error
+    if facts.kind not in _FAST_KINDS:
+        raise UsageError(
+            problem,
+            f"{base} is on a {facts.kind}, which has latencies of its own",
+            "put it on a tmpfs or on a DAX file system, such as on: /dev/shm",
+        )
+    _check_speed(problem, base, model)
+    warning = f"MODELLED: {claim.name} is {model.name} on {facts.kind}"
+    return Tier(
+        replace(claim, path=str(_own_directory(base))), _without_device(facts), (warning,), model
+    )
+
+
+def _own_directory(base: Path) -> Path:
+    """A directory of this user, where others may write to the base."""
+    sticky = base.stat().st_mode & stat.S_ISVTX
+    return base / f"tierbench-{os.geteuid()}" if sticky else base
+
+
+def _without_device(facts: TierFacts) -> TierFacts:
+    """The base's own device is not the one that is modelled."""
+    return replace(facts, device_model=None, rotational=None)
+
+
+def _check_speed(problem: str, base: Path, model: DeviceModel) -> None:
+    for operation, base_ns in _base_durations(base).items():
+        points = model.points.get(operation, ())
+        if not points or base_ns <= _NOTICEABLE_NS:
+            continue
+        fastest_ns = points[0].quantiles[len(points[0].quantiles) // 2][1]
+        if base_ns > fastest_ns:
+            raise UsageError(
+                problem,
+                f"a {operation} takes {base_ns / 1000:.1f} us on {base}, "
+                f"and {fastest_ns / 1000:.1f} us on the modelled device",
+                "put it on a faster tier",
+            )
+
+
+def _base_durations(base: Path) -> dict[str, float]:
+    """Return the median duration in ns of each operation on a file without a name."""
+    try:
+        descriptor = os.open(base, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:  # cannot be written: the run says so
+        return {}
+    try:
+        block = bytes(_BYTES)
+        calls: dict[str, Callable[[], object]] = {
+            "write": lambda: os.pwrite(descriptor, block, 0),
+            "read": lambda: os.pread(descriptor, _BYTES, 0),
+            "sync": lambda: os.fdatasync(descriptor),
+        }
+        os.pwrite(descriptor, block, 0)
+        return {name: statistics.median(_timed(calls[name])) for name in OPERATIONS}
+    finally:
+        os.close(descriptor)
+
+
+def _timed(call: Callable[[], object]) -> list[int]:
+    durations = []
+    for _ in range(_CALLS):
+        start = time.perf_counter_ns()
+        call()
+        durations.append(time.perf_counter_ns() - start)
+    return durations
