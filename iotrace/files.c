@@ -29,6 +29,7 @@ static uint64_t ended[MOST_DESCRIPTORS]; // end of the last access + 1; 0: none 
 static uint64_t file_end[MOST_DESCRIPTORS]; // of what was written, as last seen
 static uint64_t unsynced[MOST_DESCRIPTORS];
 static uint64_t identity[MOST_DESCRIPTORS];
+static bool grown[MOST_DESCRIPTORS];
 
 // Of the bytes from 0 that were written: to space that is only allocated (fallocate), a first write
 // is like one beyond the end, since a sync then has to note it in the file system's journal.
@@ -118,6 +119,7 @@ void forget(int descriptor) {
     position[descriptor] = 0;
     ended[descriptor] = 0;
     unsynced[descriptor] = 0;
+    grown[descriptor] = false;
   }
 }
 
@@ -186,6 +188,7 @@ bool extends(int descriptor, off_t offset, uint64_t size) {
   uint64_t end = beginning(descriptor, offset) + size;
   bool result = end > file_end[descriptor];
   file_end[descriptor] = result ? end : file_end[descriptor];
+  grown[descriptor] |= result;
   return result;
 }
 
@@ -198,4 +201,12 @@ void add_unsynced(int descriptor, uint64_t bytes) {
 uint64_t take_unsynced(int descriptor) {
   bool known_one = descriptor >= 0 && descriptor < MOST_DESCRIPTORS;
   return known_one ? __atomic_exchange_n(&unsynced[descriptor], 0, __ATOMIC_RELAXED) : 0;
+}
+
+bool take_grown(int descriptor) {
+  bool result = descriptor >= 0 && descriptor < MOST_DESCRIPTORS && grown[descriptor];
+  if (result) {
+    grown[descriptor] = false;
+  }
+  return result;
 }

@@ -78,6 +78,8 @@ bool extends(int descriptor, off_t offset, uint64_t size);
 // Bytes written through the descriptor since its last sync. Counted, and taken by a sync.
 void add_unsynced(int descriptor, uint64_t bytes);
 uint64_t take_unsynced(int descriptor);
+// Whether a write through the descriptor was beyond the end since its last sync.
+bool take_grown(int descriptor);
 
 // cache.c: the modelled page cache of one device.
 struct pages {
@@ -102,6 +104,7 @@ struct access {
   struct file file;
   uint64_t offset, bytes; // of a sync: bytes written through its descriptor
   bool sequential;
+  bool grown; // syncs: the file grew since its last one
 };
 struct due {
   bool modelled; // whether a duration was drawn
@@ -121,6 +124,7 @@ struct call {
   struct file file;
   uint64_t start_ns;
   uint64_t unsynced; // of a sync
+  bool grown;
 };
 struct call begin_call(int descriptor, enum operation operation, off_t offset);
 // Counts the call, waits for the planted delay, and returns `result`; errno stays as it is.

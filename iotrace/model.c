@@ -90,7 +90,7 @@ static uint64_t transfer(const struct device *device, struct state *state, uint6
   return end;
 }
 
-static uint64_t request(struct thread *thread, unsigned number, enum operation operation,
+static uint64_t request(struct thread *thread, unsigned number, unsigned operation,
                         uint64_t bytes, uint64_t start) {
   struct models *models = models_of_page();
   const struct device *device = &models->devices[number];
@@ -99,6 +99,12 @@ static uint64_t request(struct thread *thread, unsigned number, enum operation o
                              device->ps_per_byte[operation != READ]);
   uint64_t served = serve(device, state, start, service_ns);
   return later(served, transfer(device, state, start, bytes, operation != READ));
+}
+
+// The service of a sync, by whether the file grew.
+static unsigned sync_of(unsigned number, bool grown) {
+  return grown && models_of_page()->devices[number].service[OPERATIONS].points != 0 ? OPERATIONS
+                                                                                   : SYNC;
 }
 
 // Writes back one chunk after the other, in the background: the device is busy, and no call waits.
@@ -137,11 +143,13 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
       return (struct due){true, false, request(thread, number, WRITE, bytes, start)};
     }
     cache_sync(&pages);
-    return (struct due){true, false, request(thread, number, SYNC, access->bytes, start)};
+    unsigned sync = sync_of(number, take_grown(access->descriptor));
+    return (struct due){true, false, request(thread, number, sync, access->bytes, start)};
   }
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages);
-  return (struct due){true, false, request(thread, number, SYNC, dirty, start)};
+  unsigned sync = sync_of(number, access->grown);
+  return (struct due){true, false, request(thread, number, sync, dirty, start)};
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {

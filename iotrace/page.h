@@ -60,6 +60,7 @@ _Static_assert(sizeof(struct header) == 256 + 384, "the reader knows this layout
 #define MODEL_QUANTILES 17
 #define MODEL_SERVERS 64
 #define MODEL_BYTES 32768
+#define SERVICES (OPERATIONS + 1)
 
 // Durations of one operation at depth 1, by size: `ns[point][i]` is the quantile of the probability
 // `probability[i]` (in 2^-32) of requests of `bytes[point]` bytes. Sizes ascend.
@@ -79,7 +80,9 @@ struct device {
   uint64_t throttle_pages;     // dirty pages above which a writer waits for it
   uint64_t expire_ns;          // age of dirty pages at which write-back takes them
   uint64_t unused;
-  struct service service[3];   // by enum operation; syncs by bytes that are dirty
+  // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
+  // end of what was written of the file, which the file system has to note, too.
+  struct service service[SERVICES];
 };
 
 // Virtual time: until when each server, and each direction's bandwidth, is taken.
@@ -102,7 +105,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 1160, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 10 * 8 + 3 * 1160, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 10 * 8 + 4 * 1160, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

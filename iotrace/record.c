@@ -85,6 +85,7 @@ struct call begin_call(int descriptor, enum operation operation, off_t offset) {
       look_at_end(descriptor, offset);
     } else if (operation == SYNC) { // what is written meanwhile may be left to the next one
       call.unsynced = take_unsynced(descriptor);
+      call.grown = take_grown(descriptor);
     }
     call.start_ns = now_ns();
   }
@@ -157,7 +158,7 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
   enum part part = call->file.part;
   struct cell *cell = &thread->head->cells[thread->role][part][operation];
   add(&cell->calls, 1);
-  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false};
+  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->grown};
   if (result < 0) {
     add(&cell->errors, 1);
   } else {

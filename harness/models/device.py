@@ -21,6 +21,9 @@ from harness.units import format_bytes, parse_duration_ns, parse_size
 from harness.yamlfile import Document, load_yaml
 
 OPERATIONS = ("read", "write", "sync")
+#: Syncs of a file that grew since the last one: the file system has to note its length, too.
+GROWN = "grown_sync"
+SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
 MOST_SIZES, MOST_PARALLEL = 8, 64
 #: The model that adds nothing: it measures what a device of no latency would gain at most.
@@ -53,6 +56,8 @@ class Point:
 @dataclass(frozen=True)
 class DeviceModel:
     """A device's service times; syncs are by the bytes that are dirty.
+
+    Of a model without ``grown_sync``, syncs of files that grew take as long as others.
 
     ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
@@ -163,7 +168,7 @@ def load_model(path: Path) -> DeviceModel:
         raise UsageError(document.at(("name",)), context, f"name it {path.stem!r}, as its file")
     points = {
         operation: tuple(sorted(_points(document, operation), key=lambda p: p.size_bytes))
-        for operation in OPERATIONS
+        for operation in SERVICES
         if operation in value
     }
     bandwidth = {

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.iotrace.page import PARTS
-from harness.models.device import MOST_PARALLEL, MOST_SIZES, OPERATIONS, DeviceModel, Point
+from harness.models.device import MOST_PARALLEL, MOST_SIZES, SERVICES, DeviceModel, Point
 
 #: Probabilities at which each distribution is stated in the table, in percent.
 PROBABILITIES = (0, 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.9, 100)
@@ -45,17 +44,17 @@ def models_table(
     by_tier = {tiers[part]: model for part, model in models.items()}
     device_of = [
         numbers[tiers[part]] + 1 if part in models and not models[part].instant else 0
-        for part in PARTS
+        for part in DIRECTORY_PARTS
     ]
     devices = [_device(by_tier[name], cache) for name in numbers]
     empty = bytes(len(_device(DeviceModel("", "", "constant"), cache)))
     probabilities = [min(_ONE - 1, round(p / 100 * _ONE)) for p in PROBABILITIES]
     return b"".join(
         (
-            struct.pack(f"<{len(PARTS)}Q", *device_of),
+            struct.pack(f"<{len(DIRECTORY_PARTS)}Q", *device_of),
             struct.pack(f"<{len(PROBABILITIES)}Q", *probabilities),
             *devices,
-            *[empty] * (len(PARTS) - len(devices)),
+            *[empty] * (len(DIRECTORY_PARTS) - len(devices)),
         )
     )
 
@@ -75,7 +74,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         max(1, int(available * _THROTTLE_SHARE)),
         _EXPIRE_NS,
         0,
-    ) + b"".join(_service(model.points.get(operation, ())) for operation in OPERATIONS)
+    ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 
 
 def _ps_per_byte(model: DeviceModel, direction: str) -> int:
