@@ -19,6 +19,7 @@ _MODULES = {
     "calibrate": "calibrate",
     "run": "run",
     "experiment": "experiment",
+    "model": "model",
     "whatif": "whatif",
     "runs": "runs",
     "data": "data",

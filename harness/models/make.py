@@ -1,0 +1,152 @@
+"""Make a model of a tier from a run of the suite ``device-model`` on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness import hdr
+from harness.errors import RunFailed, UsageError
+from harness.models.device import GROWN, MOST_PARALLEL, DeviceModel, Point, model_folders
+from harness.models.table import PROBABILITIES
+from harness.store.runs import StoredRun
+from harness.units import format_bytes
+
+SUITE = "device-model"
+#: Measurements of the suite by what they are of, with the metric that has the durations.
+_MEASURED = {
+    "read": "operation_duration_ns",
+    "write": "operation_duration_ns",
+    "sync": "fdatasync_duration_ns",
+    GROWN: "fdatasync_duration_ns",
+}
+#: Tier kinds whose files are buffered in the page cache.
+_BUFFERED = ("block", "fs-nodax", "sector")
+
+
+def model_path(name: str) -> Path:
+    """Return where a made model is kept."""
+    return model_folders()[0] / f"{name}.yml"
+
+
+def check_new(name: str, replace: bool) -> None:
+    """UsageError for a name that cannot be one, or that is taken."""
+    if not name or not all(c.isascii() and (c.islower() or c.isdigit() or c == "-") for c in name):
+        hint = "use small letters, digits and dashes"
+        raise UsageError(f"model {name!r}", "not a name of a model", hint)
+    if model_path(name).exists() and not replace:
+        context = f"{model_path(name)} exists"
+        raise UsageError(f"model {name!r}", context, "choose another name, or add --replace")
+
+
+def model_of(run: StoredRun, name: str) -> DeviceModel:
+    """Return the model that a run of the suite has measured."""
+    (tier,) = run.manifest["tiers"]
+    metrics = run.run["metrics"]
+    points = {
+        operation: tuple(sorted(_points(metrics, operation, metric), key=lambda p: p.size_bytes))
+        for operation, metric in _MEASURED.items()
+    }
+    if missing := [operation for operation in _MEASURED if not points[operation]]:
+        context = f"run {run.run_id} has no durations of {', '.join(missing)}"
+        raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
+    facts = tier["facts"]
+    device = facts.get("device_model") or facts["device"] or facts["filesystem"]
+    return DeviceModel(
+        name=name,
+        description=f"tier {tier['name']}: {device}, {facts['filesystem']}",
+        basis="measured",
+        page_cache=tier["kind"] in _BUFFERED,
+        parallel=_parallel(metrics),
+        points=points,
+        bandwidth={
+            "read": _largest(metrics, "bandwidth_bytes_per_second", ("read", "bulk_read")),
+            "write": _largest(metrics, "bandwidth_bytes_per_second", ("write", "bulk_write")),
+        },
+        source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
+    )
+
+
+def _of(metrics: list[dict[str, Any]], name: str, measurement: str) -> Iterator[dict[str, Any]]:
+    for metric in metrics:
+        if metric["name"] == name and metric["labels"].get("measurement") == measurement:
+            yield metric
+
+
+def _points(metrics: list[dict[str, Any]], measurement: str, name: str) -> Iterator[Point]:
+    for metric in _of(metrics, name, measurement):
+        histogram = hdr.decode(metric["hdr"])
+        durations = histogram.percentiles(PROBABILITIES)
+        pairs = zip(map(float, PROBABILITIES), durations, strict=True)
+        yield Point(int(metric["labels"]["access_size_bytes"]), tuple(pairs))
+
+
+def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, ...]) -> int:
+    samples = (
+        sample
+        for measurement in measurements
+        for metric in _of(metrics, name, measurement)
+        for sample in metric["samples"]
+    )
+    return round(max(samples))
+
+
+def _parallel(metrics: list[dict[str, Any]]) -> int:
+    """Little's law: requests under way are the rate times the duration of one alone."""
+    alone = next(
+        metric["samples"]
+        for metric in _of(metrics, "operation_mean_duration_ns", "read")
+        if metric["labels"]["access_size_bytes"] == "4096"
+    )
+    mean_ns = sum(alone) / len(alone)
+    rate = _largest(metrics, "operations_per_second", ("parallel",))
+    return max(1, min(MOST_PARALLEL, round(rate * mean_ns / 1e9)))
+
+
+def as_yaml(model: DeviceModel) -> str:
+    """Return the text of a model's file."""
+    document: dict[str, Any] = {
+        "schema": 1,
+        "name": model.name,
+        "description": model.description,
+        "basis": model.basis,
+        "source": model.source,
+        "page_cache": model.page_cache,
+        "parallel": model.parallel,
+        "bandwidth": {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()},
+    }
+    for operation, points in model.points.items():
+        document[operation] = {_size(p.size_bytes): dict(_durations(p)) for p in points}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _size(size_bytes: int) -> str:
+    return format_bytes(size_bytes).replace(" ", "")
+
+
+def _durations(point: Point) -> Iterator[tuple[str, str]]:
+    for percent, duration_ns in point.quantiles:
+        yield f"p{percent:g}", f"{duration_ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
+
+
+def write_model(model: DeviceModel) -> Path:
+    """Write a model to the user's folder, whole or not at all."""
+    path = model_path(model.name)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(as_yaml(model), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        context, hint = str(error), f"free space in {path.parent}, or set HARNESS_DATA"
+        raise RunFailed(f"write model {model.name}", context, hint) from error
+    return path
+
+
+def figures(model: DeviceModel) -> Mapping[str, tuple[Point, ...]]:
+    """Return the model's points by operation, those that it has."""
+    return {name: points for name, points in model.points.items() if points}
