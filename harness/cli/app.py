@@ -20,6 +20,7 @@ _MODULES = {
     "run": "run",
     "experiment": "experiment",
     "model": "model",
+    "curve": "curve",
     "whatif": "whatif",
     "runs": "runs",
     "data": "data",

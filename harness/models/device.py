@@ -78,7 +78,9 @@ class DeviceModel:
     @property
     def instant(self) -> bool:
         """Whether no call waits."""
-        return self.basis == "constant" and not self.points
+        points = [point for of_one in self.points.values() for point in of_one]
+        durations = [ns for point in points for _, ns in point.quantiles]
+        return not any(durations) and (bool(points) or self.basis == "constant")
 
     @cached_property
     def digest(self) -> str:

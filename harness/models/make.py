@@ -14,7 +14,7 @@ from harness.errors import RunFailed, UsageError
 from harness.models.device import GROWN, MOST_PARALLEL, DeviceModel, Point, model_folders
 from harness.models.table import PROBABILITIES
 from harness.store.runs import StoredRun
-from harness.units import format_bytes
+from harness.units import KIB, MIB
 
 SUITE = "device-model"
 #: Measurements of the suite by what they are of, with the metric that has the durations.
@@ -92,7 +92,7 @@ def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, 
         for metric in _of(metrics, name, measurement)
         for sample in metric["samples"]
     )
-    return round(max(samples))
+    return int(max(samples))
 
 
 def _parallel(metrics: list[dict[str, Any]]) -> int:
@@ -104,7 +104,7 @@ def _parallel(metrics: list[dict[str, Any]]) -> int:
     )
     mean_ns = sum(alone) / len(alone)
     rate = _largest(metrics, "operations_per_second", ("parallel",))
-    return max(1, min(MOST_PARALLEL, round(rate * mean_ns / 1e9)))
+    return max(1, min(MOST_PARALLEL, int(rate * mean_ns / 1e9 + 0.5)))
 
 
 def as_yaml(model: DeviceModel) -> str:
@@ -125,7 +125,8 @@ def as_yaml(model: DeviceModel) -> str:
 
 
 def _size(size_bytes: int) -> str:
-    return format_bytes(size_bytes).replace(" ", "")
+    whole = [(unit, size) for unit, size in (("MiB", MIB), ("KiB", KIB)) if size_bytes % size == 0]
+    return f"{size_bytes // whole[0][1]}{whole[0][0]}" if whole else f"{size_bytes}B"
 
 
 def _durations(point: Point) -> Iterator[tuple[str, str]]:

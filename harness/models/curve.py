@@ -1,0 +1,183 @@
+"""Response curves: an engine's performance over the latency of the device of one part.
+
+The latencies are those of today's device, all scaled by one factor: the models of a curve have one
+shape. Its durations are those that the engine's own calls had in a run on that device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from harness import hdr
+from harness.errors import RunFailed, UsageError
+from harness.experiment.placement import Part
+from harness.models.device import MOST_PARALLEL, OPERATIONS, DeviceModel, Point, known_models
+from harness.models.device import load_model as load_device
+from harness.models.make import as_yaml
+from harness.models.table import PROBABILITIES, quantile_ns
+from harness.store.runs import StoredRun
+
+#: Of today's latency; zero is no waiting at all.
+FACTORS = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+#: The operation that the latency of a part is stated by.
+MAIN_OPERATION = {"wal": "sync", "data": "read", "index": "read", "temp": "read"}
+#: Shorter reads are served by the page cache: a device's is never that fast.
+_CACHED_NS = 10_000
+_PAGE_BYTES = 4096
+_HISTOGRAM = "io_duration_ns"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Durations of a part's calls on today's device, of those that reach it.
+
+    ``points``: by operation, of the mean size of a call; ``mean_ns``: of the main operation.
+    """
+
+    part: Part
+    points: dict[str, Point]
+    mean_ns: float
+
+    @property
+    def operation(self) -> str:
+        """The operation that the latency is stated by."""
+        return MAIN_OPERATION[self.part]
+
+    def scaled(self, factor: float, name: str) -> DeviceModel:
+        """Return the model of a device with this share of today's latency."""
+        points = {
+            operation: (replace(point, quantiles=_times(point, factor)),)
+            for operation, point in self.points.items()
+        }
+        missing = [operation for operation in OPERATIONS if operation not in points]
+        # An operation that today's run made none of waits for nothing.
+        points |= {name: (Point(_PAGE_BYTES, ((50.0, 0),)),) for name in missing}
+        rates = {"read": 10**12, "write": 10**12}  # the durations have the transfer in them
+        return DeviceModel(
+            name=name,
+            description=f"{factor:g} of the latency of today's device of {self.part}",
+            basis="measured",
+            parallel=MOST_PARALLEL,
+            points=points,
+            bandwidth=rates,
+            source="a response curve",
+        )
+
+
+def _times(point: Point, factor: float) -> tuple[tuple[float, int], ...]:
+    return tuple((percent, round(duration * factor)) for percent, duration in point.quantiles)
+
+
+def shape_of(run: StoredRun, part: Part) -> Shape:
+    """Return how long the part's calls took in a run; RunFailed where none reached a device."""
+    calls: list[dict[str, Any]] = run.artifact("io-operations") or []
+    points: dict[str, Point] = {}
+    means: dict[str, float] = {}
+    for operation in OPERATIONS:
+        if operation == "write":  # through the page cache, they wait for no device
+            continue
+        histograms = [
+            hdr.decode(metric["hdr"])
+            for metric in run.run["metrics"]
+            if metric["name"] == _HISTOGRAM
+            and (metric["labels"]["part"], metric["labels"]["operation"]) == (part, operation)
+        ]
+        if not histograms:
+            continue
+        found = _of_device(hdr.merge(histograms), operation)
+        if found is None:
+            continue
+        durations = found.percentiles(PROBABILITIES)
+        size = _mean_bytes(calls, part, operation)
+        pairs = zip(map(float, PROBABILITIES), durations, strict=True)
+        points[operation] = Point(size, tuple(pairs))
+        means[operation] = found.mean
+    main = MAIN_OPERATION[part]
+    if main not in means:
+        raise RunFailed(
+            f"curve of {part}",
+            f"run {run.run_id} made no {main} of {part} that waited for the device",
+            "choose another part, more data than memory, or a memory limit",
+        )
+    return Shape(part, points, means[main])
+
+
+def _of_device(found: hdr.Histogram, operation: str) -> hdr.Histogram | None:
+    """Leave out the reads that the page cache served."""
+    if operation != "read":
+        return found
+    low, _ = found.layout.bounds()
+    counts = found.counts.copy()
+    counts[low < _CACHED_NS] = 0
+    return hdr.Histogram(found.layout, counts) if counts.any() else None
+
+
+def _mean_bytes(calls: Sequence[dict[str, Any]], part: str, operation: str) -> int:
+    field = "dirtied_bytes" if operation == "sync" else "bytes"
+    own = [one for one in calls if (one["part"], one["operation"]) == (part, operation)]
+    made = sum(one["calls"] for one in own)
+    return max(_PAGE_BYTES, int(sum(one[field] for one in own) / max(1, made)))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A point of a curve: its tier, the model of it, and the latency."""
+
+    part: Part
+    tier: str
+    model: Path
+    factor: float
+    latency_ns: float
+
+    def placement(self, today: str) -> str:
+        """Return the placement: the part on the modelled tier, all others on today's."""
+        parts = {"data": today, "wal": today} | {self.part: self.tier}
+        return ",".join(f"{part}={tier}" for part, tier in parts.items())
+
+    @property
+    def request(self) -> str:
+        """Return the tier as ``--model`` requests it."""
+        return f"{self.tier}={self.model}"
+
+
+def write_steps(shape: Shape, folder: Path, factors: Sequence[float] = FACTORS) -> list[Step]:
+    """Write the models of a curve."""
+    steps = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, factor in enumerate(factors):
+        name = f"{shape.part}-{number}"
+        path = folder / f"{name}.yml"
+        path.write_text(as_yaml(shape.scaled(factor, name)), encoding="utf-8")
+        tier = f"{shape.part}_{number}"
+        steps.append(Step(shape.part, tier, path, factor, shape.mean_ns * factor))
+    return steps
+
+
+def marks(shape: Shape) -> dict[str, float]:
+    """Return the latency of each known model in ns, of those that state what the part needs."""
+    found = {}
+    for name, path in known_models().items():
+        try:
+            model = load_device(path)
+        except UsageError:  # `harness model list` reports it
+            continue
+        points = model.points.get(shape.operation, ())
+        if points and not model.missing(shape.part):
+            nearest = min(
+                points, key=lambda p: abs(p.size_bytes - shape.points[shape.operation].size_bytes)
+            )
+            found[name] = _mean(nearest)
+    return found
+
+
+def _mean(point: Point) -> float:
+    """Mean of the distribution that a model's quantiles stand for."""
+    total = 0.0
+    for low, high in pairwise(PROBABILITIES):
+        share = (high - low) / 100
+        total += share * (quantile_ns(point, low) + quantile_ns(point, high)) / 2
+    return total
