@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
 from reports.charts.drawing import (
     ARM_COLOURS,
     FAINT,
@@ -46,16 +49,36 @@ def draw_curves(curves: Sequence[ResponseCurve]) -> Drawing:
             )
             today = (one.today.latency_ns / 1000, one.today.throughput.value)
             axes.plot(*today, marker="*", ms=13, color=colour, linestyle="none")
-            for name, (latency, value) in one.models.items():
+            for (latency, value), name in _marks(one).items():
                 axes.axvline(latency / 1000, color=FAINT, linewidth=0.6, linestyle=":")
-                axes.annotate(name, (latency / 1000, value), fontsize="x-small", rotation=60)
-        axes.set_xscale("symlog", linthresh=max(1.0, _shortest(curves)))
+                at = (latency / 1000, value)
+                axes.annotate(f"  {name}", at, fontsize="x-small", rotation=50)
+        _dress_x(axes, curves)
         axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.set_xlabel("mean latency of the operation on the device, us")
         axes.set_ylabel(curves[0].unit)
         axes.legend(fontsize="small")
         heading_above(figure, _TITLE)
         return finish(figure, "curve", _TITLE, _alt(curves), _CAPTION)
+
+
+def _marks(one: ResponseCurve) -> dict[tuple[float, float], str]:
+    """Names of known models by their place; models at one place share a mark."""
+    found: dict[tuple[float, float], str] = {}
+    for name, place in one.models.items():
+        found[place] = f"{found[place]}, {name}" if place in found else name
+    return found
+
+
+def _dress_x(axes: Axes, curves: Sequence[ResponseCurve]) -> None:
+    """Logarithmic from the shortest latency on, linear from zero to it."""
+    latencies = sorted({point.latency_ns / 1000 for one in curves for point in one.points})
+    axes.set_xscale("symlog", linthresh=_shortest(curves), linscale=0.5)
+    axes.set_xlim(0, latencies[-1] * 1.3)
+    axes.xaxis.set_major_locator(FixedLocator(latencies))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
 def _shortest(curves: Sequence[ResponseCurve]) -> float:
