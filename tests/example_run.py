@@ -18,6 +18,7 @@ def result(writer, status="complete"):
         "duration_ns": 1,
         "host_mode": "Default",
         "emulated": [],
+        "modelled": [],
         "uncontrolled": [],
         "data_bytes": None,
         "memory_bytes": None,

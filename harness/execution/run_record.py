@@ -305,9 +305,7 @@ class RunRecord:
                 for tier in self.tiers
                 if tier.emulated
             ],
-            "modelled": [
-                {"tier": tier.name, "model": tier.model.name} for tier in self.tiers if tier.model
-            ],
+            "modelled": [f"{tier.name}: {tier.model.name}" for tier in self.tiers if tier.model],
             "uncontrolled": [warning.to_json() for warning in self._warnings(attempts)],
             "data_bytes": self.data_bytes,
             "part_bytes": dict(self.part_bytes),

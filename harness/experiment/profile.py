@@ -46,7 +46,7 @@ _Key = tuple[str, ...]
 #: A paper's own numbers, next to its profiles.
 _PUBLISHED = "published.csv"
 #: Folders of profiles/ that hold other things: hosts, settings, prices, microbenchmarks.
-_NO_PROFILES = ("hosts", "tuning", "prices", "micro", "fidelity")
+_NO_PROFILES = ("hosts", "tuning", "prices", "micro", "fidelity", "devices")
 _FOLDER = data_folder("profiles")
 
 

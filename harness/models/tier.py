@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.models.device import OPERATIONS, DeviceModel, find_model
+from harness.tiers.discovery import MODEL_PREFIX
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
@@ -20,8 +21,6 @@ from harness.tiers.linux.probe import facts_of_directory
 if TYPE_CHECKING:
     from harness.supervise.user_files import Credentials
 
-#: The part of ``--model NAME=MODEL`` in a list of requested stand-ins.
-PREFIX = "model:"
 _DEFAULT_BASE = "/dev/shm"
 _CALLS = 51
 _BYTES = 4096
@@ -33,12 +32,12 @@ _FAST_KINDS = ("tmpfs", "fsdax")
 def requested_model(request: str) -> tuple[str, str] | None:
     """Return tier and model of ``fast=model:zero``; None for another request."""
     name, _, text = request.partition("=")
-    return (name, text.removeprefix(PREFIX)) if text.startswith(PREFIX) else None
+    return (name, text.removeprefix(MODEL_PREFIX)) if text.startswith(MODEL_PREFIX) else None
 
 
 def model_requests(pairs: dict[str, str]) -> list[str]:
     """Return requests of ``--model NAME=MODEL`` in the form of ``--emulate``."""
-    return [f"{name}={PREFIX}{model}" for name, model in pairs.items()]
+    return [f"{name}={MODEL_PREFIX}{model}" for name, model in pairs.items()]
 
 
 def tier_of_request(name: str, model: str) -> Tier:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from harness import paths
 from harness.errors import UsageError
 from harness.experiment.placement import TIER_NAME
-from harness.models.tier import requested_model, tier_of_request
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.mounts import Mount, mounts
@@ -25,6 +24,8 @@ from harness.tiers.verify import directory_warnings, mark_emulated, verify
 if TYPE_CHECKING:
     from harness.supervise.user_files import Credentials
 
+#: A request of a modelled tier: ``fast=model:zero``.
+MODEL_PREFIX = "model:"
 #: Tier names of discovered pmem file systems, by verified kind.
 _PMEM_NAMES = {"fsdax": "pmem", "fs-nodax": "pmem_nodax", "sector": "pmem_sector"}
 
@@ -197,8 +198,8 @@ def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
     or if the path is not on a tmpfs.
     """
     name, _, path = request.partition("=")
-    model = requested_model(request)
-    option = f"--emulate {request}" if model is None else f"--model {name}={model[1]}"
+    model = path.removeprefix(MODEL_PREFIX) if path.startswith(MODEL_PREFIX) else None
+    option = f"--emulate {request}" if model is None else f"--model {name}={model}"
     if not TIER_NAME.match(name):
         raise UsageError(option, f"{name!r} is not a tier name", "for example: --emulate pmem")
     if name in real and not real[name].emulated and real[name].model is None:
@@ -209,7 +210,9 @@ def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
             f"omit --emulate, or use another name (--emulate {name}_emulated)",
         )
     if model is not None:
-        return tier_of_request(*model)
+        from harness.models.tier import tier_of_request  # needs PyYAML
+
+        return tier_of_request(name, model)
     directory = Path(path) if path else Path(f"/dev/shm/tierbench-{os.geteuid()}")
     _refuse_foreign(option, directory)
     facts = _emulation_facts(option, directory)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.models.tier import modelled_tier
 from harness.tiers.explain import claim_text, describe, remedy
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
@@ -46,6 +45,8 @@ def verify(claim: TierClaim, user: Credentials | None = None, kernel: Kernel = L
     ``user``: the unprivileged user that engines run as, None where that is us.
     """
     if claim.kind == "modelled":
+        from harness.models.tier import modelled_tier  # needs PyYAML
+
         return modelled_tier(claim, user, kernel)
     if claim.kind in DIRECTORY_KINDS:
         tier = _verify_directory(claim, user, kernel)

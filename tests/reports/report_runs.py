@@ -97,6 +97,7 @@ def write(root: Path, case: Case) -> StoredRun:
         "started_unix_ns": STARTED_UNIX_NS + case.block * 600 * 10**9,
         "duration_ns": 90 * 10**9,
         "host_mode": "Default",
+        "modelled": [],
         "emulated": [e for e in case.emulated if e["tier"] in (case.placement or "")],
         "uncontrolled": [
             {"what": "CPU frequency", "found": "governor powersave",
