@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,24 +15,32 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    key_values,
     print_json,
     store,
 )
+from harness.errors import RunFailed, UsageError
 from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
+from harness.models.score import Score, ScoreStore, now_ns
 from harness.models.table import quantile_ns
+from harness.store.runs import StoredRun
 from harness.terminal import print_table
 from harness.units import format_bytes, format_ns
+
+if TYPE_CHECKING:  # a command that prints models needs no plan
+    from harness.experiment.profile import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, show and make models of devices.")
 _SHOWN = (50, 90, 99, 99.9)
 
 
 @app.command("list")
-def list_models(json_: JsonOption = False) -> None:
+def list_models(results: ResultsOption = None, json_: JsonOption = False) -> None:
     """List every device model with its source."""
     models = [find_model(name) for name in (ZERO, *known_models())]
     if json_:
-        print_json({"models": [_entry(model) for model in models]})
+        scores = ScoreStore(store(results).root).all()
+        print_json({"models": [_entry(model, scores) for model in models]})
         return
     rows = [
         (
@@ -45,7 +55,7 @@ def list_models(json_: JsonOption = False) -> None:
     print_table(("model", "basis", "page cache", "not stated", "device"), rows)
 
 
-def _entry(model: DeviceModel) -> dict[str, Any]:
+def _entry(model: DeviceModel, scores: Sequence[Score] = ()) -> dict[str, Any]:
     return {
         "name": model.name,
         "description": model.description,
@@ -55,7 +65,7 @@ def _entry(model: DeviceModel) -> dict[str, Any]:
         "parallel": model.parallel,
         "bandwidth": dict(model.bandwidth),
         "missing": model.gaps(),
-        "scores": [],
+        "scores": [one.to_json() for one in scores if one.digest == model.digest],
     }
 
 
@@ -117,7 +127,6 @@ def make(
     quiet: QuietOption = False,
 ) -> None:
     """Measure a tier (about five minutes) and write its model."""
-    from harness.cli.common import key_values
     from harness.execution.environment import command_environment
     from harness.execution.run_list import plan_steps, run_plan
     from harness.micro.runner import SuiteRequest, suite_plan
@@ -149,3 +158,147 @@ def make(
         print_json({"model": _entry(replace(model)), "path": str(path), "run": run.run_id})
     else:
         print(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
+
+
+@app.command()
+def verify(
+    model: Annotated[str, typer.Argument(help="A model of the tier (`harness model make`).")],
+    tier: Annotated[str, typer.Option(help="The tier that the model is of.")],
+    case: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar='"WORKLOAD ENGINE NAME=VALUE …"',
+            help='Runs on both, such as "tpcc postgres users=4"; may repeat.',
+        ),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Paired blocks.")] = 3,
+    again: Annotated[bool, typer.Option("--again", help="Make complete runs again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs; run none.")] = False,
+    emulate: EmulateOption = None,
+    host: HostOption = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Score a model: the same runs on the tier and on its model."""
+    from harness.cli.run_list import print_run_list
+    from harness.execution.environment import command_environment
+    from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+
+    known = find_model(model)
+    into = store(results)
+    found: list[Score] = []
+    for text in case or _CASES:
+        plan = _plan(text, model, tier, repeats, emulate, host, results)
+        with command_environment(host, plan.emulate, quiet) as env:
+            with plan.blaming():
+                steps = plan_steps(plan, env, into, again)
+            if dry_run:
+                print_run_list(steps, env, into, json_)
+                continue
+            finished = last_attempts(run_plan(plan, steps, env, into, again, Retries(1)))
+            host_id = str(env.host["host_id"])
+        score = _score(text, known, tier, host_id, finished)
+        ScoreStore(into.root).write(score)
+        found.append(score)
+    if dry_run:
+        return
+    if json_:
+        print_json({"scores": [score.to_json() for score in found]})
+    else:
+        _print_scores(found)
+
+
+#: What models are scored by where the command line names no case.
+_CASES = (
+    "tpcc postgres users=1",
+    "tpcc postgres users=4",
+    "ycsb rocksdb workload=a threadcount=1 sync=true",
+)
+_SHORT = {"ramp_up": "3s", "duration": "8s"}
+_MODELLED = "modelled"
+
+
+def _plan(
+    text: str,
+    model: str,
+    tier: str,
+    repeats: int,
+    emulate: list[str] | None,
+    host: Path | None,
+    results: Path | None,
+) -> Plan:
+    """Return the runs of a case on the tier and on its model."""
+    from harness import registry
+    from harness.cli.run import RunOptions, plan_of
+
+    words = text.split()
+    if len(words) < 2:
+        hint = 'write it as in --case "tpcc postgres users=4"'
+        raise UsageError(f"case {text!r}", "no workload and engine", hint)
+    workload, engine, *pairs = words
+    parameters = registry.parameters(workload)
+    given = key_values(pairs, "--case")
+    own = {name: value for name, value in given.items() if name in parameters.declared()}
+    settings = [f"{name}={value}" for name, value in given.items() if name not in own]
+    short = {name: value for name, value in _SHORT.items() if name in parameters.declared()}
+    options = RunOptions(
+        engine=[engine],
+        placement=[f"{tier}-both", f"{_MODELLED}-both"],
+        model=[f"{_MODELLED}={model}"],
+        emulate=emulate,
+        pairs=short | own,
+        set_=settings,
+        repeats=repeats,
+        name="model-verify",
+        host=host,
+        results=results,
+    )
+    return plan_of(parameters, options)
+
+
+def _score(
+    text: str, model: DeviceModel, tier: str, host_id: str, finished: Sequence[StoredRun]
+) -> Score:
+    from reports.scores import scored
+
+    complete = [run for run in finished if run.run["status"] != "failed"]
+    real = {run.spec.block: run for run in complete if not run.spec.models}
+    pairs = [
+        (run, real[run.spec.block])
+        for run in complete
+        if run.spec.models and run.spec.block in real
+    ]
+    metrics = scored(pairs) if pairs else []
+    if not metrics:
+        raise RunFailed(f"score {model.name}", f"no pair of runs of {text!r} is complete")
+    workload, engine = text.split()[:2]
+    ids = tuple(run.run_id for pair in pairs for run in pair)
+    return Score(
+        host_id,
+        model.name,
+        model.digest,
+        tier,
+        engine,
+        workload,
+        text,
+        len(pairs),
+        now_ns(),
+        tuple(metrics),
+        ids,
+    )
+
+
+def _print_scores(found: Sequence[Score]) -> None:
+    rows = [
+        (
+            score.case,
+            one.name,
+            f"{one.error:+.0%}",
+            f"[{one.low - 1:+.0%}, {one.high - 1:+.0%}]" if one.low and one.high else "—",
+            "contradicts the model" if one.contradicted else "",
+        )
+        for score in found
+        for one in score.metrics
+    ]
+    print_table(("case", "metric", "error of the model", "interval", ""), rows)
