@@ -61,7 +61,8 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """As stored, and as in ``harness model list --json``."""
-        return {"schema": 1, **asdict(self)}
+        lists = {"metrics": list(map(asdict, self.metrics)), "run_ids": list(self.run_ids)}
+        return {"schema": 1, **asdict(self), **lists}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Score:

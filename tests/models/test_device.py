@@ -1,0 +1,115 @@
+"""Models of devices: what files state, what is missing, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import paths
+from harness.errors import UsageError
+from harness.models.device import DeviceModel, Point, find_model, known_models, load_model
+from harness.models.make import as_yaml
+from harness.models.table import PROBABILITIES, quantile_ns
+
+WHOLE = """
+schema: 1
+name: disk
+description: a disk
+basis: measured
+source: a test
+page_cache: true
+parallel: 4
+bandwidth: {read: 1GB/s, write: 500MB/s}
+read: {4KiB: {p50: 90us, p99: 200us}}
+write: {4KiB: {mean: 20us}}
+sync: {8KiB: {mean: 700us}, 16KiB: {mean: 760us}}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "disk.yml"
+    path.write_text(text)
+    return path
+
+
+def test_a_model_is_read_as_it_is_written(tmp_path: Path) -> None:
+    model = load_model(written(tmp_path, WHOLE))
+    assert (model.parallel, model.page_cache, model.gaps()) == (4, True, [])
+    assert model.bandwidth == {"read": 10**9, "write": 500 * 10**6}
+    assert model.points["read"][0].quantiles == ((50.0, 90_000), (99.0, 200_000))
+    assert load_model(written(tmp_path, as_yaml(model))).digest == model.digest
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("parallel: 4", "parallel: 65", 8),
+        ("p99: 200us", "p99: 20us", 10),
+        ("p99: 200us", "p101: 200us", 10),
+        ("{p50: 90us, p99: 200us}", "{source: nowhere}", 10),
+        ("{mean: 20us}", "{mean: 20}", 11),
+        ("basis: measured", "basis: guessed", 5),
+        ("1GB/s", "1G/s", 9),
+        ("read:", "reads:", 10),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_line(
+    tmp_path: Path, before: str, after: str, line: int
+) -> None:
+    with pytest.raises(UsageError, match=f"disk.yml:{line}"):
+        load_model(
+            written(
+                tmp_path,
+                WHOLE.replace(f"\n{before}", f"\n{after}", 1)
+                if before == "read:"
+                else WHOLE.replace(before, after, 1),
+            )
+        )
+
+
+def test_what_a_model_does_not_state_is_missing_and_not_estimated() -> None:
+    one_size = {"sync": (Point(8192, ((50.0, 700_000),)),)}
+    log = DeviceModel("log", "", "published", points=one_size)
+    assert len(log.missing("wal")) == 1  # of other sizes
+    assert (
+        DeviceModel("log", "", "published", points=one_size, bandwidth={"write": 1}).missing("wal")
+        == []
+    )
+    assert log.missing("data")[0] == "reads"
+
+
+@pytest.mark.parametrize("name", ["zero", "latency:0us"])
+def test_a_device_of_no_latency_states_everything(name: str) -> None:
+    model = find_model(name)
+    assert model.instant and not model.gaps()
+
+
+def test_a_constant_latency_is_a_model_of_every_size() -> None:
+    model = find_model("latency:20us")
+    assert not model.gaps()
+    assert {p.quantiles for points in model.points.values() for p in points} == {((50.0, 20_000),)}
+
+
+@pytest.mark.parametrize("name", ["latency:20", "optane", "nothing.yml"])
+def test_an_unknown_model_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        find_model(name)
+
+
+def test_models_that_ship_are_valid_and_name_their_sources() -> None:
+    shipped = {
+        name: load_model(path)
+        for name, path in known_models().items()
+        if path.parent == paths.data_folder("profiles") / "devices"
+    }
+    assert len(shipped) >= 10
+    for model in shipped.values():
+        assert model.source
+        assert all(p.source for points in model.points.values() for p in points)
+
+
+def test_quantiles_are_linear_between_stated_ones_and_constant_outside() -> None:
+    point = Point(4096, ((10.0, 100), (90.0, 900)))
+    assert [quantile_ns(point, p) for p in (0, 10, 50, 90, 100)] == [100, 100, 500, 900, 900]
+    assert list(PROBABILITIES) == sorted(PROBABILITIES)
