@@ -45,7 +45,7 @@ class Side:
     @property
     def marked_name(self) -> str:
         """As every legend and header shows it."""
-        return marked(self.name, bool(self.emulated), bool(self.unknown))
+        return marked(self.name, self.emulated, bool(self.unknown))
 
 
 @dataclass(frozen=True)

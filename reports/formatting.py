@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 from harness.units import format_bytes, format_ns
 
-EMULATED = "EMULATED"
+EMULATED, MODELLED = "EMULATED", "MODELLED"
+#: In the text of a tier that is a device's model: ``fast by the model zero``.
+BY_MODEL = " by the model "
+_NOTES = {
+    EMULATED: "A stand-in on which syncing is free: its speed is a ceiling, not a measurement of "
+    "the device.",
+    MODELLED: "File operations take the time of a device's model: a result is worth what the model "
+    "is worth.",
+}
 #: The unit of a ratio.
 TIMES = "×"
 #: An empty cell: not measured.
@@ -25,6 +33,18 @@ class Interval(Protocol):
     def high(self) -> float | None: ...
     @property
     def confidence(self) -> float: ...
+
+
+def stand_in_mark(emulated: Sequence[str]) -> str:
+    """``EMULATED``, ``MODELLED`` or both, of stand-ins; empty without any."""
+    marks = [MODELLED if BY_MODEL in text else EMULATED for text in emulated]
+    return ", ".join(dict.fromkeys(sorted(marks)))
+
+
+def stand_in_note(emulated: Sequence[str]) -> str:
+    """What numbers of stand-ins are worth."""
+    mark = stand_in_mark(emulated)
+    return " ".join(note for name, note in _NOTES.items() if name in mark)
 
 
 def verdict_text(verdict: str) -> str:

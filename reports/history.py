@@ -89,7 +89,7 @@ def _history(series: Sequence[StoredRun]) -> History | None:
     compared = [_compared(*pair, quantity) for pair in pairwise(executions)]
     spec = series[-1].run["spec"]
     unknown = any(run.run["status"] == "unknown" for run in series)
-    place = marked(placement_name(spec), bool(emulations(series)), unknown)
+    place = marked(placement_name(spec), emulations(series), unknown)
     name = series[-1].run["experiment"]["name"]
     title = ", ".join((name, spec["engine"], spec["workload"], place))
     metric = metric_info(quantity, kind.better).title

@@ -60,6 +60,8 @@ def _environment(form: Literal["html", "md", "text"]) -> Environment:
         "percent": formatting.percent,
         "significant": formatting.significant,
         "counted": formatting.counted,
+        "stand_ins": formatting.stand_in_mark,
+        "stand_in_note": formatting.stand_in_note,
         "bytes": format_bytes,
         "verbatim": _verbatim,
     }

@@ -31,7 +31,7 @@ _NAMES: Mapping[str, str] = {
     "params.workload": "core workload",
 }
 #: Shown elsewhere: the engine heads the part, emulated tiers are marked on every number.
-_ELSEWHERE = ("engine", "emulate")
+_ELSEWHERE = ("engine", "emulate", "models")
 
 
 def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[ShownFact, ...]:

@@ -278,12 +278,12 @@ def _swept(
         if not over and series.metric == sweep.metric:
             for line in sweep.meant_by(first):
                 if value in line.points:
-                    yield Number(line.points[value].median, sweep.unit, line.emulated)
+                    yield Number(line.points[value].median, sweep.unit, bool(line.emulated))
         elif over and series.metric == sweep.metric + RATIO:
             for a, b, below in _compared(sweep, first, second, value):
                 if value in a.points and below in b.points and b.points[below].median:
                     ratio = a.points[value].median / b.points[below].median
-                    yield Number(ratio, "", a.emulated or b.emulated)
+                    yield Number(ratio, "", bool(a.emulated or b.emulated))
 
 
 def _compared(

@@ -11,11 +11,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from harness.models.score import ScoreStore, summary
 from harness.store.runs import StoredRun
 from harness.store.spec import DEFAULT_MONITORS, HOST_STATE
 from harness.units import format_bytes
+from reports.formatting import BY_MODEL, stand_in_mark
 
 Facts = Mapping[str, str]
 
@@ -101,7 +105,7 @@ _LISTENING = tuple(
 DIMENSIONS: dict[str, Dimension] = {
     dimension.name: dimension
     for dimension in (
-        Dimension("placement", "placement", ("emulate",), ("tier.*",)),
+        Dimension("placement", "placement", ("emulate", "models"), ("tier.*",)),
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),
@@ -210,15 +214,44 @@ def emulated_tiers(run: Mapping[str, Any]) -> list[dict[str, str]]:
     return [entry for entry in run["emulated"] if entry["tier"] in used]
 
 
+def modelled_tiers(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The modelled tiers that this run's numbers come from, each with its model."""
+    pairs = [text.partition(": ")[::2] for text in run["modelled"]]
+    placement = run["spec"]["placement"] or {}
+    used = {tier for part, tier in placement.items() if part != "name"}
+    return [(tier, model) for tier, model in pairs if tier in used]
+
+
 def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
-    """``pmem by tmpfs``: the emulated tiers that the runs' numbers come from, each once."""
-    found = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
+    """The stand-ins that the runs' numbers come from, each once.
+
+    ``pmem by tmpfs`` is an emulated tier, ``fast by the model zero`` a modelled one.
+    """
+    found: set[str] = set()
+    for run in runs:
+        found |= {f"{e['tier']} by {e['by']}" for e in emulated_tiers(run.run)}
+        found |= {
+            f"{tier}{BY_MODEL}{model} ({_score_of(run)})" for tier, model in modelled_tiers(run.run)
+        }
     return tuple(sorted(found))
 
 
-def marked(name: str, emulated: bool, unknown: bool) -> str:
+def _score_of(run: StoredRun) -> str:
+    """How far models were from devices of the run's host and engine."""
+    host = run.manifest["host"]["host_id"] if run.manifest else ""
+    return _score(run.directory.parents[1], host, run.spec.engine)
+
+
+@cache
+def _score(results: Path, host_id: str, engine: str) -> str:
+    scores = [one for one in ScoreStore(results).all() if one.engine == engine]
+    return summary(scores, host_id)
+
+
+def marked(name: str, emulated: Sequence[str], unknown: bool) -> str:
     """A name as every legend and header shows it; †: its answers could not be checked."""
-    return f"{name}{' (EMULATED)' if emulated else ''}{' †' if unknown else ''}"
+    mark = stand_in_mark(emulated)
+    return f"{name}{f' ({mark})' if mark else ''}{' †' if unknown else ''}"
 
 
 def facts(run: StoredRun) -> dict[str, str]:

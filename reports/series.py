@@ -25,7 +25,6 @@ from reports.run_configuration import (
     Dimension,
     Facts,
     dimension,
-    emulated_tiers,
     emulations,
     facts,
     marked,
@@ -80,7 +79,7 @@ class Arm:
     @property
     def marked_name(self) -> str:
         """As every legend and header shows it."""
-        return marked(self.name, bool(self.emulated), self.unknown)
+        return marked(self.name, self.emulated, self.unknown)
 
     @cached_property
     def _measured(self) -> list[dict[Quantity, Measured]]:
@@ -240,7 +239,7 @@ def _check_known(dim: Dimension, known: Known) -> None:
 def _rank(run: StoredRun) -> tuple[bool, bool, int]:
     """Real tiers before emulated ones, block devices first, else in the order they ran."""
     kinds = {tier["kind"] for tier in run.manifest["tiers"]} if run.manifest else set()
-    return bool(emulated_tiers(run.run)), kinds != {"block"}, run.run["started_unix_ns"]
+    return bool(emulations([run])), kinds != {"block"}, run.run["started_unix_ns"]
 
 
 def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
@@ -305,11 +304,15 @@ def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> 
     decided = [
         f
         for f in leading(differing(peers), peers)
-        if f in spec_facts(context.runs[0]) and f != "emulate"
+        if f in spec_facts(context.runs[0]) and f not in ("emulate", "models")
     ]
     decided = [*essential_facts(_workload(context), [dim]), *decided]
     decided = list(dict.fromkeys(decided))
-    rest = [f for f in distinguishing(peers) if f not in (*decided, "emulate", "engine.version")]
+    rest = [
+        f
+        for f in distinguishing(peers)
+        if f not in (*decided, "emulate", "models", "engine.version")
+    ]
     if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
         rest = []
     loose = any(not_enforced(run) for run in context.runs)

@@ -62,7 +62,7 @@ SWEPT = (
 RATIO = "_ratio"
 OVER = " over "
 #: What the panel's engine and the placement say already.
-_KNOWN = ("emulate", "engine", "host_mode")
+_KNOWN = ("emulate", "models", "engine", "host_mode")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Line:
 
     name: str
     arm: str
-    emulated: bool
+    emulated: tuple[str, ...]
     unknown: bool
     settings: Mapping[str, str]
     points: Mapping[int, Summary]
@@ -271,7 +271,7 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
         yield Line(
             ", ".join([first.name, *filter(None, words)]),
             first.value,
-            any(part.arm.emulated for part in held),
+            tuple(dict.fromkeys(text for part in held for text in part.arm.emulated)),
             any(part.arm.unknown for part in held),
             {
                 f.partition(".")[2]: known[f]

@@ -44,7 +44,11 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
 
 def _row(stored: StoredRun) -> tuple[str, ...]:
     run = stored.run
-    marks = (("EMULATED", run["emulated"]), ("resumed", run.get("resumed")))
+    marks = (
+        ("EMULATED", run["emulated"]),
+        ("MODELLED", run["modelled"]),
+        ("resumed", run.get("resumed")),
+    )
     return (
         stored.run_id,
         run["status"],
@@ -123,6 +127,8 @@ def _print_run(stored: StoredRun) -> None:
     print(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
     if run["emulated"]:
         print("EMULATED: " + "; ".join(f"{e['tier']} by {e['by']}" for e in run["emulated"]))
+    if run["modelled"]:
+        print("MODELLED: " + "; ".join(run["modelled"]))
     for cut in run.get("resumed", ()):
         print(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused")
     if manifest:

@@ -136,6 +136,8 @@ def agreement(finished: Sequence[StoredRun]) -> None:
 def _note(stored: StoredRun) -> str:
     run = stored.run
     notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
+    if run["modelled"]:
+        notes.append("MODELLED " + ", ".join(run["modelled"]))
     if stored.spec.plant:
         notes.append(stored.spec.planted_mark)
     if any(entry.get("code") == "offered-rate-not-reached" for entry in run["uncontrolled"]):

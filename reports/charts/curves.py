@@ -30,7 +30,7 @@ from reports.charts.drawing import (
     new_grid,
     style,
 )
-from reports.formatting import EMULATED, quantity_text
+from reports.formatting import quantity_text, stand_in_mark
 from reports.published import PublishedSeries, published_points
 from reports.sweeps import Sweep
 from reports.values import Summary
@@ -254,15 +254,17 @@ def lines_over_parameter(
     if len(lines) > _MOST_SWEPT:
         return None
     first = sweeps[0]
-    emulated = {line.arm: None for s in sweeps for line in s.lines if line.emulated}
-    mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
+    marked = [line for sweep in sweeps for line in sweep.lines if line.emulated]
+    names = ", ".join(dict.fromkeys(line.arm for line in marked))
+    texts = [text for line in marked for text in line.emulated]
+    mark = f" · {names} {stand_in_mark(texts)}" if names else ""
     title = f"{first.measure} over {first.over}: {first.title}{mark}"
     return draw(name, title, [_swept(sweep, published) for sweep in sweeps])
 
 
 def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
     own = (
-        Curve(line.marked_name, tuple(line.points.items()), line.arm, line.emulated)
+        Curve(line.marked_name, tuple(line.points.items()), line.arm, bool(line.emulated))
         for line in sweep.lines
         if len(line.points) > 1
     )

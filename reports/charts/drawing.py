@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from reports.formatting import EMULATED
+from reports.formatting import stand_in_mark
 from reports.series import Panel
 
 ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -195,8 +195,9 @@ def arm_style(index: int, emulated: bool) -> dict[str, Any]:
 
 def panel_title(axes: Axes, panel: Panel) -> None:
     """The panel's name above the axes, and which of its arms are emulated; in lines that fit."""
-    emulated = [arm.name for arm in panel.arms if arm.emulated]
-    mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
+    emulated = [arm for arm in panel.arms if arm.emulated]
+    names = ", ".join(arm.name for arm in emulated)
+    mark = f" · {names} {stand_in_mark([t for a in emulated for t in a.emulated])}" if names else ""
     title_above(axes, panel.title + mark)
 
 
