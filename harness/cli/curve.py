@@ -20,6 +20,7 @@ from harness.execution.run_list import Retries, last_attempts, plan_steps, run_p
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import Step, marks, shape_of, write_steps
 from harness.store.runs import StoredRun
+from harness.supervise.user_files import make_own, replacing
 from harness.terminal import print_table
 from harness.units import format_ns
 from harness.workloads.parameters import Parameters
@@ -153,9 +154,10 @@ def _print(found: Sequence[ResponseCurve], options: CurveOptions) -> None:
     from reports.charts.response import draw_curves
 
     drawing = draw_curves(found)
-    options.out.mkdir(parents=True, exist_ok=True)
+    make_own(options.out)
     for ending, content in (("svg", drawing.svg.encode()), ("png", drawing.png)):
-        (options.out / f"curve.{ending}").write_bytes(content)
+        with replacing(options.out / f"curve.{ending}") as file:
+            file.write(content)
     if options.json_:
         documents = [one.to_json() for one in found]
         only = documents[0] if len(documents) == 1 else {}

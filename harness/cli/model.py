@@ -165,12 +165,12 @@ def verify(
     model: Annotated[str, typer.Argument(help="A model of the tier (`harness model make`).")],
     tier: Annotated[str, typer.Option(help="The tier that the model is of.")],
     case: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option(
             metavar='"WORKLOAD ENGINE NAME=VALUE …"',
-            help='Runs on both, such as "tpcc postgres users=4"; may repeat.',
+            help='Runs on both, such as "tpcc ENGINE users=4"; may repeat.',
         ),
-    ] = None,
+    ],
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Paired blocks.")] = 3,
     again: Annotated[bool, typer.Option("--again", help="Make complete runs again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs; run none.")] = False,
@@ -188,7 +188,7 @@ def verify(
     known = find_model(model)
     into = store(results)
     found: list[Score] = []
-    for text in case or _CASES:
+    for text in case:
         plan = _plan(text, model, tier, repeats, emulate, host, results)
         with command_environment(host, plan.emulate, quiet) as env:
             with plan.blaming():
@@ -209,12 +209,6 @@ def verify(
         _print_scores(found)
 
 
-#: What models are scored by where the command line names no case.
-_CASES = (
-    "tpcc postgres users=1",
-    "tpcc postgres users=4",
-    "ycsb rocksdb workload=a threadcount=1 sync=true",
-)
 _SHORT = {"ramp_up": "3s", "duration": "8s"}
 _MODELLED = "modelled"
 
@@ -234,7 +228,7 @@ def _plan(
 
     words = text.split()
     if len(words) < 2:
-        hint = 'write it as in --case "tpcc postgres users=4"'
+        hint = 'write it as in --case "tpcc ENGINE users=4"'
         raise UsageError(f"case {text!r}", "no workload and engine", hint)
     workload, engine, *pairs = words
     parameters = registry.parameters(workload)

@@ -20,6 +20,7 @@ from harness.models.device import load_model as load_device
 from harness.models.make import as_yaml
 from harness.models.table import PROBABILITIES, quantile_ns
 from harness.store.runs import StoredRun
+from harness.supervise.user_files import make_own, replacing
 
 #: Of today's latency; zero is no waiting at all.
 FACTORS = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -147,11 +148,12 @@ class Step:
 def write_steps(shape: Shape, folder: Path, factors: Sequence[float] = FACTORS) -> list[Step]:
     """Write the models of a curve."""
     steps = []
-    folder.mkdir(parents=True, exist_ok=True)
+    make_own(folder)
     for number, factor in enumerate(factors):
         name = f"{shape.part}-{number}"
         path = folder / f"{name}.yml"
-        path.write_text(as_yaml(shape.scaled(factor, name)), encoding="utf-8")
+        with replacing(path) as file:
+            file.write(as_yaml(shape.scaled(factor, name)).encode())
         tier = f"{shape.part}_{number}"
         steps.append(Step(shape.part, tier, path, factor, shape.mean_ns * factor))
     return steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from harness.errors import RunFailed, UsageError
 from harness.models.device import GROWN, MOST_PARALLEL, DeviceModel, Point, model_folders
 from harness.models.table import PROBABILITIES
 from harness.store.runs import StoredRun
+from harness.supervise.user_files import make_own, replacing
 from harness.units import KIB, MIB
 
 SUITE = "device-model"
@@ -137,11 +137,10 @@ def _durations(point: Point) -> Iterator[tuple[str, str]]:
 def write_model(model: DeviceModel) -> Path:
     """Write a model to the user's folder, whole or not at all."""
     path = model_path(model.name)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(as_yaml(model), encoding="utf-8")
-        partial.replace(path)
+        make_own(path.parent)
+        with replacing(path) as file:
+            file.write(as_yaml(model).encode())
     except OSError as error:
         context, hint = str(error), f"free space in {path.parent}, or set HARNESS_DATA"
         raise RunFailed(f"write model {model.name}", context, hint) from error

@@ -15,6 +15,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.runs import write_json_atomically
+from harness.supervise.user_files import make_own
 from harness.warnings import RunWarning, warn
 
 #: An error beyond it, shown by the interval, contradicts the model.
@@ -84,7 +85,7 @@ class ScoreStore:
         document = score.to_json()
         name = f"{score.model}-{score.tier}-{score.case}".replace("/", "_").replace(" ", "-")
         schemas.validate(document, "model-score", source=name)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_own(self.folder)
         write_json_atomically(self.folder / f"{name}.json", document)
 
     def all(self) -> list[Score]:
