@@ -86,11 +86,10 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
 
 
 def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):
-    found = loaded("curve", "ycsb", "--engine", "rocksdb", "--set", "sync=true", "--records", "2000",
-                   "--threads", "1", "--workload", "a", "--operations", "200", "--ramp-up", "0s",
-                   "--repeats", "1", "--out", str(loaded.root / "curve"), "--json").json  # fmt: skip
+    out = loaded.root / "curve"
+    found = loaded("curve", *YCSB[1:], "--operations", "200", "--repeats", "1", "--out", out).json
     latencies = [point["latency_ns"] for point in found["points"]]
     assert latencies[0] == 0 and latencies == sorted(latencies)
     assert latencies[-1] == found["today"]["latency_ns"]
     assert all(point["throughput"]["value"] > 0 for point in found["points"])
-    assert (loaded.root / "curve" / "curve.svg").exists()
+    assert (out / "curve.svg").exists()
