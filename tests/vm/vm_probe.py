@@ -24,6 +24,7 @@ _SOURCES = (
     "units.py",
     "experiment/__init__.py",
     "experiment/placement.py",
+    "supervise",
     "tiers",
     "host",
 )
