@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import secrets
-import signal
 import stat
 import sys
 import threading
@@ -31,8 +30,8 @@ from harness.supervise.process import (
     marked_processes,
     own_identity,
     process_stat,
-    send_signal,
 )
+from harness.supervise.segments import end_stopped_supervisor
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import opened, refuse_exchangeable_way, refuse_writable
 
@@ -323,10 +322,10 @@ def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, 
 
 
 def _kill_if_stopped(supervisor: ProcessId | None) -> None:
-    """SIGKILL, for it will not clean up; its children die with it (PR_SET_PDEATHSIG)."""
+    """SIGKILL, for it will not clean up."""
     found = process_stat(supervisor.pid) if supervisor else None
     if found is not None and found.id == supervisor and found.state in "Tt":
-        send_signal(found.id, signal.SIGKILL)
+        end_stopped_supervisor(found.id)
 
 
 def _owner_of(path: Path) -> str:

@@ -13,15 +13,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.supervise.process import ProcessStat, all_processes
+from harness.supervise.process import (
+    ProcessId,
+    ProcessStat,
+    all_processes,
+    descendants,
+    kill_all,
+    send_signal,
+)
 
 _POSIX = re.compile(r"(?:^| )(/dev/shm/[^/\n]+)$", re.MULTILINE)
 _SYSV = re.compile(r" (\d+) +/SYSV[0-9a-f]{8}(?: \(deleted\))?$", re.MULTILINE)
 _IPC_RMID = 0
+#: Giving back gigabytes of memory takes a killed server its time.
+_KILL_S = 15.0
 #: Columns shmid, cpid, nattch, uid and cuid of /proc/sysvipc/shm.
 _NUMBER, _MAKER, _ATTACHED, _OWNER, _CREATOR = 1, 4, 6, 7, 9
 
@@ -105,6 +115,17 @@ def _maps(pid: int) -> str:
         return Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:
         return ""
+
+
+def end_stopped_supervisor(supervisor: ProcessId) -> None:
+    """SIGKILL a supervisor that is stopped, its processes before it; their segments go, too.
+
+    Left to PR_SET_PDEATHSIG, they would be gone before their segments are known.
+    """
+    segments = Segments()
+    kill_all(lambda: segments.note(descendants(supervisor.pid)), _KILL_S)
+    segments.remove()
+    send_signal(supervisor, signal.SIGKILL)
 
 
 def _table() -> dict[int, Segment]:

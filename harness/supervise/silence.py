@@ -30,8 +30,8 @@ from harness.supervise.process import (
     ProcessStat,
     process_stat,
     read_proc,
-    send_signal,
 )
+from harness.supervise.segments import end_stopped_supervisor
 
 VARIABLE = "HARNESS_SILENCE"
 
@@ -241,7 +241,7 @@ class Watch:
         alive = supervisor is not None and supervisor.id == self._supervisor
         if supervisor and alive and self._stopped_for(supervisor, now) >= limit_s("supervisor"):
             self._note(supervisor, "supervisor")
-            send_signal(self._supervisor, signal.SIGKILL)
+            end_stopped_supervisor(self._supervisor)
             return
         threads = now - self._threads_s >= limit_s("blocked") / self._LOOKS
         if threads:

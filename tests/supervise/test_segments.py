@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S, eventually
 
-from harness.supervise.segments import remove_segment
+from harness.errors import RunFailed
+from harness.supervise.process import process_identity, process_stat
+from harness.supervise.segments import end_stopped_supervisor, remove_segment
 from harness.supervise.supervisor import Supervisor
 
 #: Makes a POSIX and a System V segment, names them, ignores SIGTERM, and stays.
@@ -115,5 +117,19 @@ def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_star
     assert server.wait(PATIENCE_S) == -signal.SIGKILL
     server.kill()
     client.kill()
+    assert not posix.exists()
+    assert number not in _sysv()
+
+
+def test_a_stopped_supervisor_is_ended_with_the_shared_memory_of_its_processes(tmp_path):
+    """The kernel would kill them when it dies, and nothing would know their segments."""
+    with pytest.raises(RunFailed), Supervisor(tmp_path) as supervisor:
+        process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
+        posix, number = _made(process)
+        identity = process_identity(supervisor.pid)
+        os.kill(supervisor.pid, signal.SIGSTOP)
+        assert eventually(lambda: process_stat(supervisor.pid).state == "T")
+        end_stopped_supervisor(identity)
+        supervisor.spawn(["true"])
     assert not posix.exists()
     assert number not in _sysv()
