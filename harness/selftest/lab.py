@@ -16,8 +16,8 @@ from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan, expand
 from harness.progress import Progress
-from harness.store.datasets import Dataset, DatasetStore
-from harness.store.runs import Store, StoredRun
+from harness.store.datasets import Dataset, DatasetStore, digest_files
+from harness.store.runs import Store, StoredRun, write_json_atomically
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_passable
 from harness.yamlfile import Document
@@ -80,6 +80,12 @@ class Lab:
         """What such runs are restored from, loaded first where it is missing."""
         (prepared,) = prepare_all(_plan(workload, fixed).runs, self.environment)
         return loaded_dataset(prepared, self.environment)
+
+    def record_again(self, dataset: Dataset) -> None:
+        """Take the files of a dataset, which a fault was planted in, for those that were made."""
+        progress = self.environment.progress
+        files = digest_files(dataset.content, progress, f"recording {dataset.name}")
+        write_json_atomically(dataset.directory / "golden.json", {**dataset.record, "files": files})
 
 
 def _plan(

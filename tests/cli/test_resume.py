@@ -88,14 +88,16 @@ def cut_off(harness, argv, count, number=signal.SIGKILL):
 
 
 def workers_of(harness) -> list[int]:
-    """DuckDB's worker processes: they work in the scratch directory of their run."""
+    """DuckDB's worker processes: children of the supervisor, which has a journal of ours."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command, works_in = (folder / "cmdline").read_bytes(), (folder / "cwd").readlink()
+            command = (folder / "cmdline").read_bytes()
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            supervisor = Path(f"/proc/{parent}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"duckdb.worker" in command and str(works_in).startswith(str(harness.root)):
+        if b"duckdb.worker" in command and str(harness.root).encode() in supervisor:
             found.append(int(folder.name))
     return found
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from harness.explain.blocks import BLOCK_NS, DelayBlocks
-from harness.iotrace.page import CELL_FIELDS, HEADER_BYTES, Page
+from harness.iotrace.page import CELL_FIELDS, HEADS_AT, Page
 from harness.iotrace.plant import parse_plant
 
 LEVELS = "wal.sync=+100us/200us/400us/800us"
 START_NS, SERIES_NS = 7_000_000_000, DelayBlocks.series_ns
 #: Foreground, wal, sync in the first slot.
-_CELL = HEADER_BYTES + 64 + 8 * len(CELL_FIELDS) * 5
+_CELL = HEADS_AT + 64 + 8 * len(CELL_FIELDS) * 5
 #: A thread wakes up that late.
 LATE_NS = 20_000
 #: Duration of a call without the delay.

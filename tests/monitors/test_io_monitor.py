@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.iotrace.page import CELL_FIELDS
+from harness.iotrace.page import CELL_FIELDS, HEADS_AT
 from harness.iotrace.trace import IoTrace
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 
 #: Of the page: the number of slots in use, and the first slot's counters of reads of data.
-USED_AT, CELL_AT = 28, 4096 + 64
+USED_AT, CELL_AT = 28, HEADS_AT + 64
 
 
 @pytest.fixture

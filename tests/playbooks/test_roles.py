@@ -149,7 +149,8 @@ def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(
     assert mine == "ssh-ed25519 AAAA somebody"
     options = line.split(" ssh-ed25519 ")[0]
     assert options.startswith('from="192.0.2.11",expiry-time="20')
-    assert ',restrict,port-forwarding,command="/opt/tierbench/' in options
+    nowhere = 'permitopen="127.0.0.1:1",permitlisten="127.0.0.1:1"'
+    assert f',restrict,port-forwarding,{nowhere},command="/opt/tierbench/' in options
     assert options.endswith(' -m harness.remote_agent forced"')
     assert (
         tmp_path / "key.known_hosts"

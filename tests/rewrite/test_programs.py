@@ -263,7 +263,7 @@ def test_names_in_a_hostile_program_are_no_options_of_the_linker(
     tmp_path: Path, options: tuple[str, ...], value: str
 ) -> None:
     plugin, trace = tmp_path / "evil.so", tmp_path / "loaded"
-    tmp_path.chmod(0o777)
+    tmp_path.chmod(0o1777)
     compiled(tmp_path, "-shared", "-fPIC", source=PLUGIN % trace).rename(plugin)
     words = [word for option in options for word in ("-Xlinker", option)]
     words[-1] += value.format(plugin)

@@ -7,10 +7,7 @@ nothing is installed.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
-
-if TYPE_CHECKING:  # not in the test VM
-    from harness.models.device import DeviceModel
+from typing import Any, Literal, get_args
 
 #: A ``modelled`` tier is a directory, too; its facts have the kind of the tier below it.
 TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa", "modelled"]
@@ -89,8 +86,9 @@ class Tier:
     claim: TierClaim
     facts: TierFacts
     warnings: tuple[str, ...] = field(default=())
-    #: The device that file operations wait for as if it were there.
-    model: DeviceModel | None = field(default=None, compare=False)
+    #: The device that file operations wait for as if it were there: a harness.models.device
+    #: DeviceModel, which is not of the standard library alone.
+    model: Any | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
