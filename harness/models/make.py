@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +145,3 @@ def write_model(model: DeviceModel) -> Path:
         context, hint = str(error), f"free space in {path.parent}, or set HARNESS_DATA"
         raise RunFailed(f"write model {model.name}", context, hint) from error
     return path
-
-
-def figures(model: DeviceModel) -> Mapping[str, tuple[Point, ...]]:
-    """Return the model's points by operation, those that it has."""
-    return {name: points for name, points in model.points.items() if points}
