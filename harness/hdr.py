@@ -221,7 +221,7 @@ def merge_encoded(texts: Iterable[str]) -> str:
 
 
 def _numbers(data: bytes) -> Counts:
-    """The zigzag LEB128 numbers."""
+    """Yield the numbers of a zigzag LEB128 sequence."""
     octets = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(octets < 0x80)
     if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):

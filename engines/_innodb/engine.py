@@ -84,7 +84,6 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         self.version_tuple = installation.version_tuple
 
     def unmodelled(self, part: str) -> tuple[str, str] | None:
-        """See harness.engine.TracesIo."""
         if part == "wal":
             if self.flavour == "mariadb":
                 return "MariaDB maps its log on a tmpfs", "use MySQL, or place wal elsewhere"

@@ -102,7 +102,6 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         self.threads = context.threads
 
     def unmodelled(self, part: str) -> tuple[str, str] | None:
-        """See harness.engine.TracesIo."""
         if self._settings.get("io_method") == "io_uring":
             return "PostgreSQL uses io_uring", "add --set io_method=worker"
         return None

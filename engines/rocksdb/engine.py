@@ -99,7 +99,6 @@ class RocksDb(OfficialClient):
         self._older: frozenset[Path] = frozenset()
 
     def unmodelled(self, part: str) -> tuple[str, str] | None:
-        """See harness.engine.TracesIo."""
         for name in ("allow_mmap_reads", "allow_mmap_writes"):
             if part != "wal" and self._options.flat().get(name) == "true":
                 return f"RocksDB maps its files ({name}=true)", f"leave out {name}"

@@ -92,8 +92,8 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
     plan = plan_of(parameters, whole)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         with plan.blaming():
-            steps = plan_steps(plan, env, into, options.again and False)
-        finished = last_attempts(run_plan(plan, steps, env, into, False, retries))
+            steps = plan_steps(plan, env, into, options.again)
+        finished = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
     found = [
         _curve(shape.part, shape.operation, shape.mean_ns, points, finished, marks(shape))
         for shape in shapes

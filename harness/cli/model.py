@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -155,7 +154,7 @@ def make(
     model = making.model_of(run, name)
     path = making.write_model(model)
     if json_:
-        print_json({"model": _entry(replace(model)), "path": str(path), "run": run.run_id})
+        print_json({"model": _entry(model), "path": str(path), "run": run.run_id})
     else:
         print(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
 

@@ -77,7 +77,7 @@ class DeviceModel:
 
     @property
     def instant(self) -> bool:
-        """Whether no call waits."""
+        """Whether the device adds no time to any call."""
         points = [point for of_one in self.points.values() for point in of_one]
         durations = [ns for point in points for _, ns in point.quantiles]
         return not any(durations) and (bool(points) or self.basis == "constant")

@@ -67,7 +67,7 @@ class Score:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Score:
-        """The inverse of :meth:`to_json`."""
+        """Return the score of a document that :meth:`to_json` made."""
         fields = {name: value for name, value in document.items() if name != "schema"}
         fields["metrics"] = tuple(ScoredMetric(**one) for one in document["metrics"])
         fields["run_ids"] = tuple(document["run_ids"])

@@ -206,7 +206,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking at the run's processes."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

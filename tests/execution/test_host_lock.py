@@ -33,7 +33,7 @@ with one_at_a_time(SilentProgress(), places=Places([pathlib.Path(sys.argv[1])], 
 """
 
 
-class Told(SilentProgress):
+class Reports(SilentProgress):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -54,7 +54,7 @@ def take(directory):
 
 
 def test_the_second_waits_for_the_first_and_says_so(shared):
-    told, order = Told(), []
+    reports, order = Reports(), []
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -64,21 +64,21 @@ def test_the_second_waits_for_the_first_and_says_so(shared):
             order.append("first")
 
     def second() -> None:
-        with one_at_a_time(told, places=Places([shared], None)):
+        with one_at_a_time(reports, places=Places([shared], None)):
             order.append("second")
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
     threads[0].start()
     inside.wait()
     threads[1].start()
-    while not told.lines:
+    while not reports.lines:
         time.sleep(0.01)
     leave.set()
     for thread in threads:
         thread.join()
     assert order == ["first", "second"]
-    assert "waiting" in told.lines[0]
-    assert f"process {os.getpid()}" in told.lines[0]  # who holds it
+    assert "waiting" in reports.lines[0]
+    assert f"process {os.getpid()}" in reports.lines[0]  # who holds it
 
 
 def test_all_users_take_the_directory_that_all_may_write_to(tmp_path, shared):
@@ -125,11 +125,11 @@ def test_what_is_no_file_is_refused_at_once(shared, make):
 
 def test_a_lock_file_that_was_removed_is_made_again_by_all(shared):
     """Whoever waited for the removed one takes the new one, as those do that come later."""
-    told = Told()
+    reports = Reports()
     with one_at_a_time(SilentProgress(), places=Places([shared], None)):
-        waiting = threading.Thread(target=lambda: enter(told, shared))
+        waiting = threading.Thread(target=lambda: enter(reports, shared))
         waiting.start()
-        while not told.lines:
+        while not reports.lines:
             time.sleep(0.01)
         (shared / LOCK).unlink()
         holder = subprocess.Popen(
@@ -137,9 +137,9 @@ def test_a_lock_file_that_was_removed_is_made_again_by_all(shared):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         holder.stdout.readline()
-    while len(told.lines) < 2:
+    while len(reports.lines) < 2:
         time.sleep(0.01)
-    assert f"process {holder.pid}" in told.lines[1]
+    assert f"process {holder.pid}" in reports.lines[1]
     holder.communicate()
     waiting.join()
 
@@ -185,10 +185,10 @@ def test_no_other_user_can_open_the_lock_of_root(places):
 def test_root_waits_for_a_user_for_a_limited_time(places, monkeypatch):
     monkeypatch.setenv("HARNESS_SILENCE", "lock=0.3")
     take_all(places)
-    told = Told()
+    reports = Reports()
     with (
         held_by_user(places.shared[0] / LOCK) as holder,
-        one_at_a_time(told, places=places) as warnings,
+        one_at_a_time(reports, places=places) as warnings,
     ):
         pass
     assert [warning.code for warning in warnings] == ["host-lock-held"]
@@ -204,10 +204,10 @@ def take_all(places):
 def test_a_user_waits_for_root(places, monkeypatch):
     """The user cannot open root's lock file, and sees in /proc/locks that it is held."""
     take_all(places)
-    told, entered = Told(), threading.Event()
+    reports, entered = Reports(), threading.Event()
 
     def user() -> None:
-        with one_at_a_time(told, places=places):
+        with one_at_a_time(reports, places=places):
             entered.set()
 
     with (places.root / LOCK).open() as root:
@@ -215,28 +215,28 @@ def test_a_user_waits_for_root(places, monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: 65534)
         waiting = threading.Thread(target=user)
         waiting.start()
-        while not told.lines:
+        while not reports.lines:
             time.sleep(0.01)
         assert not entered.is_set()
     waiting.join()
     assert entered.is_set()
-    assert f"process {os.getpid()}" in told.lines[0]
+    assert f"process {os.getpid()}" in reports.lines[0]
 
 
 def test_whoever_waits_is_told_command_process_and_since_when(shared):
-    told = Told()
+    reports = Reports()
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(shared)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     holder.stdout.readline()
-    waiting = threading.Thread(target=lambda: enter(told, shared))
+    waiting = threading.Thread(target=lambda: enter(reports, shared))
     waiting.start()
-    while not told.lines:
+    while not reports.lines:
         time.sleep(0.01)
     holder.communicate()
     waiting.join()
     assert re.search(
-        rf"import pathlib.* \(process {holder.pid} of user \w+, since \d{{4}}-", told.lines[0]
+        rf"import pathlib.* \(process {holder.pid} of user \w+, since \d{{4}}-", reports.lines[0]
     )
 
 
@@ -267,9 +267,9 @@ def test_the_time_of_waiting_is_not_working_time(shared):
 
 
 def test_the_supervisor_keeps_the_lock_until_it_has_cleaned_up(shared, tmp_path):
-    told = Told()
+    reports = Reports()
     with Supervisor(tmp_path / "state") as supervisor:
-        with one_at_a_time(told, supervisor.hold, Places([shared], None)):
+        with one_at_a_time(reports, supervisor.hold, Places([shared], None)):
             pass
         take(shared)  # held for no longer than the block
         descriptor = os.open(shared / LOCK, os.O_RDONLY)

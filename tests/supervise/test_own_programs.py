@@ -30,10 +30,10 @@ if sys.argv[1] == "start":
 else:
     import subprocess
     popen = subprocess.Popen.__init__
-    def told(self, *args, **options):
+    def recorded(self, *args, **options):
         popen(self, *args, **options)
         print(self.pid, flush=True)
-    subprocess.Popen.__init__ = told
+    subprocess.Popen.__init__ = recorded
     programs.run(started, timeout_s=None, user=unprivileged())
 """
 #: Where processes are started otherwise, and why.

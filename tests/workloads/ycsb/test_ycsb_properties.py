@@ -45,8 +45,8 @@ def written(tmp_path):
 
 
 def test_an_official_file_is_taken_as_it_is(written):
-    found, told = parameters([written(WORKLOAD_E)])
-    assert told == []
+    found, notes = parameters([written(WORKLOAD_E)])
+    assert notes == []
     params = normalised(found)
     assert params["workload"] == "e"
     assert (params["recordcount"], params["operationcount"]) == (1000, 1000)
@@ -91,12 +91,12 @@ def test_what_has_no_effect_here_is_told(written):
         "measurementtype=hdrhistogram\nhdrhistogram.percentiles=95\nrocksdb.dir=/x\n"
         "db=site.ycsb.db.rocksdb.RocksDBClient\ntable=usertable\nmine=1\nmaxexecutiontime=20"
     )
-    found, told = parameters([file])
+    found, notes = parameters([file])
     assert found == {"workload": "CoreWorkload", "duration": "20s"}
-    names = [line.split(": ")[1].split()[0] for line in told]
+    names = [line.split(": ")[1].split()[0] for line in notes]
     assert names == ["measurementtype", "hdrhistogram.percentiles", "rocksdb.dir", "db", "mine"]
-    assert "--engine" in told[3]
-    assert "--option" in told[2]
+    assert "--engine" in notes[3]
+    assert "--option" in notes[2]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_values_mean_what_they_mean_to_the_client(written):
         "recordcount=010\nfieldcount=+7\nupdateproportion=5e-2\nreadproportion=.5d\n"
         "writeallfields=yes\nreadallfields=TRUE\nmaxexecutiontime=020"
     )
-    found, told = parameters([written(text)])
+    found, notes = parameters([written(text)])
     assert found == {
         "workload": "CoreWorkload", "recordcount": 10, "fieldcount": 7, "updateproportion": 0.05,
         "readproportion": 0.5, "writeallfields": False, "readallfields": True, "duration": "20s",
     }  # fmt: skip
-    assert len(told) == 1
-    assert "writeallfields=yes is false" in told[0]
+    assert len(notes) == 1
+    assert "writeallfields=yes is false" in notes[0]
     said = {"recordcount": "010", "updateproportion": "5e-2", "writeallfields": "TRUE"}
     assert given(said) == (
         {"recordcount": 10, "updateproportion": 0.05, "writeallfields": True},
@@ -141,9 +141,9 @@ def test_values_mean_what_they_mean_to_the_client(written):
 def test_a_file_of_go_ycsb_is_taken_as_it_is(written):
     """Its name of the core workload; other names of its own have no effect."""
     text = WORKLOAD_E.replace("site.ycsb.workloads.CoreWorkload", "core")
-    found, told = parameters([written(text + "dropdata=true\nverbose=false\nmysql.host=h\n")])
+    found, notes = parameters([written(text + "dropdata=true\nverbose=false\nmysql.host=h\n")])
     assert normalised(found)["workload"] == "e"
-    assert [line.split(": ")[1].split()[0] for line in told] == [
+    assert [line.split(": ")[1].split()[0] for line in notes] == [
         "dropdata", "verbose", "mysql.host"
     ]  # fmt: skip
     assert given({"workload": "core"}) == ({"workload": "CoreWorkload"}, [])
@@ -182,9 +182,9 @@ def test_what_the_client_would_misread_is_refused(written, content, word):
 
 
 def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
-    found, told = parameters([written("readallfields=true \nrecordcount=5")])
+    found, notes = parameters([written("readallfields=true \nrecordcount=5")])
     assert found["readallfields"] is False
-    assert len(told) == 1
+    assert len(notes) == 1
 
 
 def test_no_operations_are_no_bound(written):
@@ -235,18 +235,18 @@ def test_the_command_line_refuses_for_the_same_reason_as_a_file(written, text):
 
 
 def test_what_has_no_effect_on_the_command_line_is_told_and_strange_names_are_left():
-    found, told = given({"dotransactions": "false", "rocksdb.dir": "/x", "scale": "1"})
+    found, notes = given({"dotransactions": "false", "rocksdb.dir": "/x", "scale": "1"})
     assert found == {"scale": "1"}
-    assert [line.split()[1] for line in told] == ["dotransactions", "rocksdb.dir"]
+    assert [line.split()[1] for line in notes] == ["dotransactions", "rocksdb.dir"]
 
 
 def test_a_file_without_any_property_of_the_client_is_refused_and_told_as_text(written):
     noise = bytes(range(256)) * 4
     with pytest.raises(UsageError, match="none of its"):
         parameters([written(noise)])
-    _, told = parameters([written(b"recordcount=1\n\x1b[31m\x07mist=1")])
-    assert len(told) == 1
-    assert told[0].isprintable()
+    _, notes = parameters([written(b"recordcount=1\n\x1b[31m\x07mist=1")])
+    assert len(notes) == 1
+    assert notes[0].isprintable()
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
