@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from patience import PATIENCE_S, eventually
 
 from harness.micro.metrics import NOTHING_DONE
 from harness.supervise.credentials import unprivileged
+from harness.supervise.process import ProcessId, process_identity
 
 
 @dataclass
@@ -173,12 +175,34 @@ class Harness:
             try:
                 told = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
                 command = told.decode(errors="replace")
-                mine = str(self.root) in command or mark in (folder / "environ").read_bytes()
+                named = str(self.root) in command or mark in (folder / "environ").read_bytes()
+                mine = named or any(file.is_relative_to(self.root) for file in opened(folder))
             except OSError:
                 continue
             if mine and int(folder.name) != os.getpid():
                 found.append(f"process {folder.name}: {command}")
         return found
+
+    def driving(self, process: subprocess.Popen[str], program: bytes) -> ProcessId:
+        """The client with the engine in it, once that has driven a run's data for a moment.
+
+        Its command line begins with *program*, and names no folder of the harness.
+        """
+        while process.poll() is None:
+            for folder in Path("/proc").glob("[0-9]*"):
+                if self._drives(folder, program) and (found := process_identity(int(folder.name))):
+                    time.sleep(1.0)
+                    return found
+            time.sleep(0.05)
+        raise AssertionError(process.communicate())
+
+    def _drives(self, folder: Path, program: bytes) -> bool:
+        try:
+            runs = program in (folder / "cmdline").read_bytes()
+            files = opened(folder) if runs else []
+        except OSError:
+            return False
+        return any(f.is_relative_to(self.data) and "tierbench-work" in f.parts for f in files)
 
     def _files(self) -> list[str]:
         scratch = [str(path) for path in (self.root / "tmp").iterdir()]
@@ -211,6 +235,15 @@ class Harness:
         tiers = Path("/dev/shm").glob("tierbench-*")
         places = [path for tier in tiers for path in entries(tier / "tierbench-work")]
         return [str(path) for path in places if any(path.name.startswith(run) for run in runs)]
+
+
+def opened(process: Path) -> list[Path]:
+    """The files that a process, by its folder in /proc, has open."""
+    found = []
+    for descriptor in entries(process / "fd"):
+        with contextlib.suppress(OSError):
+            found.append(descriptor.readlink())
+    return found
 
 
 def entries(folder: Path) -> list[Path]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from pathlib import Path
 
 import pytest
 from run_values import uncontrolled, values, waits_add_up
 
 from harness import hdr
-from harness.supervise.process import ProcessId, alive, process_identity
+from harness.supervise.process import alive
 
 RUN = ("run", "ycsb", "--placement", "ssd-both")
 SMALL = ("--records", "2000", "--threads", "2", "--ramp-up", "1s")
@@ -127,36 +125,12 @@ def test_options_of_ycsb_on_others_name_the_right_one(harness, workload, argv):
 
 LONG = ("--records", "2000", "--threads", "2", "--rate", "1000", "--ramp-up", "60s",
         "--duration", "10m")  # fmt: skip
-
-
-def client(harness, process) -> ProcessId:
-    """Its client, once that has driven for a moment."""
-    while process.poll() is None:
-        for folder in Path("/proc").glob("[0-9]*"):
-            if _drives(folder, harness.root) and (found := process_identity(int(folder.name))):
-                time.sleep(1.0)
-                return found
-        time.sleep(0.05)
-    raise AssertionError(process.communicate())
-
-
-def _drives(folder: Path, root: Path) -> bool:
-    """Whether it is a loadgen of this harness on a run's data, which it no longer loads."""
-    try:
-        argv = (folder / "cmdline").read_bytes().split(b"\0")
-        mine = argv[0].endswith(b"/loadgen") and (folder / "cwd").readlink().is_relative_to(root)
-        return mine and any("/tierbench-work/" in str(f.readlink()) for f in _open_files(folder))
-    except OSError:
-        return False
-
-
-def _open_files(folder: Path) -> list[Path]:
-    return list((folder / "fd").iterdir())
+CLIENT = b"/loadgen\0"
 
 
 def test_sigterm_ends_the_client_with_the_engine_in_it(loaded):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
-    driving = client(loaded, process)
+    driving = loaded.driving(process, CLIENT)
     done = loaded.interrupt(process, signal.SIGTERM)
     assert done.code == 143, done.err
     assert "Traceback" not in done.err
@@ -167,7 +141,7 @@ def test_sigterm_ends_the_client_with_the_engine_in_it(loaded):
 
 def test_kill_9_leaves_no_client_and_no_data(loaded):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
-    driving = client(loaded, process)
+    driving = loaded.driving(process, CLIENT)
     process.kill()
     process.communicate()
     assert loaded.settled() == []
@@ -177,6 +151,6 @@ def test_kill_9_leaves_no_client_and_no_data(loaded):
 
 def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb", "--retries", "0")
-    os.kill(client(loaded, process).pid, signal.SIGKILL)
+    os.kill(loaded.driving(process, CLIENT).pid, signal.SIGKILL)
     run = loaded.failed_run(process)
     assert "killed by signal 9" in run["error"]["context"]

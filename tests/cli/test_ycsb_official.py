@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
 
 from harness import hdr
-from harness.supervise.process import ProcessId, alive, process_identity
+from harness.supervise.process import alive
 
 RUN = ("run", "ycsb", "--engine", "rocksdb", "--records", "2000", "--threads", "2")
 OFFICIAL = (*RUN, "--driver", "ycsb", "--placement", "ssd-both")
 LONG = ("--rate", "500", "--ramp-up", "60s", "--duration", "10m")
+CLIENT = b"tierbench.ycsb.Main\0-t"
 
 
 def told(run, name):
@@ -62,25 +62,9 @@ def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
     assert loaded.settled() == []
 
 
-def java_of(harness, process) -> ProcessId:
-    """The client, once it drives."""
-    while process.poll() is None:
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            mine = b"tierbench.ycsb.Main\0-t" in command and str(harness.root).encode() in command
-            if mine and (found := process_identity(int(folder.name))):
-                time.sleep(2.0)
-                return found
-        time.sleep(0.05)
-    raise AssertionError(process.communicate())
-
-
 def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
     process = loaded.start(*OFFICIAL, "--workload", "a", *LONG)
-    java = java_of(loaded, process)
+    java = loaded.driving(process, CLIENT)
     process.kill()
     process.communicate()
     assert loaded.settled() == []
@@ -90,7 +74,7 @@ def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
 
 def test_a_client_that_is_killed_fails_the_run(loaded):
     process = loaded.start(*OFFICIAL, "--workload", "a", *LONG, "--retries", "0")
-    os.kill(java_of(loaded, process).pid, 9)
+    os.kill(loaded.driving(process, CLIENT).pid, 9)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err
     assert "was killed by signal 9" in err
