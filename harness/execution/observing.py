@@ -1,4 +1,8 @@
-"""Runs one observer around a second execution: start, stop, finalise, read the summary."""
+"""Runs one observer around a second execution: start, stop, finalise, read the summary.
+
+As root, the program observes as root. What is finalised afterwards names programs and libraries of
+all processes, which the program opens: it does that as the servers' user, in a copy of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,28 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import registry
-from harness.engine import Process, ProcessStarter
+from harness.copytree import copy_tree
+from harness.engine import Credentials, Process, ProcessStarter
 from harness.errors import RunFailed, UsageError
-from harness.observers import Observer, Pauses, metrics
+from harness.observers import Observer, Pauses, home, metrics
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
+from harness.supervise import workdirs
 from harness.supervise.failures import log_tail
 from harness.supervise.journal import Journal
+from harness.supervise.user_files import read_bytes
 from harness.warnings import RunWarning
 
 #: Programs read processors' event tables before they begin.
 _START_S, _COMMAND_S, _STOP_S, _FINALISE_S = 120.0, 120.0, 120.0, 3600.0
 _POLL_S = 0.05
+_LOG = "log"
 #: It takes a counter of each processor.
 _NMI_WATCHDOG = Path("/proc/sys/kernel/nmi_watchdog")
 
@@ -48,19 +56,33 @@ def _settings() -> list[Path]:
     return [_NMI_WATCHDOG, *sorted(multiplexing)]
 
 
+def _reads_programs(observer: Observer, user: Credentials) -> RunWarning:
+    return RunWarning(
+        "observer-reads-programs",
+        f"{observer.name} observes as root, and may open programs that {user.name} can write",
+        "all processes of the host are observed",
+        "let no one whom you do not trust run programs on this host meanwhile",
+    )
+
+
 @dataclass
 class Observing:
     """One observer at work, from ``begin`` to ``end`` of queries and windows if it can pause.
 
     ``folder``: where its tree and its log are kept. ``journal``: notes settings of Linux that
-    programs change and, killed, do not put back.
+    programs change and, killed, do not put back. ``user``: the servers', if that is another;
+    ``workplace`` makes a directory of that user, with room for a copy of the tree.
     """
 
     observer: Observer
     processes: ProcessStarter
     folder: Path
-    journal: Journal | None = None
+    journal: Journal
+    user: Credentials | None
+    workplace: Callable[[], AbstractContextManager[Path]]
     warnings: list[RunWarning] = field(default_factory=list, init=False)
+    #: Of the program while it collects.
+    _environment: dict[str, str] = field(default_factory=dict, init=False)
     _pauses: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)
     #: Queries and windows under way.
@@ -72,17 +94,15 @@ class Observing:
         """The program's result."""
         return self.folder / "tree"
 
-    @property
-    def _log(self) -> Path:
-        return self.folder / "log"
-
     @contextmanager
     def running(self) -> Iterator[None]:
         """Collect in here; RunFailed if the program does not start, or does not stop."""
         self.folder.mkdir(parents=True)
         if not self.observer.stop(self.tree):
             self.tree.mkdir()  # a program with a stop command makes its own
-        with self._settings_kept():
+        if self.user is not None and self.observer.reads_programs:
+            self.warnings.append(_reads_programs(self.observer, self.user))
+        with self._settings_kept(), self._temporary():
             process = self._spawn(self.observer.collect(self.tree))
             try:
                 self._await_start(process)
@@ -94,14 +114,13 @@ class Observing:
 
     @contextmanager
     def _settings_kept(self) -> Iterator[None]:
-        journal = self.journal
-        notes = [journal.note_setting(path) for path in _settings()] if journal else []
+        notes = [self.journal.note_setting(path) for path in _settings()]
         try:
             yield
         finally:
             for note in notes:
-                if journal is not None and note is not None:
-                    journal.undo(note)
+                if note is not None:
+                    self.journal.undo(note)
 
     def begin(self) -> None:
         """A query or a window begins; RunFailed if the program cannot be resumed."""
@@ -132,32 +151,71 @@ class Observing:
 
     def result(self) -> list[Metric]:
         """Finalise the tree and read its summary; RunFailed if that is not possible."""
-        for argv in self.observer.finalise(self.tree):
-            self._complete(argv, _FINALISE_S)
         try:
+            self._finalise()
             figures = self.observer.figures(self.tree, self._output())
         except (OSError, ValueError, csv.Error) as error:
             raise self._failure("read the summary", str(error)) from error
         return metrics(self.observer, figures)
 
-    def _spawn(self, argv: Sequence[str]) -> Process:
-        """With the user's home: pmu-tools keeps its event tables there. PerfSpect puts the host's
-        settings back when it is interrupted.
+    def _finalise(self) -> None:
+        """As the servers' user, in a copy; that user may have written all that is in it."""
+        if self.user is None:
+            for argv in self.observer.finalise(self.tree):
+                self._complete(argv, _FINALISE_S)
+        elif self.observer.reports:
+            with self.workplace() as folder:
+                copy = folder / "tree"
+                copy_tree(self.tree, copy, writer=self.user)
+                for argv in self.observer.finalise(copy):
+                    self._complete(argv, _FINALISE_S, folder, self.user)
+                for name in self.observer.reports:
+                    (self.tree / name).write_bytes(read_bytes(copy / name, self.user))
+
+    @contextmanager
+    def _temporary(self) -> Iterator[None]:
+        """For the program's temporary files: some have names in /tmp that another user foresees."""
+        folder = self.journal.register_directory(workdirs.fresh(workdirs.base()))
+        self._environment["TMPDIR"] = str(folder)
+        try:
+            yield
+        finally:
+            del self._environment["TMPDIR"]
+            self.journal.remove_directory(folder)
+
+    def _spawn(
+        self, argv: Sequence[str], folder: Path | None = None, user: Credentials | None = None
+    ) -> Process:
+        """As ``user`` with ``folder`` for its home; else with the caller's home, where pmu-tools
+        keeps its event tables. PerfSpect puts the host's settings back when it is interrupted.
         """
-        env = {name: os.environ[name] for name in ("HOME",) if name in os.environ}
+        folder = folder or self.folder
+        settings = {"HOME": str(own)} if user is None and (own := home()) is not None else {}
         return self.processes.spawn(
-            argv, capped=False, log=self._log, cwd=self.folder, env=env, stop_signal=signal.SIGINT
+            argv,
+            capped=False,
+            log=folder / _LOG,
+            cwd=folder,
+            env={**settings, **self._environment},
+            credentials=user,
+            stop_signal=signal.SIGINT,
         )
 
-    def _complete(self, argv: Sequence[str], timeout_s: float) -> None:
-        process = self._spawn(argv)
+    def _complete(
+        self,
+        argv: Sequence[str],
+        timeout_s: float,
+        folder: Path | None = None,
+        user: Credentials | None = None,
+    ) -> None:
+        process = self._spawn(argv, folder, user)
         try:
             status = process.wait(timeout_s)
         except TimeoutError:
             process.kill()
-            raise self._failure(argv[1], f"no end within {timeout_s:g} s") from None
+            raise self._failure(argv[1], f"no end within {timeout_s:g} s", folder, user) from None
         if status != 0:
-            raise self._failure(" ".join(argv[1:3]), f"exit status {status}")
+            raise self._failure(" ".join(argv[1:3]), f"exit status {status}", folder, user)
 
     def _await_start(self, process: Process) -> None:
         began = time.monotonic()
@@ -184,10 +242,13 @@ class Observing:
             raise self._failure("stop", f"it still runs after {_STOP_S:g} s") from None
 
     def _output(self) -> str:
-        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        log = self.folder / _LOG
+        return log.read_text("utf-8", "replace") if log.exists() else ""
 
-    def _failure(self, doing: str, context: str) -> RunFailed:
-        tail = log_tail(self._log, None)
+    def _failure(
+        self, doing: str, context: str, folder: Path | None = None, user: Credentials | None = None
+    ) -> RunFailed:
+        tail = log_tail((folder or self.folder) / _LOG, user)
         return RunFailed(
             f"{self.observer.name}: {doing}",
             f"{context}; the last lines of its log:\n{tail}",

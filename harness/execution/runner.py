@@ -158,7 +158,16 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
     observer = registry.named("observer", name, registry.observers())
     folder = record.writer.directory / "observers" / name.replace(":", "-")
     shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
-    observing = Observing(observer, env.supervisor, folder, env.supervisor.journal)
+    observing = Observing(
+        observer,
+        env.supervisor,
+        folder,
+        env.supervisor.journal,
+        env.credentials,
+        lambda: env.directory(
+            work_directory(prepared.tiers["data"], f"{record.run_id}-observed", "data")
+        ),
+    )
     env.progress.say(f"{record.run_id}: second execution under {name}")
     try:
         with ExitStack() as stack:

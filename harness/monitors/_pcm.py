@@ -23,6 +23,7 @@ from typing import Any
 from harness.counters import labelled
 from harness.monitors._program import interrupt
 from harness.supervise import programs
+from harness.supervise.user_files import refuse_writable
 
 VARIABLE = "PCM_HOME"
 _PLACES = ("pcm-memory", "bin/pcm-memory", "sbin/pcm-memory", "build/bin/pcm-memory")
@@ -93,10 +94,12 @@ class PcmTraffic:
 
     def problem(self) -> str | None:
         """Why it cannot count; None if it prints columns of CXL ports."""
-        if self._program() is None:
+        if (program := self._program()) is None:
             return f"there is no pcm-memory in {VARIABLE}={self._home}"
         argv = self._argv("-i=1")
         try:
+            if os.geteuid() == 0:
+                refuse_writable(program.resolve().parent)
             done = programs.run(argv, timeout_s=_PATIENCE_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)

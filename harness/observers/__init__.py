@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from harness.errors import UsageError
 from harness.store.result import Metric
+from harness.supervise.credentials import refuse_exchangeable
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Observer(Protocol):
     def started(self) -> str:
         """Text in the program's output as soon as it collects."""
 
+    @property
+    def reads_programs(self) -> bool:
+        """Whether its collection may open the programs and libraries of observed processes."""
+        return False
+
     def program(self) -> Path:
         """The program; UsageError where it is not installed."""
 
@@ -46,8 +52,16 @@ class Observer(Protocol):
         """Stop it; empty: SIGINT does."""
         return ()
 
+    @property
+    def reports(self) -> Sequence[str]:
+        """Names of the files that ``finalise`` writes to its tree and ``figures`` reads."""
+        return ()
+
     def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
-        """What turns ``tree`` into a summary, once the engine has stopped."""
+        """What turns ``tree`` into reports, once the engine has stopped.
+
+        It opens programs of the observed processes, so it runs as the servers' user.
+        """
         return ()
 
     def figures(self, tree: Path, output: str) -> list[Figure]:
@@ -66,14 +80,31 @@ class Pauses(Protocol):
 
 
 def find_program(title: str, variable: str, below: Sequence[str], names: Sequence[str]) -> Path:
-    """``$variable/below`` for an installation that the user names, else a name on the PATH."""
-    home = os.environ.get(variable)
-    if home:
-        candidates = [Path(home) / one for one in below]
+    """``$variable/below`` for an installation that the user names, else a name on the PATH.
+
+    As root, UsageError where another user could exchange it, or its settings in the home directory.
+    """
+    found = _installed(title, variable, below, names)
+    if os.geteuid() == 0:
+        refuse_exchangeable(found.resolve().parent, title, variable)
+        if (settings := home()) is not None:
+            refuse_exchangeable(settings.resolve(), f"settings of {title}", "HOME")
+    return found
+
+
+def home() -> Path | None:
+    """The user's, where programs keep settings and pmu-tools its event tables; None without it."""
+    folder = os.environ.get("HOME", "")
+    return Path(folder) if folder and Path(folder).is_dir() else None
+
+
+def _installed(title: str, variable: str, below: Sequence[str], names: Sequence[str]) -> Path:
+    if chosen := os.environ.get(variable):
+        candidates = [Path(chosen) / one for one in below]
         found = next((one for one in candidates if os.access(one, os.X_OK)), None)
         if found is None:
             raise UsageError(
-                f"{title} in {variable}={home}",
+                f"{title} in {variable}={chosen}",
                 f"there is no {' or '.join(below)} in it",
                 f"set {variable} to the folder of the installation",
             )

@@ -46,6 +46,8 @@ class VTune(Observer):
 
     analysis: str
     started: str = "Collection started"
+    #: Its collectors are closed: what they look up of processes is not documented.
+    reads_programs: bool = True
 
     @property
     def name(self) -> str:
@@ -69,6 +71,10 @@ class VTune(Observer):
 
     def resume(self, tree: Path) -> Sequence[str]:
         return self._command("resume", tree)
+
+    @property
+    def reports(self) -> Sequence[str]:
+        return (_SUMMARY, _PROCESSES) if self._by_process else (_SUMMARY,)
 
     def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
         reports = [["-report", "summary", "-report-output", str(tree / _SUMMARY)]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ STAND_INS = Path(__file__).parents[1] / "observers"
 
 
 @pytest.fixture
-def vtune(tmp_path: Path) -> Path:
-    folder = tmp_path / "bin64"
-    folder.mkdir()
+def vtune(loaded: Any) -> Path:
+    home = Path(tempfile.mkdtemp(dir=loaded.root))
+    home.chmod(0o755)  # the servers' user runs it, too
+    folder = home / "bin64"
+    folder.mkdir(mode=0o755)
     shutil.copy(STAND_INS / "fake_vtune.py", folder / "vtune")
     shutil.copy(STAND_INS / "stand_in.py", folder)
     (folder / "vtune").chmod(0o755)
@@ -41,7 +44,7 @@ def test_a_second_execution_adds_figures_and_keeps_the_tree(
     found = {m["labels"]["path"]: m["value"] for m in run["metrics"] if "observed" in m["name"]}
     assert found["Memory Bound / DRAM Bound"] == 70.7
     kept = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
-    assert (kept / "tree/final").exists()
+    assert (kept / "tree/summary.csv").exists()
     exported = tmp_path / "runs.tar.gz"
     assert loaded("runs", "export", run["run_id"], "-o", exported).code == 0
     with tarfile.open(exported) as archive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -130,6 +131,13 @@ def test_a_killed_pcm_leaves_its_samples_and_a_warning(kernel: Kernel, pcm: Path
     assert monitor.series()["samples"]
     assert [warning.code for warning in monitor.warnings()] == ["monitor-failed"]
     assert not monitor.metrics(), "a part of the phase is not the phase"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_root_runs_no_pcm_that_another_user_can_exchange(kernel: Kernel, pcm: Path) -> None:
+    pcm.chmod(0o777)
+    problem = CxlMonitor(MonitorContext(), kernel).preflight()
+    assert problem and str(pcm) in problem.context
 
 
 def test_pcm_never_runs_with_memory_traffic(kernel: Kernel, pcm: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,8 +18,9 @@ def fail(text: str, status: int = 1) -> NoReturn:
 
 
 def may_observe() -> bool:
-    """Whether the test grants the program its rights."""
-    return not (HERE / "no-rights").exists()
+    """Whether the test grants the program its rights, and nobody else may enter its folder."""
+    private = not Path(tempfile.gettempdir()).stat().st_mode & 0o077
+    return private and not (HERE / "no-rights").exists()
 
 
 def operations() -> int:

@@ -5,9 +5,11 @@ A toy workload does operations, of which a stand-in counts those that it observe
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,10 @@ from harness import registry
 from harness.errors import RunFailed, UsageError
 from harness.execution import observing
 from harness.execution.observing import Observing
+from harness.supervise import workdirs
+from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
+from harness.supervise.user_files import Credentials
 
 HERE = Path(__file__).parent
 #: Of each program: the variable that names its installation, where it is there, and its stand-in.
@@ -42,8 +47,15 @@ class Toy:
         variable, program, _ = PROGRAMS[name.partition(":")[0]]
         return (self.root / variable / program).parent
 
-    def observing(self, name: str) -> Observing:
-        return Observing(registry.observers()[name], self.supervisor, self.root / "observers/x")
+    def observing(self, name: str, user: Credentials | None = None) -> Observing:
+        return Observing(
+            registry.observers()[name],
+            self.supervisor,
+            self.root / "observers/x",
+            self.supervisor.journal,
+            user,
+            partial(workdirs.temporary, credentials=user),
+        )
 
     def work(self, name: str, count: int) -> None:
         """Do that many operations: a byte each."""
@@ -52,16 +64,20 @@ class Toy:
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
-    for variable, program, stand_in in PROGRAMS.values():
-        installed = tmp_path / variable / program
-        installed.parent.mkdir(parents=True)
-        shutil.copy(HERE / stand_in, installed)
-        shutil.copy(HERE / "stand_in.py", installed.parent)
-        installed.chmod(0o755)
-        monkeypatch.setenv(variable, str(tmp_path / variable))
-    with Supervisor(tmp_path / "state") as supervisor:
-        yield Toy(tmp_path, supervisor)
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
+    """Where the servers' user may run the programs; no setting of this host changes."""
+    with workdirs.temporary() as root:
+        root.chmod(0o755)
+        for variable, program, stand_in in PROGRAMS.values():
+            installed = root / variable / program
+            installed.parent.mkdir(parents=True)
+            shutil.copy(HERE / stand_in, installed)
+            shutil.copy(HERE / "stand_in.py", installed.parent)
+            installed.chmod(0o755)
+            monkeypatch.setenv(variable, str(root / variable))
+        monkeypatch.setattr(observing, "_settings", list)
+        with Supervisor(root / "state") as supervisor:
+            yield Toy(root, supervisor)
 
 
 def figures(one: Observing) -> dict[str, float | None]:
@@ -148,6 +164,50 @@ def test_the_others_observe_from_their_start_to_ctrl_c(name: str, toy: Toy) -> N
     assert one.warnings == []
 
 
+def test_programs_of_others_are_opened_as_the_servers_user(toy: Toy) -> None:
+    user = unprivileged()
+    one = toy.observing("vtune:hotspots", user)
+    with one.running():
+        one.begin()
+        one.end()
+    assert figures(one)["Toy User"] == (user.uid if user else os.geteuid())
+    assert {path.stat().st_uid for path in one.folder.rglob("*")} == {os.geteuid()}
+    assert [warning.code for warning in one.warnings] == (
+        ["observer-reads-programs"] if user else []
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_report_that_is_a_link_is_not_followed(toy: Toy) -> None:
+    secret = toy.root / "secret"
+    secret.write_text("Hierarchy Level,Metric Name,Metric Value\n0,Secret,7\n")
+    secret.chmod(0o600)
+    (toy.folder("vtune:hotspots") / "link").write_text(str(secret))
+    one = toy.observing("vtune:hotspots", unprivileged())
+    with one.running():
+        one.begin()
+        one.end()
+    with pytest.raises(RunFailed):
+        one.result()
+    assert not (one.tree / "summary.csv").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+@pytest.mark.parametrize("name", OBSERVERS)
+def test_root_runs_no_program_that_another_user_can_exchange(
+    name: str, toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer, home = registry.observers()[name], toy.root / "home"
+    home.mkdir(mode=0o755)
+    monkeypatch.setenv("HOME", str(home))
+    observer.program()
+    for folder in (toy.folder(name), home):
+        folder.chmod(0o777)
+        with pytest.raises(UsageError):
+            observer.program()
+        folder.chmod(0o755)
+
+
 def test_toplev_reports_nodes_below_their_thresholds_too(toy: Toy) -> None:
     one = toy.observing("toplev")
     with one.running():
@@ -196,7 +256,7 @@ def test_settings_that_a_killed_program_has_changed_are_put_back(
     setting = toy.root / "nmi_watchdog"
     setting.write_text("1\n")
     monkeypatch.setattr(observing, "_settings", lambda: [setting])
-    one = replace(toy.observing("perfspect"), journal=toy.supervisor.journal)
+    one = toy.observing("perfspect")
     with one.running():
         setting.write_text("0\n")
     assert setting.read_text() == "1\n"
