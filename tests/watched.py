@@ -1,4 +1,8 @@
-"""A third user who watches directories while a test works in them (watcher.py)."""
+"""A third user who watches directories while a test or a command works in them (watcher.py).
+
+``python tests/watched.py COMMAND …``, as root: its exit status is the command's, or 1 if the user
+has won something.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +57,10 @@ def watched(*folders: Path, names: Sequence[str] = ()) -> Iterator[Watched]:
         process.kill()
         process.wait()
     assert found.won == []
+
+
+if __name__ == "__main__":
+    with watched() as user:
+        done = subprocess.run(sys.argv[1:], check=False)
+    print(f"nothing won; names seen: {user.seen}")
+    sys.exit(done.returncode)
