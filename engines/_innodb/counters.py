@@ -44,6 +44,9 @@ _STATUS: Mapping[str, str] = {
     "created_tmp_disk_tables": "server_tmp_disk_tables_count",
     "created_tmp_files": "server_tmp_files_count",
     "sort_merge_passes": "server_sort_merge_passes_count",
+    # Sums of sessions: exact and current. InnoDB's own (innodb_metrics) lose concurrent increments.
+    "com_commit": "server_commit_statements_count",
+    "handler_commit": "server_handler_commits_count",
 }
 _STATUS_SQL = (
     "SHOW GLOBAL STATUS WHERE variable_name IN (" + ", ".join(f"'{name}'" for name in _STATUS) + ")"

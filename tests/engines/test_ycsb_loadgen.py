@@ -153,6 +153,17 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
     assert warning.code == "counters-published-late"
 
 
+@pytest.mark.only("mysql", "mariadb")
+def test_the_server_has_counted_every_acknowledged_operation_at_once(ycsb: Ycsb) -> None:
+    """Two statements of read-modify-write are two transactions."""
+    name = "server_handler_commits_count"
+    before = ycsb.engine.counters()[name]
+    counts = _by_type(ycsb.run(MIX), "count")
+    transactions = sum(counts.values()) + counts["read_modify_write"]
+    # MySQL looks up a new connection's database, and a table at its first use, in a transaction.
+    assert 0 <= ycsb.engine.counters()[name] - before - transactions <= 0.01 * transactions
+
+
 def _by_type(result: Mapping[str, Any], what: str) -> dict[str, int]:
     return {one["type"]: one[what] for one in result["operations"]}
 
