@@ -129,6 +129,8 @@ struct call {
 struct call begin_call(int descriptor, enum operation operation, off_t offset);
 // Counts the call, waits for the planted delay, and returns `result`; errno stays as it is.
 ssize_t end_call(const struct call *call, enum operation operation, off_t offset, ssize_t result);
+#define QUEUE_UNKNOWN UINT64_MAX
+// `queued`: how many others were under way.
 void count_submitted(const struct file *file, int descriptor, enum operation operation,
                      off_t offset, uint64_t bytes, uint64_t queued);
 void count_completed(enum role role, enum part part, enum operation operation, uint64_t start_ns,

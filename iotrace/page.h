@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 4
+#define PAGE_VERSION 5
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -143,8 +143,8 @@ struct cell {
   uint64_t submitted_bytes;
   uint64_t extending; // writes that ended beyond what was written of the file
   uint64_t datasync;  // syncs without metadata: fdatasync
-  uint64_t queued;    // other submitted calls under way, summed over submissions
-  uint64_t queued_squared; // the same, squared before it is summed
+  uint64_t queue_known; // submitted calls of which it is known how many others were under way
+  uint64_t queued;      // these others, summed over such calls
   uint64_t dirtied_bytes; // syncs: written through the descriptor since its last sync
   uint64_t modelled;      // calls for which a duration was drawn
   uint64_t late;          // of these: the base tier alone took longer

@@ -10,7 +10,6 @@
 // A sleep is woken late by tens of microseconds: it ends that much earlier, and the rest spins.
 #define SPIN_NS 50000
 #define LONGEST_DELAY_NS 10000000000ULL
-#define MOST_QUEUED 255
 // A call of the base tier may end later than the modelled device's by what no engine notices.
 #define LATE_NS 2000
 
@@ -198,8 +197,6 @@ enum role present_role(void) {
 
 void count_submitted(const struct file *file, int descriptor, enum operation operation,
                      off_t offset, uint64_t bytes, uint64_t queued) {
-  /* Deeper queues are alike to who replays them, and sums of squares stay below the page's bound. */
-  queued = queued < MOST_QUEUED ? queued : MOST_QUEUED;
   struct thread *thread = this_thread();
   if (thread == NULL) {
     return;
@@ -209,8 +206,10 @@ void count_submitted(const struct file *file, int descriptor, enum operation ope
   add(&cell->calls, 1);
   add(&cell->submitted, 1);
   add(&cell->submitted_bytes, bytes);
-  add(&cell->queued, queued);
-  add(&cell->queued_squared, queued * queued);
+  if (queued != QUEUE_UNKNOWN) {
+    add(&cell->queue_known, 1);
+    add(&cell->queued, queued);
+  }
   count_access(thread, cell, &call, operation, offset, bytes);
 }
 

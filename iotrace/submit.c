@@ -1,11 +1,13 @@
 // Asynchronous I/O, counted when it is submitted: Linux AIO (libaio) and io_uring (liburing).
 //
-// A planted delay does not reach it. Of Linux AIO the latency is known where io_getevents
-// delivers the end; of io_uring, whose completions are read from shared memory, it is not.
+// A planted delay does not reach it. Linux AIO has durations, and a known number of calls under
+// way, where io_getevents delivers the end: libaio's, or the system call through libc's syscall().
+// Of io_uring, whose completions are read from shared memory, both are unknown.
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
+#include <stdarg.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -90,9 +92,24 @@ struct submitted {
 
 // Submitted calls under way that are in `pending`.
 static uint64_t under_way[PARTS][OPERATIONS];
+// Whether a block was submitted again that is in `pending`: its completion was not seen.
+static bool missed;
+
+static bool ended(uint64_t block, struct pending *found) {
+  struct pending *place = probe(block, block);
+  if (place == NULL) {
+    return false;
+  }
+  *found = *place;
+  __atomic_fetch_sub(&under_way[found->part][found->operation], 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&place->block, 0, __ATOMIC_RELEASE);
+  return true;
+}
 
 static struct submitted began(const struct iocb *block) {
-  struct submitted it = {.block = (uint64_t)(uintptr_t)block, .descriptor = (int)block->aio_fildes};
+  struct submitted it = {.block = (uint64_t)(uintptr_t)block,
+                         .descriptor = (int)block->aio_fildes,
+                         .queued = QUEUE_UNKNOWN};
   it.request = aio_request(block->aio_lio_opcode);
   if (!it.request.counted) {
     return it;
@@ -104,12 +121,19 @@ static struct submitted began(const struct iocb *block) {
     look_at_end(it.descriptor, it.offset);
   }
   uint64_t none = 0;
-  struct pending *place = it.file.part == OTHER ? NULL : probe(it.block, 0);
+  struct pending *place = NULL, unused;
+  if (it.file.part != OTHER) {
+    if (ended(it.block, &unused)) {
+      __atomic_store_n(&missed, true, __ATOMIC_RELAXED);
+    }
+    place = probe(it.block, 0);
+  }
   // Claimed with an id that no block has, so that nothing reads it half written.
   if (place != NULL && __atomic_compare_exchange_n(&place->block, &none, 1, false,
                                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-    it.queued = __atomic_fetch_add(&under_way[it.file.part][it.request.operation], 1,
-                                   __ATOMIC_RELAXED);
+    uint64_t others = __atomic_fetch_add(&under_way[it.file.part][it.request.operation], 1,
+                                         __ATOMIC_RELAXED);
+    it.queued = __atomic_load_n(&missed, __ATOMIC_RELAXED) ? QUEUE_UNKNOWN : others;
     place->start_ns = now_ns();
     place->role = (uint8_t)present_role();
     place->part = (uint8_t)it.file.part;
@@ -117,17 +141,6 @@ static struct submitted began(const struct iocb *block) {
     __atomic_store_n(&place->block, it.block, __ATOMIC_RELEASE);
   }
   return it;
-}
-
-static bool ended(uint64_t block, struct pending *found) {
-  struct pending *place = probe(block, block);
-  if (place == NULL) {
-    return false;
-  }
-  *found = *place;
-  __atomic_fetch_sub(&under_way[found->part][found->operation], 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&place->block, 0, __ATOMIC_RELEASE);
-  return true;
 }
 
 struct io_context;
@@ -154,20 +167,47 @@ EXPORTED int io_submit(struct io_context *context, long count, struct iocb **blo
   return submitted < 0 ? -error : (int)submitted; // as libaio returns it
 }
 
-EXPORTED int io_getevents(struct io_context *context, long least, long most,
-                          struct io_event *events, struct timespec *timeout);
-EXPORTED int io_getevents(struct io_context *context, long least, long most,
-                          struct io_event *events, struct timespec *timeout) {
-  int before = errno;
-  long got = syscall(SYS_io_getevents, context, least, most, events, timeout);
+static void count_events(const struct io_event *events, long count) {
   int error = errno;
-  for (long i = 0; page != NULL && i < got; i++) {
+  for (long i = 0; page != NULL && i < count; i++) {
     struct pending found;
     if (ended(events[i].obj, &found)) {
       count_completed(found.role, found.part, found.operation, found.start_ns,
                       (int64_t)events[i].res < 0);
     }
   }
+  errno = error;
+}
+
+// MariaDB waits for the end of its calls with it, since libaio's function fails where another
+// thread destroys the context. The other calls of this library pass through it, too.
+EXPORTED long syscall(long number, ...) {
+  static long (*next)(long, ...);
+  if (next == NULL) {
+    next = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+  }
+  long arguments[6]; // as libc does, it passes on six, whatever the number of those that exist
+  va_list all;
+  va_start(all, number);
+  for (int i = 0; i < 6; i++) {
+    arguments[i] = va_arg(all, long);
+  }
+  va_end(all);
+  long result = next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+                     arguments[5]);
+  if (number == SYS_io_getevents) {
+    count_events((const struct io_event *)arguments[3], result);
+  }
+  return result;
+}
+
+EXPORTED int io_getevents(struct io_context *context, long least, long most,
+                          struct io_event *events, struct timespec *timeout);
+EXPORTED int io_getevents(struct io_context *context, long least, long most,
+                          struct io_event *events, struct timespec *timeout) {
+  int before = errno;
+  long got = syscall(SYS_io_getevents, context, least, most, events, timeout); // counts them
+  int error = errno;
   errno = before;
   return got < 0 ? -error : (int)got;
 }
@@ -181,7 +221,7 @@ struct uring {
   void *ring;
   unsigned mask;
   unsigned unused[3];
-  void *completions[10];
+  void *completions[11]; // nine words and four halves
   unsigned flags;
 };
 
@@ -196,7 +236,8 @@ static void count_entries(const struct uring *ring) {
       bool registered = entry->flags & IOSQE_FIXED_FILE;
       struct file file = file_of(registered ? -1 : entry->fd);
       uint64_t bytes = bytes_of(request, entry->addr, entry->len);
-      count_submitted(&file, entry->fd, request.operation, (off_t)entry->off, bytes, 0);
+      count_submitted(&file, entry->fd, request.operation, (off_t)entry->off, bytes,
+                      QUEUE_UNKNOWN);
     }
   }
 }

@@ -104,7 +104,7 @@ class TimedIo:
         return [
             {
                 **self._trace.labels(cell),
-                **{field: spent.value(cell, field) for field in CELL_FIELDS},
+                **_counters(spent, cell),
                 "sizes": _sizes(spent, cell),
                 **_modelled(spent, cell),
             }
@@ -266,6 +266,14 @@ def _moved(spent: Reading, part: str, operation: str, submitted: bool = True) ->
         total += spent.value(cell, "bytes")
         total -= 0 if submitted else spent.value(cell, "submitted_bytes")
     return total
+
+
+def _counters(spent: Reading, cell: Cell) -> dict[str, int | None]:
+    """All counters of a cell; ``queued`` is None where no depth of a queue is known."""
+    counters: dict[str, int | None] = {field: spent.value(cell, field) for field in CELL_FIELDS}
+    if counters["submitted"] and not counters["queue_known"]:
+        counters["queued"] = None
+    return counters
 
 
 def _sizes(spent: Reading, cell: Cell) -> dict[str, int]:

@@ -37,7 +37,8 @@ def codes(run) -> set[str]:
         ("rocksdb", "write_buffer_size=65536"),
         ("mysql", "innodb_use_native_aio=OFF"),
         ("mysql", "innodb_use_native_aio=ON"),
-        ("mariadb", "innodb_flush_log_at_trx_commit=1"),
+        ("mariadb", "innodb_linux_aio=aio"),
+        ("mariadb", "innodb_linux_aio=io_uring"),
     ],
 )
 def test_data_and_log_of_a_window_are_seen(loaded, engine, setting):
@@ -55,6 +56,11 @@ def test_data_and_log_of_a_window_are_seen(loaded, engine, setting):
     timed = {(o["part"], o["operation"], o["role"]): o["timed"] for o in operations}
     role = "unknown" if engine == "mariadb" else "foreground"
     assert timed["wal", "write", role] > 0
+    for one in operations:
+        if one["part"] == "data" and one["submitted"]:
+            ends_seen = setting != "innodb_linux_aio=io_uring"
+            assert (one["timed"] > one["calls"] / 2) == ends_seen
+            assert (one["queued"] is not None) == ends_seen
     # Not the same number: calls end between the reading of counters and of durations.
     assert hdr.decode(labelled(run, "io_duration_ns")["wal", "write", role]).total > 0
     window = labelled(run, "window_io_bytes")

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.iotrace.intervals import TimedIo
-from harness.iotrace.page import HEADS_AT
+from harness.iotrace.page import CELL_FIELDS, HEADS_AT
 from harness.iotrace.plant import parse_plant
 from harness.supervise.process import process_identity
 
@@ -130,6 +130,17 @@ def test_a_page_that_the_engine_damages_is_dropped(engine, trace):
     assert engine.timed.metrics() == engine.timed.operations() == []
     (warning,) = engine.timed.warnings()
     assert warning.code == "io-trace-incomplete"
+
+
+def test_the_length_of_an_unknown_queue_is_stored_as_unknown(engine, trace):
+    """As of an io_uring: a call was submitted, and it is not known how many were under way."""
+    engine.timed.begin()
+    engine.execute("os.write(data, bytes(500))")
+    data_write, submitted = HEADS_AT + 64 + 8 * len(CELL_FIELDS), CELL_FIELDS.index("submitted")
+    os.pwrite(trace.page.descriptor, b"\1", data_write + 8 * submitted)
+    engine.timed.end()
+    (write,) = (one for one in engine.timed.operations() if one["part"] == "data")
+    assert (write["submitted"], write["queued"]) == (1, None)
 
 
 def test_delays_that_reach_no_call_are_reported(engine, trace):
