@@ -1,21 +1,27 @@
-"""What the I/O trace counts, against three other sources. As root:
+"""What the I/O trace counts, against three other sources, and what it costs. As root:
 
     .venv/bin/python benchmarks/io_trace.py strace
     .venv/bin/python benchmarks/io_trace.py direct
     .venv/bin/python benchmarks/io_trace.py delay --pairs 3
+    .venv/bin/python benchmarks/io_trace.py calls
 
 ``strace``: calls and bytes of data and log, against ``strace -f`` of the whole command; the bar:
 the trace has at least 99 %. ``direct``: bytes of MySQL's data with O_DIRECT, against the block
 layer's, on a loop device that has nothing else; the bar: within 5 %. ``delay``: a planted +200 µs
 on the log's sync, as the difference of durations to runs without it; the bar: 200 µs ± 5 %.
+``calls``: a loop of calls on a modelled tier: what a call costs that does not wait (the bar: 150 ns
+more than without the library), and the Kolmogorov-Smirnov distance of the durations that were due
+and achieved (the bar: 0.05 from 20 µs on).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
+import statistics
 import subprocess
 import tempfile
 from collections import Counter
@@ -28,6 +34,13 @@ from smoke import SMOKE, parsed
 
 from harness import hdr
 from harness.counters import split
+from harness.hdr import Histogram
+from harness.iotrace.intervals import distance
+from harness.iotrace.page import Cell
+from harness.iotrace.trace import LIBRARY, IoTrace
+from harness.models.device import OPERATIONS, DeviceModel, Point
+from harness.models.table import PageCache, models_table
+from harness.native_programs import find_native
 
 ROOT = Path(__file__).resolve().parents[1]
 HARNESS = str(ROOT / ".venv" / "bin" / "harness")
@@ -52,6 +65,7 @@ PART = re.compile(r"/tierbench-work/[^/]+-(data|wal|temp|index)/")
 RESULT = re.compile(r"= (\d+)$")
 #: Calls and bytes by part and operation.
 Totals = Counter[tuple[str, str, str]]
+Points = tuple[Point, ...]
 DELAY_US = 200
 
 
@@ -210,22 +224,138 @@ def delay(pairs: int) -> None:
                   f"{cell['delay_ns'] / cell['delayed'] / 1000:.1f} us", flush=True)  # fmt: skip
 
 
+def constant(duration_us: int) -> tuple[tuple[float, int], ...]:
+    """Quantiles of a device on which each request takes the same time."""
+    return ((50.0, duration_us * 1000),)
+
+
+#: What calls of a part on a modelled tier do that does not wait, with the calls of the loop.
+UNDELAYED = {
+    "read of another part": ("read", "wal"),
+    "read of a modelled part's cached page": ("read", "data"),
+    "write into a modelled part's page cache": ("write", "data"),
+}
+#: Operation and quantiles in ns of calls that wait.
+DELAYED = {
+    "read, 20 us": ("read", constant(20)),
+    "read, 100 us": ("read", constant(100)),
+    "read, 60 to 400 us": ("read", ((1.0, 60_000), (50.0, 90_000), (90.0, 130_000),
+                                    (99.0, 250_000), (100.0, 400_000))),
+    "sync, 1 ms": ("sync", constant(1000)),
+}  # fmt: skip
+
+
+class Loop:
+    """benchmarks/io_loop.c on files of a tmpfs, with or without a modelled tier for data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = folder / "io_loop"
+        source = ROOT / "benchmarks" / "io_loop.c"
+        subprocess.run(["cc", "-O2", "-o", self.program, source], check=True)
+        library = find_native(LIBRARY)
+        if library is None:
+            raise SystemExit(f"{LIBRARY} was not built: make setup")
+        self.library = library
+
+    def batches_ns(self, *words: object, trace: IoTrace | None = None) -> list[float]:
+        """The duration of a call in each batch."""
+        environment, inherited = dict(os.environ), []
+        if trace is not None:
+            inherited = [trace.page.descriptor]
+            environment |= trace.environment(trace.page.descriptor)
+        argv = [str(self.program), *map(str, words)]
+        done = subprocess.run(argv, env=environment, pass_fds=inherited, capture_output=True,
+                              text=True, check=True)  # fmt: skip
+        return [float(line) for line in done.stdout.split()]
+
+    @contextmanager
+    def modelled(self, model: DeviceModel) -> Iterator[IoTrace]:
+        """A trace in which data is on the device, and the log is not."""
+        trace = IoTrace(self.library)
+        trace.directories = {"data": self.folder / "data", "wal": self.folder / "wal"}
+        cache = PageCache(None, 1 << 40)
+        trace.page.model(models_table({"data": model}, {"data": "fast"}, cache))
+        try:
+            yield trace
+        finally:
+            trace.page.close()
+
+
+def undelayed(loop: Loop, calls: int, rounds: int) -> None:
+    """Without and with the library in turn; of each, the least of the rounds' medians."""
+    points = {name: (Point(4096, constant(1)),) for name in OPERATIONS}
+    with loop.modelled(DeviceModel("buffered", "", "published", points=points)) as trace:
+        for name, (operation, part) in UNDELAYED.items():
+            words = (operation, loop.folder / part / "file", 4096, calls, 20)
+            medians = [
+                [statistics.median(loop.batches_ns(*words, trace=arm)) for arm in (None, trace)]
+                for _ in range(rounds)
+            ]
+            alone, traced = (min(column) for column in zip(*medians, strict=True))
+            print(f"{name}: {alone:.0f} ns, {traced:.0f} ns with the library: "
+                  f"{traced - alone:+.0f} ns", flush=True)  # fmt: skip
+
+
+def durations(loop: Loop, operation: str, points: Points, calls: int) -> tuple[Histogram, ...]:
+    """Those that were due and achieved of one run of the loop."""
+    device = DeviceModel("dax", "", "published", False, points={operation: points})
+    file, cell = loop.folder / "data" / "file", Cell("data", operation, "foreground")
+    with loop.modelled(device) as trace:
+        loop.batches_ns(operation, file, 4096, calls, 1, trace=trace)
+        reading = trace.page.read()
+    found = (reading.histogram(cell, kind) for kind in ("due", "achieved"))
+    return tuple(one for one in found if one is not None)
+
+
+def delayed(loop: Loop, calls: int, rounds: int) -> None:
+    """The distance in each round, and quantiles of the last one."""
+    for name, (operation, quantiles) in DELAYED.items():
+        distances = []
+        for _ in range(rounds):
+            due, achieved = durations(loop, operation, (Point(4096, quantiles),), calls)
+            distances.append(distance(due, achieved))
+        each = ", ".join(
+            f"p{p} {due.percentile(p) / 1000:.1f} and {achieved.percentile(p) / 1000:.1f} us"
+            for p in (50, 99)
+        )
+        print(f"{name}: distance {statistics.median(distances):.3f} ({min(distances):.3f} to "
+              f"{max(distances):.3f}); due and achieved: {each}", flush=True)  # fmt: skip
+
+
+def calls(rounds: int) -> None:
+    """Both, with the load average: other work lengthens calls and wakes threads late."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        for part in ("data", "wal"):
+            (Path(name) / part).mkdir()
+        loop = Loop(Path(name))
+        undelayed(loop, 100 if SMOKE else 20_000, rounds)
+        delayed(loop, 20 if SMOKE else 2_000, rounds)
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
 def main() -> None:
     """Print one line for each comparison."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("strace", "direct", "delay"), nargs="?" if SMOKE else None)
+    parser.add_argument(
+        "what", choices=("strace", "direct", "delay", "calls"), nargs="?" if SMOKE else None
+    )
     parser.add_argument("--engine", choices=COMMANDS, action="append", help="of strace [all]")
     parser.add_argument("--pairs", type=int, default=3, help="of delay [3]")
-    given = parsed(parser, pairs=1)
+    parser.add_argument("--rounds", type=int, default=7, help="of calls [7]")
+    given = parsed(parser, pairs=1, rounds=1)
     if given.smoke:
         if shutil.which("strace"):
             strace(["rocksdb"])
         delay(given.pairs)
+        calls(given.rounds)
         print("left out: direct, which needs a device of its own")
     elif given.what == "strace":
         strace(given.engine or list(COMMANDS))
     elif given.what == "direct":
         direct()
+    elif given.what == "calls":
+        calls(given.rounds)
     else:
         delay(given.pairs)
 

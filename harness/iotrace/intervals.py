@@ -10,6 +10,7 @@ from typing import Any
 from harness.counters import difference
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
+from harness.hdr import Histogram
 from harness.host.process_counters import read_counters
 from harness.iotrace.page import CELL_FIELDS, SIZE_CLASSES, Cell, PageError, Reading, cells
 from harness.iotrace.plant import Plant
@@ -290,13 +291,17 @@ def _modelled(spent: Reading, cell: Cell) -> dict[str, Any]:
     due, achieved = (spent.histogram(cell, name) for name in ("due", "achieved"))
     if due is None or achieved is None:
         return {}
-    shares = zip(due.counts.cumsum(), achieved.counts.cumsum(), strict=True)
-    distance = max(abs(a / due.total - b / achieved.total) for a, b in shares)
     return {
         "due_ns": {f"p{p:g}": due.percentile(p) for p in _QUANTILES},
         "achieved_ns": {f"p{p:g}": achieved.percentile(p) for p in _QUANTILES},
-        "distance": round(float(distance), 4),
+        "distance": round(distance(due, achieved), 4),
     }
+
+
+def distance(one: Histogram, other: Histogram) -> float:
+    """Largest difference of two cumulative distributions (the statistic of Kolmogorov-Smirnov)."""
+    shares = (found.counts.cumsum() / found.total for found in (one, other))
+    return float(abs(next(shares) - next(shares)).max())
 
 
 def _uses_uring(processes: Sequence[ProcessId]) -> bool:
