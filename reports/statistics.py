@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+_Values = Sequence[float] | FloatArray
 IntArray = npt.NDArray[np.int64]
 Pairing = Literal["paired", "unpaired"]
 Outcome = Literal["shown", "not shown", "cannot be shown"]
@@ -117,7 +118,7 @@ class Decision:
         return Decision(worst, outcome, self.repeats_needed, self.family)
 
 
-def log_ratios(a: Sequence[float], b: Sequence[float]) -> FloatArray:
+def log_ratios(a: _Values, b: _Values) -> FloatArray:
     """ln(a[i]/b[i]) of paired positive values, shape (n,). ValueError on zero or negative."""
     if len(a) != len(b):
         raise ValueError(f"pairs need equal lengths, not {len(a)} and {len(b)}")
@@ -159,7 +160,7 @@ def rank_sum_p(a: FloatArray, b: FloatArray) -> float:
     return _two_sided(_choice_distribution(tuple(int(r) for r in np.sort(ranks)), len(a)), observed)
 
 
-def compare_paired(a: Sequence[float], b: Sequence[float], looks: int = 1) -> Estimate:
+def compare_paired(a: _Values, b: _Values, looks: int = 1) -> Estimate:
     """The ratio A/B of paired repeats (same length n ≥ 1, all values positive)."""
     differences = log_ratios(a, b)
     n = len(differences)
@@ -180,7 +181,7 @@ def compare_paired(a: Sequence[float], b: Sequence[float], looks: int = 1) -> Es
     )
 
 
-def compare_unpaired(a: Sequence[float], b: Sequence[float], looks: int = 1) -> Estimate:
+def compare_unpaired(a: _Values, b: _Values, looks: int = 1) -> Estimate:
     """The ratio A/B of repeats that were not run in pairs (each ≥ 1, all positive)."""
     log_a, log_b = _logs(a), _logs(b)
     differences = _difference_order(log_a, log_b)
@@ -341,7 +342,7 @@ def decide(family: Sequence[Estimate]) -> list[Decision]:
     return decided
 
 
-def _logs(values: Sequence[float]) -> FloatArray:
+def _logs(values: _Values) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0:
         raise ValueError("needs at least one repeat")

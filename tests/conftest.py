@@ -156,7 +156,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups are handed out whole, in the order of their first tests."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Groups(LoadScopeScheduling):
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no annotations
         def _split_scope(self, nodeid: str) -> str:
             return _group(nodeid)
 

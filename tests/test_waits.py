@@ -66,8 +66,7 @@ def seen(
     lock: float, running: float = 0, idle: float = 0, cpu: float = 0, queued: float = 0
 ) -> WaitTotals:
     """Of seconds, and enough observations."""
-    times = (one * S for one in (running, idle, cpu, queued))
-    return WaitTotals({"lock": lock * S}, *times, samples=100)
+    return WaitTotals({"lock": lock * S}, running * S, idle * S, cpu * S, queued * S, samples=100)
 
 
 def test_a_task_in_the_background_is_no_session() -> None:

@@ -336,7 +336,7 @@ class SmallDisk:
         assert self._resize(self.size).returncode == 0
 
     def _resize(self, size: str) -> subprocess.CompletedProcess[bytes]:
-        command = ["mount", "-o", f"remount,size={size}", self.path]
+        command = ["mount", "-o", f"remount,size={size}", str(self.path)]
         return subprocess.run(command, capture_output=True, check=False)
 
 

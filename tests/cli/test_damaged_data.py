@@ -26,6 +26,7 @@ def test_a_flipped_bit_is_refused_by_the_name_of_its_file(harness):
     with Supervisor(harness.root / "state") as supervisor:
         store = DatasetStore(folder / "source", supervisor.journal)
         with store.building(data.refresh_name(0.01, 1)) as building:
+            assert building is not None
             refresh_generate.prepare(0.01, range(1, 2), building.content, SilentProgress())
             building.publish({}, {}, SilentProgress())
     name = _flipped(folder, "source/*/content/set-1/lineitem.tbl.u1")

@@ -34,7 +34,7 @@ def test_the_host_is_locked_as_soon_as_a_run_has_files_on_a_tier(loaded):
     """Restoring and starting would be in the numbers of another harness."""
     process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "40")
     _stop_at_work(loaded, process)
-    told = []
+    told: list[str] = []
     with pytest.raises(_Waits), one_at_a_time(_Asks(told)):
         pass
     process.send_signal(signal.SIGCONT)

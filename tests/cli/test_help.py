@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import typer
+from narrowed import of_kind
+from typer.core import TyperGroup
 
 from harness import registry
 from harness.cli.app import app
 
-RUN = typer.main.get_command(app).get_command(None, "run")
+HARNESS = typer.main.get_group(app)
+RUN = of_kind(TyperGroup, HARNESS.get_command(typer.Context(HARNESS), "run"))
 
 
 def options(workload: str) -> dict[str, str]:
     """Help text by option."""
-    command = RUN.commands[workload]
+    command: Any = RUN.commands[workload]
     return {text: one.help for one in command.params for text in (*one.opts, *one.secondary_opts)}
 
 

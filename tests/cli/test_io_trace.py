@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from harness import hdr
 YCSB = ("run", "ycsb", "--records", "2000", "--threads", "2", "--ramp-up", "1s", "--duration", "5s")
 
 
-def labelled(run, name: str) -> dict[tuple[str, ...], object]:
+def labelled(run, name: str) -> dict[tuple[str, ...], Any]:
     """A metric by the values of its labels."""
     return {
         tuple(text for _, text in sorted(metric["labels"].items(), key=_order)): (

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from narrowed import of_kind, present
 
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
@@ -103,7 +104,7 @@ def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
 def tiers_of(profile: str) -> set[str]:
     """Those that its placements name."""
     plan = load_profile(known_profiles()[profile])
-    return {tier for spec in plan.runs for tier in spec.placement.tiers()}
+    return {tier for spec in plan.runs for tier in present(spec.placement).tiers()}
 
 
 @pytest.mark.parametrize("name", profiles_of("tpcc"))
@@ -154,7 +155,7 @@ def test_the_paper_s_tpcc_profiles_have_its_regime():
             in_memory = spec.engine == "voltdb"
             assert spec.memory_limit_bytes == (None if in_memory else 64 * 10**9)
             variables = {"memory": 64e9, "cores": 24.0, "scale": 1000.0,
-                         "connections": float(spec.params["connections"])}  # fmt: skip
+                         "connections": of_kind(int, spec.params["connections"])}  # fmt: skip
             settings = settings_for(spec.tuning, spec.engine, variables, spec.settings)
             if in_memory:
                 snapshots = ("snapshot_frequency", "snapshot_retain", "flush_interval_minimum")
@@ -163,7 +164,7 @@ def test_the_paper_s_tpcc_profiles_have_its_regime():
             buffers = {"postgres": ("shared_buffers", "46875000kB"),
                        "mysql": ("innodb_buffer_pool_size", "45776M")}[spec.engine]  # fmt: skip
             assert settings[buffers[0]] == buffers[1]
-            assert int(settings["max_connections"]) >= spec.params["users"] + 20
+            assert int(settings["max_connections"]) >= of_kind(int, spec.params["users"]) + 20
             if spec.engine == "postgres":
                 assert settings["checkpoint_timeout"] == "30s"
 
@@ -173,7 +174,7 @@ def test_the_memory_cap_leaves_room_for_128_sessions_at_every_size():
     path = known_profiles()[PAPER + "fig5"]
     for size in (0.1, 1, 7, 100):
         (limit,) = {s.memory_limit_bytes for s in load_profile(path, size=size).runs}
-        assert limit - 480_000_000 * size >= 2**30
+        assert present(limit) - 480_000_000 * size >= 2**30
         assert (limit == 640_000_000 * size) is (size >= 7)
 
 
@@ -188,7 +189,9 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
             "Default|AppDirect", "AppDirect", "Memory"
         }  # fmt: skip
         for spec in plan.runs:
-            shape = (spec.params[n] for n in ("recordcount", "fieldcount", "fieldlength"))
+            shape = (
+                of_kind(int, spec.params[n]) for n in ("recordcount", "fieldcount", "fieldlength")
+            )
             assert math.prod(shape) == 100 * 10**9  # and keys
             # §3.2, from caches that were cleared (§3.1).
             bounds = [spec.params[n] for n in ("operationcount", "duration", "ramp_up")]

@@ -18,7 +18,7 @@ int main(void) { flush(area); __asm__ volatile("clflush %0; mfence" : "+m"(area[
 @pytest.fixture
 def program(harness: Any) -> Path:
     program = Path(harness.root) / "program"
-    command = ["gcc", "-O0", "-x", "c", "-", "-o", program]
+    command = ["gcc", "-O0", "-x", "c", "-", "-o", str(program)]
     subprocess.run(command, input=SOURCE, text=True, check=True)
     return program
 

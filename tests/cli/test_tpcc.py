@@ -170,7 +170,7 @@ def test_what_was_committed_survives_a_kill(loaded, engine):
 def committed(run) -> int:
     """New-Orders that the clients were told of, or Payments where there are fewer."""
     counts = values(run, "journal_committed_count", "transaction")
-    return min(counts.get(name, 0) for name in ("new_order", "payment"))
+    return min(int(counts.get(name, 0)) for name in ("new_order", "payment"))
 
 
 def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):

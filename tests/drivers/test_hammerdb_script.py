@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
@@ -148,20 +150,27 @@ class Known(Stranger):
         return {"host": "/run/bench", "port": 5432, "user": "u", "password": "p", "database": "d"}
 
 
+STRANGER: Any = Stranger()
+
+
+def known(kind: str, word: str = "pg") -> Any:
+    return Known(kind, word)
+
+
 def test_only_engines_that_it_knows_are_driven():
     with pytest.raises(UsageError, match="does not know this engine"):
-        drivable(Stranger())
+        drivable(STRANGER)
     with pytest.raises(UsageError) as refused:
-        drivable(Known("managed", "db2"))
+        drivable(known("managed", "db2"))
     assert "db2" in refused.value.problem
     assert "pg, mysql, maria" in refused.value.hint
 
 
 def test_no_server_of_the_users_is_let_be_altered():
     with pytest.raises(UsageError, match="alters users and owners"):
-        drivable(Known("external"))
+        drivable(known("external"))
 
 
 def test_a_managed_server_is_found_as_the_native_client_finds_it():
-    found = target_of(Known("managed"))
+    found = target_of(known("managed"))
     assert (found.dialect, found.host, found.port) == ("pg", "/run/bench", 5432)

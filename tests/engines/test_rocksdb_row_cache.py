@@ -19,7 +19,7 @@ SIZE = 16 << 20
 KEYS = 1000
 #: Of each record some.
 READ = 10 * RECORDS
-READS = {"readproportion": 1.0, "updateproportion": 0.0, "insertproportion": 0.0,
+READS: dict[str, Any] = {"readproportion": 1.0, "updateproportion": 0.0, "insertproportion": 0.0,
          "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
 
 

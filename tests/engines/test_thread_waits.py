@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return names
 
 
-def events(files: Sequence[str], *waiting: str) -> Iterator[set[str]]:
+def events(files: Sequence[str], *waiting: str) -> Generator[set[str], None, None]:
     """What is observed of the program's sessions, again and again."""
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, *files, *waiting])
     try:

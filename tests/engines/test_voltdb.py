@@ -118,7 +118,7 @@ def test_root_s_server_is_in_a_network_that_no_other_user_reaches(server: Any) -
             socket.create_connection(("127.0.0.1", port))
     process = server.processes()[0].pid
     joined = ["nsenter", f"--net=/proc/{process}/ns/net", "true"]
-    other = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+    other: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
     assert subprocess.run(joined, check=False, capture_output=True, **other).returncode != 0
     assert [line.split(":")[0].strip() for line in
             Path(f"/proc/{process}/net/dev").read_text().splitlines()[2:]] == ["lo"]  # fmt: skip

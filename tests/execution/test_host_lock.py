@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from narrowed import present
 
 from harness.errors import RunFailed
 from harness.execution import host_lock
@@ -136,7 +137,7 @@ def test_a_lock_file_that_was_removed_is_made_again_by_all(shared):
             [sys.executable, "-c", HOLDER, str(shared)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
-        holder.stdout.readline()
+        present(holder.stdout).readline()
     while len(reports.lines) < 2:
         time.sleep(0.01)
     assert f"process {holder.pid}" in reports.lines[1]
@@ -167,7 +168,7 @@ def held_by_user(path):
     """A lock that anybody can hold for ever."""
     command = ["flock", "--no-fork", path, "sh", "-c", "echo; exec sleep 1000"]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, user=65534)
-    holder.stdout.readline()
+    present(holder.stdout).readline()
     yield holder
     holder.kill()
     holder.communicate()
@@ -228,7 +229,7 @@ def test_whoever_waits_is_told_command_process_and_since_when(shared):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(shared)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    holder.stdout.readline()
+    present(holder.stdout).readline()
     waiting = threading.Thread(target=lambda: enter(reports, shared))
     waiting.start()
     while not reports.lines:
@@ -253,7 +254,7 @@ def test_the_time_of_waiting_is_not_working_time(shared):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(shared)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    holder.stdout.readline()
+    present(holder.stdout).readline()
 
     class Ends(SilentProgress):
         def say(self, text: str) -> None:

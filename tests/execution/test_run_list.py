@@ -118,6 +118,7 @@ FACTS = dict.fromkeys(
 HERE: Any = SimpleNamespace(host=FACTS)
 RUNNING: Any = SimpleNamespace(host=FACTS, progress=SilentProgress())
 PLAN = Plan("mine", "", (CXL,))
+NO_STORE: Any = None
 
 
 @pytest.mark.parametrize(("build", "done"), [(7, True), (8, False)])
@@ -180,7 +181,8 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(
         _Attempted(spec, *(names[end] for end in each))
         for spec, each in zip((SSD, PMEM), ends, strict=True)
     ]
-    runs = run_plan(PLAN, [Step(one.spec, one, None) for one in own], RUNNING, None, False, retries)
+    steps = [Step(one.spec, one, None) for one in own]
+    runs: list[Any] = run_plan(PLAN, steps, RUNNING, NO_STORE, False, retries)
     assert [one.run["status"] for one in runs] == [names[end] for end in expected]
     assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
     assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
@@ -190,6 +192,6 @@ def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
     bad = [_Attempted(replace(SSD, block=k), *["failed"] * 2) for k in range(3)]
     good = _Attempted(replace(PMEM, block=2), "failed", "complete")
     steps = [Step(one.spec, one, None) for one in (*bad, good)]
-    runs = run_plan(PLAN, steps, RUNNING, None, False, Retries(1))
+    runs = run_plan(PLAN, steps, RUNNING, NO_STORE, False, Retries(1))
     assert [len(one.ends) for one in bad] == [0, 1, 1]
     assert runs[-1].head["status"] == "complete"

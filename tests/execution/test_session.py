@@ -47,8 +47,8 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
         folder.mkdir()
     (data / "table").write_bytes(os.urandom(MIB))
     (data / "redo").symlink_to(log)  # as PostgreSQL reaches its own
-    with (log / "redo0").open("wb") as file:
-        file.truncate(1024 * MIB)  # preallocated, and nothing in it
+    with (log / "redo0").open("wb") as large:
+        large.truncate(1024 * MIB)  # preallocated, and nothing in it
     one = session(SimpleNamespace(files=lambda: [data, log]), apart=[log])
     with (data / "table").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         assert sum(mapped[:: mmap.PAGESIZE]) >= 0  # what is mapped cannot be evicted
@@ -124,7 +124,7 @@ def test_an_observer_follows_queries_and_windows():
     engine = SimpleNamespace(processes=list, counters=dict)
     one = session(engine, observed=observed)
     for moment in ("before", "after", "before untimed", "after untimed"):
-        one.counters(moment)  # type: ignore[arg-type]
+        one.counters(moment)
     for _ in range(4):  # two windows
         one.counters("under way")
     assert "".join(marks) == "()()()"

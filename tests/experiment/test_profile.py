@@ -1,6 +1,7 @@
 """A profile expands to specs: purely, in interleaved blocks, with content hashes."""
 
 import pytest
+from narrowed import present
 
 from harness.errors import UsageError
 from harness.experiment.profile import (
@@ -271,7 +272,7 @@ def test_an_engine_can_have_parameters_of_its_own():
 
 def test_a_scan_without_its_filter_is_not_compared_with_one_with_it():
     path, figures = published_of("nvm-for-databases-query-plans")
-    series = [one for one in read_published(path, figures) if one.engine == "mysql"]
+    series = [one for one in read_published(present(path), figures) if one.engine == "mysql"]
     assert {one.metric for one in series} == {
         "table_read_ns[relation=lineitem]",
         "index_lookup_ns[relation=orders]",

@@ -3,12 +3,16 @@
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 
-from harness.host.cgroup import available, memory_cap
+from harness.host.cgroup import MemoryCap, available, memory_cap
 from harness.host.cpu_quota import cpu_quotas, throttled
 from harness.host.page_cache import evict, residency
 from harness.host.tmpfs_room import TmpfsRoom
@@ -29,6 +33,12 @@ def supervisor(tmp_path):
         yield supervisor
 
 
+@contextmanager
+def capped(supervisor: Supervisor) -> Iterator[MemoryCap]:
+    with memory_cap(LIMIT, supervisor) as cap:
+        yield present(cap)
+
+
 @pytest.fixture
 def big_file(tmp_path):
     path = tmp_path / "big"
@@ -39,16 +49,16 @@ def big_file(tmp_path):
 
 @needs_a_cap
 def test_the_cap_covers_the_page_cache(supervisor, big_file):
-    with memory_cap(LIMIT, supervisor) as cap:
+    with capped(supervisor) as cap:
         assert cap.limit_bytes == LIMIT
         reader = supervisor.capped_by(cap).spawn(["cat", str(big_file)])
         assert reader.wait(PATIENCE_S) == 0
         found = residency([big_file])
         events = cap.events()
-    assert 0 < found.resident_bytes <= LIMIT
+    assert 0 < present(found.resident_bytes) <= LIMIT
     assert events.oom_kills == 0
-    assert events.limit_hits > 0
-    assert LIMIT / 2 < events.peak_bytes <= LIMIT
+    assert present(events.limit_hits) > 0
+    assert LIMIT / 2 < present(events.peak_bytes) <= LIMIT
 
 
 #: Holds that much memory, then prints a line and waits.
@@ -62,10 +72,10 @@ sys.stdin.readline()
 @needs_a_cap
 def test_what_is_outside_the_cap_is_not_held_to_it(supervisor):
     command = ["/usr/bin/python3", "-c", HOLDER, str(2 * LIMIT)]
-    with memory_cap(LIMIT, supervisor) as cap:
+    with capped(supervisor) as cap:
         holder = supervisor.capped_by(cap).spawn(command, capped=False, pipes=True)
         assert holder.stdout.readline()
-        assert cap.events().peak_bytes < LIMIT / 2
+        assert present(cap.events().peak_bytes) < LIMIT / 2
         holder.stdin.close()
         assert holder.wait(PATIENCE_S) == 0
 
@@ -85,11 +95,15 @@ def tmpfs_directory():
         yield Path(directory)
 
 
+def is_given(room: TmpfsRoom, expected_bytes: int) -> bool:
+    return room.given_bytes == expected_bytes
+
+
 @needs_a_cap
 def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_file, tmpfs_directory):
     """Three times the limit in a log on a tmpfs; the page cache still has the limit's room."""
     (tmpfs_directory / "restored").write_bytes(bytes(32 * MIB))  # charged to us, not to the cap
-    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+    with capped(supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
         starter = supervisor.capped_by(cap)
         log = tmpfs_directory / "log"
         writer = starter.spawn(["/usr/bin/python3", "-c", WRITER, str(log)], pipes=True)
@@ -97,14 +111,14 @@ def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_fil
             writer.stdin.write(b"\n")
             writer.stdin.flush()
             assert writer.stdout.readline()
-            assert eventually(lambda expected=written * MIB: room.given_bytes == expected)
+            assert eventually(partial(is_given, room, written * MIB))
         assert room.peak_bytes >= 192 * MIB
         assert starter.spawn(["cat", str(big_file)]).wait(PATIENCE_S) == 0
-        cached = residency([big_file]).resident_bytes
+        cached = present(residency([big_file]).resident_bytes)
         log.unlink()
         assert eventually(lambda: room.given_bytes == 0)
         assert starter.spawn(["cat", str(big_file)]).wait(PATIENCE_S) == 0
-        later = residency([big_file]).resident_bytes
+        later = present(residency([big_file]).resident_bytes)
         assert cap.events().oom_kills == 0
     assert LIMIT / 2 < cached <= LIMIT
     assert LIMIT / 2 < later <= LIMIT
@@ -122,7 +136,7 @@ sys.stdin.readline()
 @needs_a_cap
 def test_files_without_a_name_have_room_as_long_as_they_are_open(supervisor, tmpfs_directory):
     tmpfs_directory.chmod(0o1777)
-    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+    with capped(supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
         holder = supervisor.capped_by(cap).spawn(
             ["/usr/bin/python3", "-c", NAMELESS, str(tmpfs_directory)], pipes=True
         )
@@ -150,7 +164,7 @@ def test_directories_nested_without_end_do_not_stop_it(supervisor, tmpfs_directo
     try:
         if when == "before":
             nest(tmpfs_directory, 3000)
-        with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+        with capped(supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
             if when == "meanwhile":
                 nest(tmpfs_directory, 3000)
             (tmpfs_directory / "log").write_bytes(bytes(16 * MIB))
@@ -162,14 +176,14 @@ def test_directories_nested_without_end_do_not_stop_it(supervisor, tmpfs_directo
 
 @needs_a_cap
 def test_no_room_is_added_where_nothing_is_on_a_tmpfs(supervisor, tmp_path):
-    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmp_path]) as room:
+    with capped(supervisor) as cap, TmpfsRoom(cap, [tmp_path]) as room:
         (tmp_path / "log").write_bytes(bytes(MIB))
     assert room.peak_bytes == 0
 
 
 @needs_a_cap
 def test_a_server_that_needs_more_is_killed_and_reported(supervisor):
-    with memory_cap(LIMIT, supervisor) as cap:
+    with capped(supervisor) as cap:
         greedy = "b = bytearray(200 << 20); print(len(b))"
         executable = sys.executable if os.geteuid() else "/usr/bin/python3"
         process = supervisor.capped_by(cap).spawn(
@@ -181,10 +195,11 @@ def test_a_server_that_needs_more_is_killed_and_reported(supervisor):
 
 @needs_a_cap
 def test_the_cap_is_gone_with_its_processes(supervisor):
-    with memory_cap(LIMIT, supervisor) as cap:
+    with capped(supervisor) as cap:
         process = supervisor.capped_by(cap).spawn(["sh", "-c", "setsid sleep 1000 & sleep 1000"])
-        assert cap.path.is_dir()
-    assert not cap.path.exists()
+        path = present(cap.path)
+        assert path.is_dir()
+    assert not path.exists()
     assert process.wait(PATIENCE_S) == -9
 
 
@@ -197,7 +212,7 @@ def test_no_limit_no_cap(supervisor):
 def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
     proc = host("", "")
     monkeypatch.setattr("harness.host.cgroup.available", lambda: available(proc))
-    with memory_cap(LIMIT, supervisor) as cap:
+    with capped(supervisor) as cap:
         assert (cap.method, cap.path) == ("none", None)
         assert cap.reason == "no memory control group is mounted"
         assert cap.events().peak_bytes is None
@@ -275,8 +290,8 @@ def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
         (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
         (folder / "cpu.cfs_period_us").write_text("100000\n")
     (own / "cpu.stat").write_text("nr_periods 9\nnr_throttled 4\nthrottled_time 7000\n")
-    (quota,) = quotas = cpu_quotas(host(v1, "3:cpu:/docker/1\n"))
-    assert (quota.directory, quota.processors) == (own, 0.5)
+    (found,) = quotas = cpu_quotas(host(v1, "3:cpu:/docker/1\n"))
+    assert (found.directory, found.processors) == (own, 0.5)
     assert throttled(quotas) == {"cpu_throttled_count": 4, "cpu_throttled_ns": 7000}
     (own / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
     assert throttled(quotas) == {"cpu_throttled_count": 5, "cpu_throttled_ns": 8000}

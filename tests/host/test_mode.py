@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_ipmctl_memory_resources(text: str, resources: MemoryResources | None) -
 
 def optane(root: Path, volatile: int, persistent: int) -> None:
     """A firmware's table of one module, invented."""
-    module = {"size_mib": 129408, "technology": 7, "locator": "A1"}
+    module: dict[str, Any] = {"size_mib": 129408, "technology": 7, "locator": "A1"}
     write_table(root, memory_device(**module, volatile=volatile, persistent=persistent))
 
 

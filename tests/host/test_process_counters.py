@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from narrowed import present
+
 from harness.engine import ProcessId
 from harness.host.process_counters import read_counters
 from harness.supervise.process import descendants, own_identity, process_identity
@@ -35,7 +37,7 @@ def test_a_process_that_ends_while_it_is_read_hides_no_other_s_bytes(monkeypatch
     """After its file was opened: the kernel then answers a read as if it had never been."""
     read_text = Path.read_text
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        both = [own_identity(), process_identity(child.pid)]
+        both = [own_identity(), present(process_identity(child.pid))]
 
         def read(path, *arguments, **options):
             if str(path) == f"/proc/{child.pid}/io":
@@ -59,8 +61,9 @@ def test_written_bytes_are_counted(tmp_path):
 def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched(tmp_path):
     """As on DAX, whose reads pass no block layer: /dev/zero has none either."""
     script = "input(); f=open('/dev/zero','rb',0); [f.read(1<<20) for _ in range(256)]; print('x', flush=True); input()"  # noqa: E501
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", script], **pipes) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         identity = process_identity(child.pid)
         assert identity is not None and child.stdin and child.stdout
         before = read_counters([identity])
@@ -96,7 +99,7 @@ sys.stdin.readline(); print("x", flush=True); sys.stdin.readline()
         child.stdin.write(b"\n")
         child.stdin.flush()
         assert child.stdout.readline() == b"begun\n"  # or it would read both lines at once
-        sums = []
+        sums: list[float] = []
         while len(sums) < 15 or not select.select([child.stdout], [], [], 0)[0]:
             if len(sums) == 15:
                 child.stdin.write(b"\n")  # that is enough

@@ -62,6 +62,7 @@ def start(loadgen_build):
             [program, "-"], stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, text=True
         )
         started.append(process)
+        assert process.stdin is not None
         process.stdin.write(spec if isinstance(spec, str) else json.dumps(spec))
         process.stdin.close()
         process.stdin = None
@@ -340,7 +341,7 @@ def test_the_journal_has_every_operation_once_and_in_order(complete, tmp_path):
     journal = tmp_path / "journal"
     result = in_time(complete, lambda _: len(terminals_in(journal)) == 4, journal=str(journal))
     ping, _ = ping_of(result)
-    by_terminal = {}
+    by_terminal: dict[str, list[int]] = {}
     for line in journal.read_text().splitlines():
         _, terminal, number = line.split()
         by_terminal.setdefault(terminal, []).append(int(number))
@@ -487,6 +488,7 @@ def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(loadgen_build
         stdin=subprocess.PIPE, stdout=writer,
     )  # fmt: skip
     os.close(writer)
+    assert process.stdin is not None
     process.stdin.write(json.dumps(spec).encode())
     process.stdin.close()
     with pytest.raises(subprocess.TimeoutExpired):  # nobody reads yet

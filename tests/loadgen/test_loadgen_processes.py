@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 
 from harness import hdr, native_programs
@@ -23,7 +25,7 @@ from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
 from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
-from harness.supervise.process import all_processes, descendants
+from harness.supervise.process import ProcessId, all_processes, descendants
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients
 
@@ -133,7 +135,8 @@ def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
 
 def test_what_a_client_reports_last_is_read_before_its_result_counts(clients):
     """Progress and result are two streams, and the result may be there first."""
-    reported, taken = [], []
+    reported: list[dict[str, int]] = []
+    taken: list[Mapping[str, int]] = []
 
     class Slow:
         """Progress that arrives after the result."""
@@ -172,19 +175,19 @@ def test_several_processes_are_one_driver(clients):
 def test_the_slowest_of_several_ends_a_window_of_operations(clients):
     """What the server has used up is asked when all are done, and all are still connected."""
     quick, slow = split(COUNTED, 2)
-    reported, running = [], []
+    reported: list[int] = []
+    before: list[int] = []
+    running: list[ProcessId] = []
 
     def measured():
         running.extend(loadgens())
-        reported.append("measured")
+        before.extend(reported)
 
     watch = Watch(on_measured=measured, on_counts=lambda counts: reported.append(counts["ping"]))
     result = drive([{**quick, "operations": 20}, slow], clients, watch)
     assert result["operations"][0]["count"] == 20 + slow["operations"]
     assert len(running) == 2
-    assert (
-        max(reported[: reported.index("measured")]) >= 20
-    )  # the first that was done said so before
+    assert max(before) >= 20  # the first that was done said so before
 
 
 def test_results_of_different_times_are_not_merged(clients):
@@ -271,7 +274,7 @@ def test_passwords_are_in_no_process_list(clients):
 
 def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
     """The build is in a directory that only its owner may enter: a copy is executed."""
-    users = []
+    users: list[int] = []
     drive(
         [SPEC],
         clients,
@@ -320,7 +323,7 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path, loadgen_build):
         stdout=subprocess.PIPE,
         text=True,
     ) as harness:
-        assert harness.stdout.readline() == "measuring\n"
+        assert harness.stdout is not None and harness.stdout.readline() == "measuring\n"
         clients = set(loadgens(harness.pid))
         assert len(clients) == 1
         harness.kill()
@@ -345,7 +348,7 @@ def test_the_installed_client_has_a_back_end_for_every_engine():
     ],
 )
 def test_what_was_not_built_is_named_with_its_packages(tmp_path, monkeypatch, there, packages):
-    installed = native_programs.find_native("loadgen.json")
+    installed = present(native_programs.find_native("loadgen.json"))
     shutil.copy(installed, tmp_path)
     monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])
     for name in there:

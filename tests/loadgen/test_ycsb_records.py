@@ -41,7 +41,7 @@ def test_all_that_was_loaded_is_read_back(store: Store, statements: dict[str, st
 
 
 def test_a_part_of_the_records_can_be_loaded(empty: Store) -> None:
-    part = {"insertstart": 500, "insertcount": 700}
+    part: dict[str, Any] = {"insertstart": 500, "insertcount": 700}
     assert empty.load(**part)["rows"] == {"usertable": 700}
     assert empty.verified(**part) == {**WHOLE, "records": 700, "expected": 700}
     assert empty.verified()["missing"] == RECORDS - 700

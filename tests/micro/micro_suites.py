@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from harness.micro.host_capacity import HostCapacity
+from harness.micro.model import Suite
 from harness.micro.params import MicroParams
-from harness.micro.scaling import HostCapacity
 from harness.micro.suite import suite_of
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB
@@ -27,12 +28,14 @@ def capacity(
     )
 
 
-def suite(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}", **variables: float):
+def suite(
+    measurements: str, defaults: str = "{range: 1GiB, duration: 1s}", **variables: float
+) -> Suite:
     text = f"schema: 1\nname: mine\ndescription: d\ndefaults: {defaults}\nmeasurements:\n"
     return suite_of("mine", [parse_yaml(text + measurements, "mine.yml")], HERE | variables)
 
 
-def perma(text: str):
+def perma(text: str) -> Suite:
     return suite_of("theirs", [parse_yaml(text, "theirs.yaml")], {})
 
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 from micro_suites import capacity, overrides, suite
+from narrowed import present
 
 from harness.micro.native import estimate
+from harness.micro.protocol import Planned
 from harness.micro.scaling import scale
 from harness.units import NS_PER_S
 
 
-def expected(measurements: str, repeats: int = 1):
+def expected(measurements: str, repeats: int = 1) -> Planned:
     scaled = scale(suite(measurements), capacity(), overrides())
     return estimate(scaled.measurements, capacity(), repeats)
+
+
+def setup_ns(measurements: str, repeats: int = 1) -> int:
+    return present(expected(measurements, repeats).setup_ns)
 
 
 def test_durations_are_told_exactly_for_all_repeats():
@@ -27,19 +33,19 @@ def test_durations_are_told_exactly_for_all_repeats():
 
 def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
     small, large = (
-        expected(f"  c: {{args: {{kind: chase, range: {size}}}}}", repeats=11).setup_ns
+        setup_ns(f"  c: {{args: {{kind: chase, range: {size}}}}}", repeats=11)
         for size in ("64MiB", "4GiB")
     )
-    loads = expected("  m: {args: {kernel: load, access: 64, pattern: random, range: 4GiB}}")
+    loads = setup_ns("  m: {args: {kernel: load, access: 64, pattern: random, range: 4GiB}}")
     assert large > 10 * small
-    assert large > 5 * loads.setup_ns
+    assert large > 5 * loads
 
 
 def test_a_random_chase_costs_more_than_one_in_turn_and_more_a_node_where_it_is_larger():
     def chase(more: str) -> int:
         base = "  c: {args: {kind: chase, range: 128}}"
         args = f"  c: {{args: {{kind: chase, {more}}}}}"
-        return expected(args, repeats=100).setup_ns - expected(base, repeats=100).setup_ns
+        return setup_ns(args, repeats=100) - setup_ns(base, repeats=100)
 
     assert chase("range: 1GiB") > 2 * chase("range: 1GiB, order: sequential")
     assert chase("range: 4GiB") > 5 * chase("range: 1GiB")
@@ -57,7 +63,7 @@ def test_a_random_chase_costs_more_than_one_in_turn_and_more_a_node_where_it_is_
 )
 def test_what_is_zeroed_filled_or_recovered_for_each_measurement_is_counted(small, large):
     def each(args: str) -> int:
-        times = [expected(f"  m: {{args: {{{args}}}}}", repeats=n).setup_ns for n in (1, 11)]
+        times = [setup_ns(f"  m: {{args: {{{args}}}}}", repeats=n) for n in (1, 11)]
         return times[1] - times[0]
 
     assert each(large) > 2 * each(small)
@@ -65,9 +71,7 @@ def test_what_is_zeroed_filled_or_recovered_for_each_measurement_is_counted(smal
 
 def test_each_measurement_takes_its_threads():
     one, many = (
-        expected(
-            f"  m: {{matrix: {{access: [{sizes}]}}, args: {{kernel: load, pattern: random}}}}"
-        ).setup_ns
+        setup_ns(f"  m: {{matrix: {{access: [{sizes}]}}, args: {{kernel: load, pattern: random}}}}")
         for sizes in ("64", "64, 128, 256, 512")
     )
     assert many > one
@@ -87,7 +91,7 @@ def test_each_measurement_takes_its_threads():
     ],
 )
 def test_the_empty_body_of_what_is_timed_alone_is_part_of_the_set_up(without: str, timed: str):
-    bare, stamped = (expected(f"  m: {{args: {{{args}}}}}").setup_ns for args in (without, timed))
+    bare, stamped = (setup_ns(f"  m: {{args: {{{args}}}}}") for args in (without, timed))
     assert stamped > bare
 
 

@@ -36,12 +36,18 @@ from harness.micro.ioping import Ioping
 from harness.micro.protocol import Measured, Workplace
 from harness.micro.suite import find_suite, load_documents
 from harness.progress import progress_on_stderr
+from harness.store.spec import Json
 from harness.tiers.linux.kernel import Kernel
 from harness.units import MIB
 
-TINY = {"size": "8MiB", "duration": "50ms"}
-READ = {"operation": "read", "pattern": "random", "access": "4KiB"}
-WAL = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
+TINY: dict[str, Json] = {"size": "8MiB", "duration": "50ms"}
+READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4KiB"}
+WAL: dict[str, Json] = {
+    "operation": "write",
+    "pattern": "sequential",
+    "access": 4096,
+    "sync": "fdatasync",
+}
 Found = TypeVar("Found")
 #: Tried one after another: disk and processor may stand still for all of a short one.
 DURATIONS = ("50ms", "1s", "10s", "30s")
@@ -84,8 +90,8 @@ def _in_time(measure: Callable[[str], Found]) -> Found:
     raise AssertionError
 
 
-def _fio(work: Workplace, size: str = TINY["size"], **measurements: Any) -> Measured:
-    params = {"size": size, "measurements": measurements}
+def _fio(work: Workplace, size: Json = TINY["size"], **measurements: Any) -> Measured:
+    params: dict[str, Json] = {"size": size, "measurements": measurements}
     return _in_time(
         lambda duration: Fio.from_mapping({**params, "duration": duration}).measure(work)
     )
@@ -291,7 +297,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
         return opened(path, flags, mode)
 
     Fio.from_mapping(asked(direct=True)).check(work.tier)
-    monkeypatch.setattr(external_tools.os, "open", without)
+    monkeypatch.setattr(os, "open", without)
     with pytest.raises(UsageError, match="do not go past the page cache there"):
         Fio.from_mapping(asked(direct=True)).check(work.tier)
     Fio.from_mapping(asked(direct="auto")).check(work.tier)
@@ -351,7 +357,7 @@ def test_ioping_tells_every_request(work: Workplace) -> None:
     ],
 )
 def test_what_ioping_would_not_ask_for_is_refused(
-    params: dict[str, str], named: str, found: str
+    params: dict[str, Json], named: str, found: str
 ) -> None:
     with pytest.raises(UsageError, match=found) as refused:
         Ioping.from_mapping(params)
@@ -365,7 +371,7 @@ def test_what_ioping_would_not_ask_for_is_refused(
 def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them(
     work: Workplace, params: dict[str, str], named: str
 ) -> None:
-    few = Ioping.from_mapping({"working_set": "1MiB", "requests": 4} | params)
+    few = Ioping.from_mapping({"working_set": "1MiB", "requests": 4, **params})
     try:
         few.check(work.tier)
     except UsageError as refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from micro_suites import overrides
@@ -15,7 +16,7 @@ from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB
 
 NODES = {0: ("0-1,4-5", "10 21 14"), 1: ("2-3,6-7", "21 10 24"), 2: ("", "14 24 10")}
-ENV = SimpleNamespace(memory_bytes=64 * GIB, cores=8)
+ENV: Any = SimpleNamespace(memory_bytes=64 * GIB, cores=8)
 
 
 @pytest.fixture

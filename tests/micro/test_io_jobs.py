@@ -9,9 +9,10 @@ import pytest
 from harness.errors import UsageError
 from harness.micro.io_jobs import FioParams
 from harness.micro.suite import suite_of
+from harness.store.spec import Json
 from harness.yamlfile import parse_yaml
 
-READ = {"operation": "read", "pattern": "random", "access": "4KiB"}
+READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4KiB"}
 
 
 def written(params: str) -> UsageError:
@@ -58,7 +59,11 @@ def test_past_the_page_cache_go_whole_blocks_only() -> None:
     with pytest.raises(UsageError, match="only whole blocks") as told:
         FioParams.from_mapping({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
     assert told.value.problem == "measurement r: access 3000" and "512" in told.value.hint
-    for fits in ({"access": 512, "direct": True}, {"access": 3000, "direct": "auto"}):
+    fitting: list[dict[str, Json]] = [
+        {"access": 512, "direct": True},
+        {"access": 3000, "direct": "auto"},
+    ]
+    for fits in fitting:
         (job,) = FioParams.from_mapping({"measurements": {"r": READ | fits}}).jobs
         assert job.access_bytes == fits["access"]
 

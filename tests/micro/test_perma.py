@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.micro.chains import chain_text, parse_chain
-from harness.micro.perma import is_perma, measurements, parse_perma
+from harness.micro.perma import PermaConfiguration, is_perma, measurements, parse_perma
 from harness.micro.perma_config import KEYS, PermaConfig
 from harness.units import GIB, KIB, MIB
 from harness.yamlfile import load_yaml, parse_yaml
@@ -25,7 +25,7 @@ SHIPPED = {
 }  # fmt: skip
 
 
-def configurations(text: str):
+def configurations(text: str) -> list[PermaConfiguration]:
     return parse_perma(parse_yaml(text, "bench.yaml"))
 
 

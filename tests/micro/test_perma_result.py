@@ -71,6 +71,7 @@ def reported(
     }
     kept = SuiteResult(measured(text, limits), blocks, len(repeats))
     (benchmark,) = perma_results(kept, memory_of(DRAM))
+    entry: dict[str, Any]
     (entry,) = benchmark["benchmarks"]
     return entry
 

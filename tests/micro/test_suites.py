@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 from micro_suites import DRAM, HERE, capacity, overrides, suite
@@ -26,7 +27,7 @@ def refusal(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}") ->
     return refused.value
 
 
-def configurations(measurements: str, **variables: float) -> list[str]:
+def configurations(measurements: str, **variables: Any) -> list[str]:
     return [one.configuration for one in suite(measurements, **variables).measurements]
 
 

@@ -28,7 +28,15 @@ def test_threads_that_share_an_index_do_not_race(tmp_path: Path):
     sources = [SOURCE / "tests" / "test_index_threads.c", NATIVE / "random.c"]
     sources += [SOURCE / "indexes" / name for name in ("level_hash.c", "fast_fair.c")]
     options = ["-O1", "-g", "-fsanitize=thread", "-pthread"]
-    command = ["gcc", *OPTIONS, *options, *INCLUDES, *sources, "-o", tmp_path / "test"]
+    command = [
+        "gcc",
+        *OPTIONS,
+        *options,
+        *INCLUDES,
+        *map(str, sources),
+        "-o",
+        str(tmp_path / "test"),
+    ]
     subprocess.run(command, check=True)
     done = subprocess.run([tmp_path / "test"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -38,7 +46,7 @@ def test_threads_that_share_an_index_do_not_race(tmp_path: Path):
 @pytest.mark.skipif(not os.environ.get("NATIVE_SANITIZE"), reason="make test-sanitizers")
 @pytest.mark.parametrize("index", ["level_hash", "fast_fair", "woart"])
 def test_an_index_survives_100000_power_cuts(index: str, tested_build: Path):
-    command = [tested_build / f"microbench_test_{index}", "100000"]
+    command = [str(tested_build / f"microbench_test_{index}"), "100000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[1]) >= 100_000

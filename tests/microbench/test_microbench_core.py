@@ -28,6 +28,7 @@ DRAM = {"near": {"kind": "dram", "pages": "base", "size_bytes": 16 * MIB}}
 def only_job(result: dict[str, Any]) -> dict[str, Any]:
     (measurement,) = result["measurements"]
     (repeat,) = measurement["repeats"]
+    job: dict[str, Any]
     (job,) = repeat["jobs"]
     return job
 

@@ -45,7 +45,7 @@ def histogram(job: dict[str, Any]) -> HdrHistogram:
 
 
 def p50(job: dict[str, Any]) -> float:
-    return histogram(job).get_value_at_percentile(50)
+    return float(histogram(job).get_value_at_percentile(50))
 
 
 @pytest.mark.parametrize("pattern", ["sequential", "random"])

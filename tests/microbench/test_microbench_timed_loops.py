@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from test_microbench_loops import (
     FLUSHES,
     LINE,
@@ -81,7 +82,7 @@ def compiled(release_build: Path, name: str) -> dict[str, dict[str, list[Instruc
 @pytest.mark.parametrize("isa", VECTOR)
 @pytest.mark.parametrize("name", TIMED)
 def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa: str, name: str):
-    stem, fence = re.fullmatch(r"(.*?)(_[sm]fence)?", name).groups()
+    stem, fence = present(re.fullmatch(r"(.*?)(_[sm]fence)?", name)).groups()
     function = timed[isa][f"timed_{stem}{fence or ''}_{isa}"]
     counts = Counter(kind_of(one, isa) for one in between_the_stamps(function))
     del counts[None]

@@ -81,7 +81,7 @@ def server(tmp_path: Path, trace: IoTrace) -> Iterator[subprocess.Popen[bytes]]:
     program = Path(__file__).with_name("toy_host.py")
     page = trace.page.descriptor
     environment = {**os.environ, **trace.environment(page)}
-    command = [sys.executable, program, tmp_path]
+    command = [sys.executable, str(program), str(tmp_path)]
     with subprocess.Popen(command, env=environment, pass_fds=[page]) as process:
         yield process
         process.kill()

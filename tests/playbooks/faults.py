@@ -42,7 +42,7 @@ class Faults:
             raise Cut
 
     def _around(self, change: Callable[..., Any]) -> Callable[..., Any]:
-        def changed(path: object, *more: Any, **options: Any) -> Any:
+        def changed(path: str | Path, *more: Any, **options: Any) -> Any:
             if (
                 not str(path).startswith(self._root)
                 or "/sys/" in str(path)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-_ODD = (
+_ODD: tuple[Any, ...] = (
     None,
     True,
     -1,

@@ -83,7 +83,7 @@ def mounted(
     )
 
 
-def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) -> State:
+def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: Any) -> State:
     """The recording of two fsdax namespaces, the first ours, with our ext4, mounted with DAX."""
     uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
     users = NamespaceUsers(

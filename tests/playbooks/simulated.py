@@ -10,13 +10,17 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.linux.kernel import DaxAnswer, Kernel, Space
 from tierbench.commands import Commands, Done
 from tierbench.run import Consent, Outcome, run
 from tierbench.state import Files
+
+if TYPE_CHECKING:  # the same files, where playbook_modules lets Ansible find them
+    from harness.tiers.linux.kernel import DaxAnswer, Kernel, Space
+else:
+    from ansible.module_utils.linux.kernel import DaxAnswer, Kernel, Space
 
 NO_CONSENT = Consent()
 GIB = 1 << 30

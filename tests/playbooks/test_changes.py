@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from recorded import (
@@ -106,7 +107,7 @@ def test_what_is_as_wanted_needs_no_step() -> None:
     ],
 )
 def test_what_is_missing_of_it_is_all_that_is_done(
-    change: dict[str, object], first: tuple[str, str]
+    change: dict[str, Any], first: tuple[str, str]
 ) -> None:
     changes = plan_changes(ours(**change), REGION0)
     assert planned_steps(changes)[0] == first

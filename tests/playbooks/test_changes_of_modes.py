@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from recorded import optane, ours, planned_steps, refused, state_of, with_labels
 from tierbench.changes import plan_changes
@@ -97,7 +98,7 @@ def test_memory_mode_says_how_the_modules_compare_to_the_cache() -> None:
 MEMMAP = "memmap=512M!4G"
 
 
-def with_memmap(**fields: object) -> State:
+def with_memmap(**fields: Any) -> State:
     """The recording's region0, of the bus e820: to the kernel it is fsdax from the start."""
     state = state_of("memmap", file="memmap-guest", cmdline=f"quiet {MEMMAP}")
     provider = {"region0": "e820"}

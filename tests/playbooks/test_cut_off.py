@@ -145,6 +145,6 @@ def test_a_file_system_is_made_once_though_the_look_at_it_failed(host: Simulated
     assert "make-filesystem" not in [step["do"] for step in outcome.steps]
     assert host.spaces["namespace0.0"].signature == signature
     assert signature is not None
-    made = {"point": f"{host.mount_root}/pmem0", "block_size": 4096}
-    assert load_record(host.files.record).filesystems == {signature[2]: made}
+    recorded = {"point": f"{host.mount_root}/pmem0", "block_size": 4096}
+    assert load_record(host.files.record).filesystems == {signature[2]: recorded}
     assert provision(host).steps == []

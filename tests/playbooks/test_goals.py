@@ -98,14 +98,14 @@ def test_regions_are_named_that_only_the_goal_makes(host: OptaneHost) -> None:
     host.restart()
     assert not given(host, **desired).reboot_needed
     assert sorted(host.spaces) == ["namespace0.0", "namespace1.0"]
-    absent = {**desired, "regions": ["region0", "region2"]}
+    absent: dict[str, Any] = {**desired, "regions": ["region0", "region2"]}
     refused = host.provision(**absent).refusals
     assert [(each.object, each.why) for each in refused] == [("region2", "there is no such region")]
 
 
 def test_what_is_to_be_reserved_counts_where_the_type_is_right_already(host: OptaneHost) -> None:
     """And comes back: before, all of it was AppDirect."""
-    desired = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
+    desired: dict[str, Any] = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
     assert not given(host, **desired).reboot_needed
     assert given(host, mode="teardown").changed
     host.spaces.clear()

@@ -255,7 +255,8 @@ def test_null_is_as_good_as_nothing_and_other_types_are_refused(name: str) -> No
     texts = ("type", "id", "uuid", "mode", "name", "blockdev", "chardev", "map")
     parse_ndctl(listing(**{name: dict.fromkeys((*sizes, *texts, "daxregion", "mappings"))}))
     if name == "region0":
-        for wrong in ("1888.00 MiB", -1, 2**70, 1.5, [], True):
+        wrongs: tuple[Any, ...] = ("1888.00 MiB", -1, 2**70, 1.5, [], True)
+        for wrong in wrongs:
             with pytest.raises(ValueError, match="size"):
                 parse_ndctl(listing(region0={"size": wrong}))
 

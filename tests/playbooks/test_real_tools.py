@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tierbench.commands import Commands
@@ -25,7 +26,7 @@ def device(tmp_path: Path) -> Path:
 UUID = "6c5a1f0e-7b7e-4e6b-9d4b-3f1f6a3f0001"
 
 
-def make(device: Path, **desired: object) -> None:
+def make(device: Path, **desired: Any) -> None:
     done = Commands().run(
         mkfs_argv(str(device), replace(DesiredState("appdirect"), **desired), UUID)
     )

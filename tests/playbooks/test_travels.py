@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,5 +48,5 @@ def test_the_default_tier_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> No
     from harness import paths
 
     monkeypatch.delenv("HARNESS_DATA", raising=False)
-    monkeypatch.setattr(paths.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert paths.default_tier() == Files().disk_tier

@@ -8,11 +8,12 @@ import dataclasses
 import random
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from harness.errors import UsageError
 from harness.store.schemas import validate
 
+_T = TypeVar("_T")
 Maker = Callable[["Generator"], Any]
 _PLAIN: Mapping[Any, tuple[Any, ...]] = {
     bool: (False, True),
@@ -51,16 +52,16 @@ class Generator:
             made = self._several(origin, [one for one in inner if one is not Ellipsis])
         return made
 
-    def _several(self, of: type, inner: Sequence[Any]) -> Any:
+    def _several(self, of: Any, inner: Sequence[Any]) -> Any:
         made = [tuple(map(self.make, inner)) for _ in range(self.one_of((0, 1, 1, 2)))]
         if issubclass(of, Mapping):
             return dict(made)
         return (tuple if of is Sequence else of)(first for first, *_ in made)
 
-    def members(self, of: type, **known: Any) -> Any:
+    def members(self, of: type[_T], **known: Any) -> _T:
         """A dataclass with these members, and others made."""
         hints = get_type_hints(of)
-        names = [field.name for field in dataclasses.fields(of) if field.init]
+        names = [field.name for field in dataclasses.fields(cast(Any, of)) if field.init]
         return of(**{name: self.make(hints[name]) for name in names if name not in known} | known)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from narrowed import present
 from report_runs import Case, with_artifacts, write
 
 from harness.micro.fio_result import histogram
@@ -22,12 +23,13 @@ from reports.micro.points import devices
 from reports.published import Cell, Measured, Number
 
 GB = 1e9
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "load": {"operation": "load", "flush": "none", "fence": "none"},
     "ntstore": {"operation": "ntstore", "flush": "none", "fence": "sfence"},
     "clwb": {"operation": "store", "flush": "clwb", "fence": "sfence"},
     "store": {"operation": "store", "flush": "none", "fence": "sfence"},
 }
+FAR: dict[str, Any] = {"numa": "far"}
 
 
 @dataclass
@@ -106,7 +108,7 @@ def micro_run(
 
 
 def rate(
-    measurement: str, gb_per_s: float, repeats: int = 6, scale: float = GB, **labels: object
+    measurement: str, gb_per_s: float, repeats: int = 6, scale: float = GB, **labels: Any
 ) -> dict[str, Any]:
     """Bandwidth, a little more in each repeat: a twentieth from the first to the last."""
     step = 0.05 / max(1, repeats - 1)
@@ -117,7 +119,7 @@ def rate(
 
 
 def _metric(
-    name: str, unit: str, better: str, measurement: str, labels: Mapping[str, object], **value: Any
+    name: str, unit: str, better: str, measurement: str, labels: Mapping[str, Any], **value: Any
 ) -> dict[str, Any]:
     given = {key: str(text) for key, text in labels.items()}
     job = given.get("job")
@@ -127,13 +129,13 @@ def _metric(
     return {"name": name, "unit": unit, "better": better, "labels": named | given, **value}
 
 
-def duration(measurement: str, bins: Mapping[str, int], **labels: object) -> dict[str, Any]:
+def duration(measurement: str, bins: Mapping[str, int], **labels: Any) -> dict[str, Any]:
     """A histogram of these times in ns."""
     encoded = histogram(bins).encode()
     return _metric("operation_duration_ns", "ns", "lower", measurement, labels, hdr=encoded)
 
 
-def latency(measurement: str, ns: float, **labels: object) -> dict[str, Any]:
+def latency(measurement: str, ns: float, **labels: Any) -> dict[str, Any]:
     """Time of a dependent load, the same in each repeat."""
     return _metric("latency_ns", "ns", "lower", measurement, labels, samples=[ns] * 6)
 
@@ -163,7 +165,7 @@ def with_suite(
 def paper_cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
     """What lies next to a paper's numbers: by quantity and place, then by device."""
     found = devices(runs)
-    rows = paper_rows(found)
+    rows = present(paper_rows(found))
     names = [device.name for device in found]
     return {
         (str(row[1]), str(row[2])): dict(zip(names, map(shown, row[4:]), strict=True))
@@ -171,20 +173,20 @@ def paper_cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def operations(measurement: str, per_s: float, **labels: object) -> dict[str, Any]:
+def operations(measurement: str, per_s: float, **labels: Any) -> dict[str, Any]:
     """Operations a second, the same in each repeat."""
     return _metric("operations_per_second", "1/s", "higher", measurement, labels,
                    samples=[per_s] * 6)  # fmt: skip
 
 
-def flushes(measurement: str, per_write: float, **labels: object) -> dict[str, Any]:
+def flushes(measurement: str, per_write: float, **labels: Any) -> dict[str, Any]:
     """Flushes per write of an index, the same in each repeat."""
     return _metric("flushes_per_write", "1", "lower", measurement, labels,
                    samples=[per_write] * 6)  # fmt: skip
 
 
 def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[str, Any]]:
-    def of_kind(measurement: str, value: float, kind: str, **labels: object) -> dict[str, Any]:
+    def of_kind(measurement: str, value: float, kind: str, **labels: Any) -> dict[str, Any]:
         return rate(measurement, value, repeats, **KINDS[kind], **labels)
 
     for kind in model.small:
@@ -206,9 +208,9 @@ def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[
             yield of_kind("persist_size", value * share, kind, **labels)
             yield of_kind("persist", value * share, kind, **labels)
     for where in ("near", "far") if far else ("near",):
-        labels = {"operation": "mixed", "read_share": 0.5, "threads": 4}
-        labels |= {"numa": "far"} if where == "far" else {}
-        yield rate("mix", 8.0 if where == "near" else model.far, repeats, **labels)
+        mix: dict[str, Any] = {"operation": "mixed", "read_share": 0.5, "threads": 4}
+        mix |= {"numa": "far"} if where == "far" else {}
+        yield rate("mix", 8.0 if where == "near" else model.far, repeats, **mix)
     for bandwidth, latency in model.loaded.items():
         yield from _loaded(bandwidth, latency, repeats)
     yield duration("latency", {str(int(model.latency_ns)): 99, "9000": 1}, **KINDS["load"],
@@ -222,7 +224,7 @@ def _loaded(bandwidth: float, latency: float, repeats: int) -> Iterator[dict[str
               "load_bytes_per_second": bandwidth * GB if bandwidth else "none"}  # fmt: skip
     job = {"job": "chase"} if bandwidth else {}
     yield _metric("latency_ns", "ns", "lower", "loaded_latency",
-                  {"configuration": configuration, "operation": "chase"} | job | beside,
+                  {"configuration": configuration, "operation": "chase", **job, **beside},
                   samples=[latency] * repeats)  # fmt: skip
     if bandwidth:
         yield rate("loaded_latency", bandwidth, repeats, configuration=configuration, job="load",

@@ -87,7 +87,13 @@ def write(root: Path, case: Case) -> StoredRun:
     spec = RunSpec(**(document | case.spec_changes))
     writer = Store(root).begin(spec)
     writer.write_manifest(_merged(_manifest(writer.run_id, spec, case), case.manifest_changes))
-    result = {
+    checks = [
+        {"name": "answer", "status": "passed", "detail": "", "labels": {"query": str(q)}}
+        for q in case.queries
+    ]
+    if case.status == "unknown":
+        checks[0] |= {"status": "unknown", "detail": "no reference answer"}
+    result: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "run_id": writer.run_id,
         "status": case.status,
@@ -112,17 +118,12 @@ def write(root: Path, case: Case) -> StoredRun:
             for q in case.queries
         ],
         "metrics": case.metrics if case.metrics is not None else tpch_metrics(case),
-        "checks": [
-            {"name": "answer", "status": "passed", "detail": "", "labels": {"query": str(q)}}
-            for q in case.queries
-        ],
+        "checks": checks,
         "error": None,
     }  # fmt: skip
     if case.status == "failed":
         result["error"] = RunFailed("query 9", "server died <&> $x$", "see its log").to_json()
         result["metrics"] = []
-    if case.status == "unknown":
-        result["checks"][0] |= {"status": "unknown", "detail": "no reference answer"}
     return writer.finish(_merged(result, case.run_changes))
 
 

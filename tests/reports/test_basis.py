@@ -6,9 +6,11 @@ import csv
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from narrowed import present
 from report_runs import EMULATED, STARTED_UNIX_NS, Case, metric, printed, write
 from typer.testing import CliRunner
 
@@ -23,7 +25,7 @@ from reports.history import histories
 from reports.noise import calibration_of
 
 
-def arms(root: Path, slower: float, blocks: int = 6, **changes: object) -> list[StoredRun]:
+def arms(root: Path, slower: float, blocks: int = 6, **changes: Any) -> list[StoredRun]:
     """A and B, which takes longer by a factor, as one experiment leaves them."""
     return [
         write(
@@ -64,7 +66,7 @@ def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
     facts = {fact.code: fact for fact in group.rests_on}
     assert facts["noise"].values == pytest.approx((0.1,))
     differing = replace(noise, log_ratios=(math.log(1.1),) * 8)
-    changes = {"unix_ns": known.unix_ns + 1, "metrics": (differing,)}
+    changes: dict[str, Any] = {"unix_ns": known.unix_ns + 1, "metrics": (differing,)}
     later = replace(known, calibration_id=f"{known.calibration_id}-2", **changes)
     CalibrationStore(tmp_path).write(later)
     (group,) = compare(*split(runs)).groups
@@ -163,7 +165,7 @@ def test_a_time_limit_that_b_alone_reaches_as_a_rule_is_a_regression(
 
 
 def execution(
-    root: Path, day: int, seconds: float = 2, limited: int = 0, **changes: object
+    root: Path, day: int, seconds: float = 2, limited: int = 0, **changes: Any
 ) -> list[StoredRun]:
     """Eight repeats on one placement; ``limited``: those in which a query reached its limit."""
     began = STARTED_UNIX_NS + day * 86_400 * 10**9
@@ -188,8 +190,9 @@ def test_changes_over_time_have_the_interval_of_a_comparison(tmp_path: Path) -> 
     after = execution(tmp_path, 1, 1, **{"experiment.looks": 4})
     ((_, change),) = (one.executions for one in histories([*before, *after]))
     (group,) = compare(before, after, force=True).groups
-    assert change.row.estimate == group.deciding.estimate
-    assert change.row.estimate is not None and change.row.estimate.looks == 4
+    estimate = present(change.row).estimate
+    assert estimate == present(group.deciding).estimate
+    assert estimate is not None and estimate.looks == 4
 
 
 @pytest.mark.parametrize("limited", [1, 8])

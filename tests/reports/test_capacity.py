@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from narrowed import present
 from report_runs import Case, metric, write
 
 from harness.cli.run import RunOptions, plan_of, run
@@ -30,7 +31,9 @@ def probes(
     made = []
     for spec in plan().runs:
         changes: dict[str, Any] = {one.name: getattr(spec, one.name) for one in fields(spec)}
-        values = [metric("transactions_per_minute", per_minute[spec.placement.name], "higher")]
+        values = [
+            metric("transactions_per_minute", per_minute[present(spec.placement).name], "higher")
+        ]
         made.append(write(root, Case(status=status, metrics=values,
                                      spec_changes=changes)))  # fmt: skip
     return made
@@ -55,7 +58,7 @@ def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
     found = capacity.within(plan(rates), "rate_per_s", SHARES)
     of_arms: dict[str, list[Any]] = {}
     for spec in found.runs:
-        of_arms.setdefault(spec.placement.name, []).append(spec.params["rate_per_s"])
+        of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate_per_s"])
     assert sorted(of_arms["ssd-both"]) == rates[:6]
     assert sorted(of_arms["pmem-both"]) == rates
 

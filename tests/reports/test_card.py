@@ -21,6 +21,7 @@ from micro_runs import (
     operations,
     rate,
 )
+from narrowed import present
 from report_runs import Case, write
 from typer.testing import CliRunner, Result
 
@@ -52,7 +53,7 @@ def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     _, ntstore, _ = practices(device)[0].trials
     # Random 64 B → 256 B gains 4×, in sequence 9/8.
-    assert ntstore.verdict.claim.ratio.ratio == pytest.approx(4 * 8 / 9)
+    assert present(ntstore.verdict).claim.ratio.ratio == pytest.approx(4 * 8 / 9)
     assert [point.median / GB for point in ntstore.trial.points[:2]] == pytest.approx([2.05, 8.2])
     assert [point["threads"] for point in practices(device)[2].trials[0].trial.points] == [
         "4",
@@ -116,7 +117,7 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
 
 def test_a_knee_that_is_not_shown_says_so_side_by_side_too(tmp_path: Path) -> None:
     def depths(tier: str, repeats: int) -> StoredRun:
-        read = {"operation": "read", "pattern": "random", "access_size_bytes": 4096}
+        read: dict[str, Any] = {"operation": "read", "pattern": "random", "access_size_bytes": 4096}
         found = [rate("random_read", value, repeats, queue_depth=depth, **read)
                  for depth, value in ((1, 1.0), (4, 3.0), (16, 8.0), (64, 4.0))]  # fmt: skip
         return micro_run(tmp_path, found, tier=tier, suite="block-io")
@@ -127,7 +128,7 @@ def test_a_knee_that_is_not_shown_says_so_side_by_side_too(tmp_path: Path) -> No
 
 
 def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
-    place = {"pattern": "sequential", "threads": 1, "access_size_bytes": 4096}
+    place: dict[str, Any] = {"pattern": "sequential", "threads": 1, "access_size_bytes": 4096}
     one = micro_run(tmp_path, [rate("persist_size", 9.0, 11, **KINDS["ntstore"], **place)])
     other = micro_run(
         tmp_path, [rate("persist_size", 3.0, 7, **KINDS["clwb"], **place)], suite="mine"
@@ -147,7 +148,7 @@ def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path
     (device,) = devices([run])
     (one,) = [one for one in measurements(device, "d")
               if one.title.startswith("loaded latency, chase")]  # fmt: skip
-    assert "300 ns at 0 B/s, 2 µs at 11.5 GiB/s" in one.drawing.alt
+    assert "300 ns at 0 B/s, 2 µs at 11.5 GiB/s" in present(one.drawing).alt
     assert len(one.rows) == 5  # without load, too
 
 
@@ -298,7 +299,7 @@ def test_price_performance_is_that_of_perma_bench_table_2(
                             access_size_bytes=size, **KINDS[kind]))  # fmt: skip
     found = devices([micro_run(tmp_path, metrics, tier=tier, host=host)])
     listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
-    table = price_table(found, listed)
+    table = present(price_table(found, listed))
     assert table.rows[0][2] == per_gb
     # The text rounds its bandwidths to whole GB/s or "around".
     assert float(table.rows[0][3 + column]) == pytest.approx(printed, abs=0.02)

@@ -29,7 +29,7 @@ from reports.series import panels
 from reports.tables import PanelTables
 
 FEW = (1, 6)
-TAIL = {"transaction": "payment", "percentile": "95"}
+TAIL: dict[str, Any] = {"transaction": "payment", "percentile": "95"}
 
 
 def sides(
@@ -39,7 +39,12 @@ def sides(
     made: tuple[list[StoredRun], list[StoredRun]] = ([], [])
     for block in range(n):
         for side, placement, changes in ((0, "ssd-both", a), (1, "pmem-both", b)):
-            case = {"placement": placement, "block": block, "queries": FEW, "plans": False}
+            case: dict[str, Any] = {
+                "placement": placement,
+                "block": block,
+                "queries": FEW,
+                "plans": False,
+            }
             made[side].append(write(root, Case(**(case | (changes or {})))))
     return made
 

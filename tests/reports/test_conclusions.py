@@ -130,7 +130,10 @@ def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
 
 def test_memory_mode_is_compared_with_default(tmp_path: Path) -> None:
     default = tpcc(tmp_path, {"ssd-both": 1000})
-    mode = {"run_changes": {"host_mode": "Memory"}, "manifest_changes": {"host.mode": "Memory"}}
+    mode: dict[str, Any] = {
+        "run_changes": {"host_mode": "Memory"},
+        "manifest_changes": {"host.mode": "Memory"},
+    }
     assert insight("i", default + tpcc(tmp_path, {"ssd-both": 1020}, **mode)).outcome == (
         "holds here"
     )

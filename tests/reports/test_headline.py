@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from narrowed import present
 from report_runs import PLACES, Case, lognormal, metric, write
 
 from harness.store.runs import StoredRun
@@ -76,10 +77,10 @@ def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: P
     assert document["second"]["labels"] == update | {"percentile": "99"}
     assert document["verdict"] == "faster"
     assert document["set_rate"]["by"] == "option" and document["set_rate"]["not_kept"] == []
-    row = group.row(group.headline.quantity)
-    assert row.estimate.ratio == pytest.approx(25, rel=0.01)
-    second = group.row(group.headline.second)
-    assert second.decision.outcome == "shown"  # after the first, at the same level
+    row = present(group.row(group.headline.quantity))
+    assert present(row.estimate).ratio == pytest.approx(25, rel=0.01)
+    second = present(group.row(group.headline.second))
+    assert present(second.decision).outcome == "shown"  # after the first, at the same level
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from micro_runs import micro_run, rate
+from narrowed import present
 
 from reports.charts.curves import Curve, Plot, draw
 from reports.charts.drawing import Drawing
@@ -52,7 +53,7 @@ def test_every_part_of_a_long_name_stands_in_the_legend(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (table,) = measurements(device, "d")
-    written = "".join(re.findall(r"<text [^>]*>([^<]*)</text>", table.drawing.svg))
+    written = "".join(re.findall(r"<text [^>]*>([^<]*)</text>", present(table.drawing).svg))
     assert written.count("wp_64_cache_-64") == 2 * 7
     assert written.count("rp_256") == 2 * 11
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from micro_runs import KINDS, micro_run, rate
@@ -38,8 +39,10 @@ def test_a_label_is_a_number_or_none(text: str, number: float | None) -> None:
 
 @pytest.mark.parametrize("label", ["threads", "access_size_bytes"])
 def test_an_unreadable_label_is_an_error_with_the_run(label: str, tmp_path: Path) -> None:
-    labels = {"pattern": "random", "access_size_bytes": 64, "threads": 2} | {label: "many"}
-    run = micro_run(tmp_path, [rate("access_size", 5.0, **KINDS["load"], **labels)])
+    labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": 2}
+    run = micro_run(
+        tmp_path, [rate("access_size", 5.0, **KINDS["load"], **labels | {label: "many"})]
+    )
     (device,) = devices([run])
     with pytest.raises(UsageError) as refused:
         device.points[0].number(label)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from micro_runs import KINDS, duration, micro_run, rate, shown, with_suite
+from micro_runs import FAR, KINDS, duration, micro_run, rate, shown, with_suite
+from narrowed import present
 
-from reports.micro.papers import PaperRows, paper_rows
+from reports.micro.papers import paper_rows
 from reports.micro.points import devices
 from reports.published import Missing
 
 
 def _rows(
     root: Path, metrics: list[dict[str, Any]], suite: str, paper: str = "", figures: str = ""
-) -> PaperRows:
+) -> SimpleNamespace:
     """The printed rows of a run of a suite that says what it repeats, or says nothing of it."""
     run = with_suite(micro_run(root, metrics, suite=suite), paper, [figures])
-    found = paper_rows(devices([run]))
-    return replace(found, rows=tuple(tuple(map(shown, row)) for row in found.rows))
+    found = present(paper_rows(devices([run])))
+    return SimpleNamespace(head=found.head, rows=[tuple(map(shown, row)) for row in found.rows])
 
 
 def _page(root: Path, metrics: list[dict[str, Any]], suite: str, paper: str, figures: str) -> Any:
@@ -101,7 +102,7 @@ def test_best_threads_near_and_far_are_of_their_own_accesses(tmp_path: Path) -> 
             "far": {"load": {1: 2, 10: 6, 16: 5}, "ntstore": {1: 1, 4: 5, 16: 2}}}  # fmt: skip
     metrics = [
         rate("threads", value, 1, **KINDS[kind], threads=threads, access_size_bytes=256,
-             **({"numa": numa} if numa else {}))
+             **(FAR if numa else {}))
         for numa, kinds in held.items() for kind, curve in kinds.items()
         for threads, value in curve.items()
     ]  # fmt: skip

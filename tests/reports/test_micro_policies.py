@@ -92,7 +92,7 @@ def test_the_card_has_both_rows(tmp_path: Path) -> None:
     assert "| A line after clwb | kept | " in text
 
 
-def _page(root: Path, *metrics: Metric) -> dict[tuple[str, str, str], Any]:
+def _page(root: Path, *metrics: Metric) -> dict[tuple[str, ...], Any]:
     """The cells next to Figure 2's numbers, by series, metric and place."""
     run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
     cells = paper_cells(run).items()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from micro_runs import GB, KINDS, card_run, duration, micro_run, rate, with_suite
+from narrowed import present
 from report_runs import with_artifacts
 
 from harness.micro.host_capacity import variables_here
@@ -21,13 +22,18 @@ from reports.micro.questions import access_sizes
 from reports.micro.saturation import access_size_knees, curves
 
 
-def _mix(gb_per_s: float, repeats: int = 11, **labels: object) -> dict[str, Any]:
-    named = {"operation": "mixed", "read_share": 0.5, "threads": 4, "access_size_bytes": 256}
+def _mix(gb_per_s: float, repeats: int = 11, **labels: Any) -> dict[str, Any]:
+    named: dict[str, Any] = {
+        "operation": "mixed",
+        "read_share": 0.5,
+        "threads": 4,
+        "access_size_bytes": 256,
+    }
     return rate("mix", gb_per_s, repeats, **named, **labels)
 
 
 def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
-    fig17 = {"pattern": "sequential", "partitions": 0}
+    fig17: dict[str, Any] = {"pattern": "sequential", "partitions": 0}
     runs = [
         micro_run(tmp_path, [_mix(9, **fig17), _mix(8, numa="far", **fig17)], suite="fig17"),
         micro_run(tmp_path, [_mix(4, pattern="random"), _mix(2, numa="far", pattern="random")]),
@@ -52,7 +58,7 @@ def test_far_is_compared_with_no_other_experiments_near(tmp_path: Path) -> None:
     assert fourth.missing == "no-experiment"
 
 
-def _persisting(kind: str, gb_per_s: float, **labels: object) -> list[dict[str, Any]]:
+def _persisting(kind: str, gb_per_s: float, **labels: Any) -> list[dict[str, Any]]:
     named = {"pattern": "sequential", **KINDS[kind], **labels}
     return [rate("persist_size", gb_per_s, 11, access_size_bytes=size, **named)
             for size in (256, 4096)]  # fmt: skip
@@ -66,7 +72,7 @@ def test_persist_instructions_of_one_thread_are_not_those_of_six(tmp_path: Path)
     (device,) = devices([micro_run(tmp_path, metrics)])
     (tried,) = practices(device)[1].trials
     assert tried.trial.claim is not None and tried.trial.claim.ratio.ratio == 1
-    drawn = card_drawing(device, "card")
+    drawn = present(card_drawing(device, "card"))
     assert "11.5 GiB/s" not in drawn.alt and "1.91 GiB/s" in drawn.alt
 
 
@@ -101,7 +107,10 @@ def test_a_knee_is_of_one_of_two_runs_that_no_label_tells_apart(tmp_path: Path) 
 def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:
     found = []
     for gb_per_s, latency in {0.0: idle, **loaded}.items():
-        named = {"range_bytes": range_bytes, "configuration": f"pace={gb_per_s}/{range_bytes}"}
+        named: dict[str, Any] = {
+            "range_bytes": range_bytes,
+            "configuration": f"pace={gb_per_s}/{range_bytes}",
+        }
         beside = {
             "load_operation": "load" if gb_per_s else "none",
             "load_threads": 3 if gb_per_s else 0,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from micro_runs import (
+    FAR,
     KINDS,
     duration,
     latency,
@@ -40,7 +41,7 @@ def _on_dram(root: Path, metrics: Metrics, paper: str, *figures: str, **changes:
 # Two tiers ------------------------------------------------------------------------
 
 
-def _loads(random_ns: int, sequential_ns: int, **labels: object) -> Metrics:
+def _loads(random_ns: int, sequential_ns: int, **labels: Any) -> Metrics:
     named = {**KINDS["load"], "access_size_bytes": 64, **labels}
     return [duration("latency", {str(ns): 100}, pattern=pattern, **named)
             for pattern, ns in (("random", random_ns), ("sequential", sequential_ns))]  # fmt: skip
@@ -128,7 +129,7 @@ def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) ->
 
 
 def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metrics:
-    named = {"pattern": "random", "access_size_bytes": 256}
+    named: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256}
     return [
         rate("threads", value, 1, **KINDS[kind], **named, threads=threads)
         for kind, curve in (("load", load), ("ntstore", ntstore))
@@ -213,7 +214,7 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
     }
     metrics = [
         rate("mix", value, 1, operation="mixed", store="ntstore", read_share=share,
-             threads=threads, **({"numa": "far"} if where == "far" else {}))
+             threads=threads, **(FAR if where == "far" else {}))
         for (share, where), curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
     page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
@@ -227,7 +228,7 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
 def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) -> None:
     metrics = [
         rate("sizes", value, 1, **KINDS["load"], pattern="random", access_size_bytes=size,
-             threads=8, **({"numa": "far"} if far else {}))
+             threads=8, **(FAR if far else {}))
         for size, gap in ((64, (6, 2)), (256, (9, 6))) for far, value in enumerate(gap)
     ]  # fmt: skip
     row = ("dram near over far, bandwidth_ratio", "largest")
@@ -243,7 +244,7 @@ def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None
     mixed = {**KINDS["load"], "operation": "mixed"}
     metrics = [
         rate("mixes", value, 1, **mixed, pattern="random", access_size_bytes=64, threads=8,
-             read_share=share, **({"numa": "far"} if far else {}))
+             read_share=share, **(FAR if far else {}))
         for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
         for far, value in enumerate(gap)
     ]  # fmt: skip
@@ -378,7 +379,7 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
 
 def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
     def writes(threads: int) -> Metrics:
-        labels = {"pattern": "random", "access_size_bytes": 64, "threads": threads}
+        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": threads}
         held = {"clwb": 4, "ntstore": 5, "store": 8}
         return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
                 for kind, value in held.items()]  # fmt: skip

@@ -72,7 +72,7 @@ def dimms(
     """Reads and writes of Figure 15 on a tier of so many interleaved DIMMs; None: of none."""
     facts = tier_facts("fsdax", interleave_ways=ways)
     tier = numa_tier("pmem") | {"kind": "fsdax", "facts": facts}
-    named = {"pattern": "sequential"}
+    named: dict[str, Any] = {"pattern": "sequential"}
     metrics = [
         rate("sequential_reads", gb_per_s, 1, scale=1 << 30, **KINDS["load"], **named,
              access_size_bytes=4096, threads=read_by),

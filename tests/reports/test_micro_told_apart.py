@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from micro_runs import GB, KINDS, duration, micro_run, paper_cells, rate, shown, with_suite
+from narrowed import present
 
 from harness.micro.metrics import JobResults, labels_of
 from harness.micro.suite import suite_of
@@ -24,7 +25,7 @@ from reports.published import Missing
 from reports.values import measured
 
 
-def _reads(gb_per_s: float, **labels: object) -> dict[str, Any]:
+def _reads(gb_per_s: float, **labels: Any) -> dict[str, Any]:
     named = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 256, "threads": 1}
     return rate("threads", gb_per_s, 1, **(named | labels))
 
@@ -40,8 +41,8 @@ def _rates(device: Device) -> list[list[float]]:
 
 
 def _cell(device: Device) -> Any:
-    rows = paper_rows([device])
-    (row,) = (row for row in rows.rows if "[operation=load" in row[1])
+    rows = present(paper_rows([device]))
+    (row,) = (row for row in rows.rows if "[operation=load" in str(row[1]))
     return shown(row[-1])
 
 
@@ -210,10 +211,14 @@ def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Pa
     )
     assert set(measured(dram)) == set(measured(pmem))
     block, dax = (
-        micro_run(tmp_path, [rate("read", 1, 1, configuration="read/bs=4k", **made)], tier=tier)
-        for tier, made in (
-            ("ssd", {"filesystem": "xfs", "dax": "no"}),
-            ("pmem", {"filesystem": "ext4", "dax": "yes"}),
+        micro_run(
+            tmp_path,
+            [rate("read", 1, 1, configuration="read/bs=4k", filesystem=filesystem, dax=dax)],
+            tier=tier,
+        )
+        for tier, filesystem, dax in (
+            ("ssd", "xfs", "no"),
+            ("pmem", "ext4", "yes"),
         )
     )
     assert set(measured(block)) == set(measured(dax))
@@ -233,7 +238,7 @@ def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
     """
     suite = suite_of("mine", [parse_yaml(dedent(text), "mine.yml")], {"cpus": 4.0})
     result = {"targets": {"t": {"kind": "dram", "huge_bytes": None}}}
-    repeat = {"target": "t", "facts": {}, "durable": None}
+    repeat: dict[str, Any] = {"target": "t", "facts": {}, "durable": None}
     labels = [labels_of(JobResults(one, one.jobs[0], (repeat,)), result)
               for one in suite.measurements]  # fmt: skip
     assert [one["distance"] for one in labels] == ["1", "16"]
@@ -282,8 +287,8 @@ def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
     metrics = [duration("latency", {ns: 9}, configuration=name, **labels)
                for ns, name in (("100", "one"), ("300", "other"))]  # fmt: skip
     run = with_suite(micro_run(tmp_path, metrics), "nvm-for-databases", ["table3"])
-    rows = paper_rows(devices([run]))
-    (cell, *_) = (shown(row[-1]) for row in rows.rows if "operation=load" in row[1])
+    rows = present(paper_rows(devices([run])))
+    (cell, *_) = (shown(row[-1]) for row in rows.rows if "operation=load" in str(row[1]))
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
 
 

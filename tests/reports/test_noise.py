@@ -7,9 +7,11 @@ from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from narrowed import present
 from report_runs import Case, metric, write
 from typer.testing import CliRunner
 
@@ -77,7 +79,7 @@ def test_too_few_repeats_show_nothing_and_more_show_less() -> None:
 
 def test_the_repeats_for_a_difference_are_the_fewest_that_resolve_it() -> None:
     noise = log_ratios(3, 10)
-    needed = repeats_to_resolve(noise, 0.03)
+    needed = present(repeats_to_resolve(noise, 0.03))
     at, below = (smallest_difference(noise, n) for n in (needed, needed - 1))
     assert at is not None and below is not None and at <= 0.03 < below
     assert repeats_to_resolve(noise, 0.5) == 6
@@ -139,7 +141,10 @@ def test_an_interrupted_calibration_has_its_whole_blocks(
             raise KeyboardInterrupt
         names = {one.name: getattr(steps[0].spec, one.name) for one in fields(RunSpec)}
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
-        changes = {"spec_changes": names, "run_changes": {"uncontrolled": UNCONTROLLED}}
+        changes: dict[str, Any] = {
+            "spec_changes": names,
+            "run_changes": {"uncontrolled": UNCONTROLLED},
+        }
         return [write(tmp_path, Case(metrics=[one], **changes)) for one in results]
 
     nowhere = SimpleNamespace()

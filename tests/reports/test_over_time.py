@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from narrowed import present
 from report_runs import Case, metric, report, with_artifacts, write
 
 from harness.store.runs import StoredRun
@@ -71,7 +73,7 @@ def process(seconds: Sequence[float | None], started: Sequence[int] = ()) -> dic
 
 
 def strips(run: StoredRun) -> dict[str, Strip]:
-    found = timeline(run)
+    found = present(timeline(run))
     return {strip.title.partition(" ")[0]: strip for strip in found.strips}
 
 
@@ -113,7 +115,7 @@ def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(
     rare, payment, order = (50, 10**6), (200, 3 * 10**6), (300, 7 * 10**6)
     all_three = {"delivery": rare, "payment": payment, "new_order": order}
     points = latencies(all_three, {"payment": (99, 4 * 10**6)}, {}, {"payment": (19, 10)})
-    found = timeline(Stored(artifacts=points).write(tmp_path))
+    found = present(timeline(Stored(artifacts=points).write(tmp_path)))
     _, first, second = found.strips
     assert first.title.endswith("payment") and second.title.endswith("new order")
     lines = {line.name: values(line) for line in first.lines}
@@ -252,7 +254,7 @@ def test_a_damaged_series_is_left_out(tmp_path: Path) -> None:
 def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
     made = [Stored(rate, IDLE, block=i).write(tmp_path) for i, rate in enumerate((900, 300, 600))]
     (panel,) = panels(made, "placement", None)
-    found = representative(panel.arms[0])
+    found = present(representative(panel.arms[0]))
     assert found.run_id == made[2].run_id
     assert "3" in found.chosen
 
@@ -268,20 +270,22 @@ def queries(root: Path) -> StoredRun:
 
 
 def test_queries_are_marked_where_they_ran(tmp_path: Path) -> None:
-    found = timeline(queries(tmp_path))
+    found = present(timeline(queries(tmp_path)))
     assert [(s.name, (s.begin_ns - T0) / S, (s.end_ns - T0) / S) for s in found.spans] == [
         ("Q1", 0, 2), ("Q6", 3, 4),
     ]  # fmt: skip
     axes = drawn(found)
     assert [text.get_text() for text in axes[0].texts] == ["Q1", "Q6"]
-    marks = [line.get_xdata()[0] for line in axes[1].lines if line.get_linestyle() == ":"]
+    marks = [
+        np.asarray(line.get_xdata())[0] for line in axes[1].lines if line.get_linestyle() == ":"
+    ]
     assert marks == [0, 3]
 
 
 def test_a_checkpoint_is_marked_from_its_first_sample_to_its_last(tmp_path: Path) -> None:
     name = "wait_background_ns[task=checkpoint]"
     waits = samples([{}, {}, {name: 0.5 * S}, {name: 0.75 * S}, {name: 0.75 * S}])
-    found = timeline(Stored(artifacts={"monitor-waits": waits}).write(tmp_path))
+    found = present(timeline(Stored(artifacts={"monitor-waits": waits}).write(tmp_path)))
     (task,) = found.tasks
     assert (task.lane, (task.begin_ns - T0) / S, (task.end_ns - T0) / S) == ("checkpoint", 1, 3)
     axes = drawn(found)
@@ -292,7 +296,7 @@ def test_logged_tasks_have_a_lane_each(tmp_path: Path) -> None:
     logged = {"flush": [{"begin_ns": T0 + S, "end_ns": T0 + S + S // 2}],
               "compaction": [{"begin_ns": T0 + 2 * S, "end_ns": T0 + 9 * S},
                              {"begin_ns": T0 + 10 * S, "end_ns": T0 + 11 * S}]}  # fmt: skip
-    found = timeline(Stored(artifacts={"background": logged, **IDLE}).write(tmp_path))
+    found = present(timeline(Stored(artifacts={"background": logged, **IDLE}).write(tmp_path)))
     assert [(task.lane, task.begin_ns - T0, task.end_ns - T0) for task in found.tasks] == [
         ("flush", S, S + S // 2), ("compaction", 2 * S, 9 * S),
     ]  # fmt: skip
@@ -306,7 +310,7 @@ def test_a_chart_has_no_more_tasks_than_it_can_show(tmp_path: Path) -> None:
     flushes += [{"begin_ns": T0 + at * 10 * ms, "end_ns": T0 + at * 10 * ms + ms}
                 for at in range(200, 300)]  # fmt: skip
     run = Stored(artifacts={"background": {"flush": flushes}, **IDLE}).write(tmp_path)
-    found = timeline(run)
+    found = present(timeline(run))
     # The axis has 4.375 s, ramp-up included: gaps below 1/400 of that are not shown.
     assert [((task.begin_ns - T0) / ms, (task.end_ns - T0) / ms) for task in found.tasks] == [
         (0, 999.5), (2000, 2991),
@@ -327,11 +331,12 @@ def drawn(found: Timeline) -> list[Axes]:
 
 def test_holes_are_not_drawn_over(tmp_path: Path) -> None:
     used = with_error(process([0, 1, 2, 3, 4]), 2)
-    found = timeline(Stored(artifacts={"monitor-process": used}).write(tmp_path))
+    found = present(timeline(Stored(artifacts={"monitor-process": used}).write(tmp_path)))
     (line,) = drawn(found)[1].lines
-    assert line.get_xdata()[:2].tolist() == [0, 1]
-    assert math.isnan(line.get_ydata()[2])
-    assert line.get_xdata()[3:].tolist() == [3, 4]
+    x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    assert x[:2].tolist() == [0, 1]
+    assert math.isnan(y[2])
+    assert x[3:].tolist() == [3, 4]
 
 
 def test_the_charts_are_folded_behind_the_results(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ DAY = 1440 * MINUTE
 def at(root: Path, start_ns: int, placement: str = "ssd-both", **changes: Any) -> StoredRun:
     """A run of 90 s that started so long after the first one."""
     more = changes.pop("run_changes", {})
-    case = {"queries": (1,), "plans": False, "placement": placement} | changes
+    case: dict[str, Any] = {"queries": (1,), "plans": False, "placement": placement} | changes
     started = {"started_unix_ns": STARTED_UNIX_NS + start_ns}
     return write(root, Case(**case, run_changes=started | more))
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from micro_runs import micro_run, rate
+from narrowed import present
 from repeatable import repeatable
 from report_runs import GIB, Case, csv_rows, demo, metric, report, write
 from typer.testing import CliRunner
@@ -39,8 +40,8 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
     ]
     assert view.overview is not None
     assert "1.50 : 1" in view.memory[0]
-    names = [tier["name"] for one in view.manifests for tier in one["tiers"]]
-    assert set(names) == {"ssd", "pmem"}
+    tiers = {tier["name"] for one in view.manifests for tier in one["tiers"]}
+    assert tiers == {"ssd", "pmem"}
     assert ("shared_buffers", "1024MB", "1024MB") in view.engines[0].given
     assert ("fsync", "–", "on") in view.engines[0].given  # though nobody gave it
     assert view.repeat[0] == f"harness repro {runs[0].run_id}"
@@ -138,9 +139,9 @@ def test_one_run_alone_says_there_is_nothing_to_compare(tmp_path: Path) -> None:
 def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
     ((_, group),) = view_of(runs, "x").answers
-    row = group.deciding
-    assert (group.verdict, row.decision.repeats_needed) == ("not resolvable", 6)
-    assert row.estimate.confidence == 0.75
+    row = present(group.deciding)
+    assert group.verdict == "not resolvable" and present(row.decision).repeats_needed == 6
+    assert present(row.estimate).confidence == 0.75
 
 
 def test_data_that_fit_in_memory_are_a_warning(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ TUNED = {"engine.settings": {"work_mem": "64MB"}, "engine.effective_config": {"w
 
 def few(root: Path, n: int = 2, **changes: Any) -> list[StoredRun]:
     """n blocks of one small run."""
-    case = {"queries": (1, 6), "plans": False} | changes
+    case: dict[str, Any] = {"queries": (1, 6), "plans": False} | changes
     return [write(root, Case(**(case | {"block": block}))) for block in range(n)]
 
 
@@ -100,7 +100,7 @@ def limit(size: int | None, method: str = "cgroup-v2") -> dict[str, Any]:
     return {"spec_changes": {"memory_limit_bytes": size}, "manifest_changes": changes}
 
 
-EACH_DIMENSION = {
+EACH_DIMENSION: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "placement": ({"placement": "ssd-both"}, {"placement": "pmem-both"}, "ssd-both", "pmem-both"),
     "host_mode": ({}, {"run_changes": {"host_mode": "Memory"}}, "Default", "Memory"),
     "engine": ({}, {"engine": "duckdb"}, "postgres", "duckdb"),
@@ -160,6 +160,6 @@ def test_the_settings_of_every_arm_are_listed(tmp_path: Path) -> None:
     small = limit(128 * MIB)
     small["manifest_changes"] |= {"engine.settings": {"shared_buffers": "32MB"}}
     runs = [*few(tmp_path, **small), *few(tmp_path, **limit(1024 * MIB))]
-    given = {one.title: dict(row[:2] for row in one.given) for one in view_of(runs, "x").engines}
+    given = {one.title: {row[0]: row[1] for row in one.given} for one in view_of(runs, "x").engines}
     assert given["postgres 18.4, 128 MiB"]["shared_buffers"] == "32MB"
     assert given["postgres 18.4, 1 GiB"]["shared_buffers"] == "1024MB"

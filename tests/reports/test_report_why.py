@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from narrowed import present
 from report_runs import (
     EMULATED,
     PLACES,
@@ -71,7 +72,8 @@ def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
     assert first.query.read == {"ssd": 2048 * MIB}
     assert first.query.size("spilled") == 100 * MIB
     assert first.query.size("working_set") == 1024 * MIB
-    assert second.compared.ratio == pytest.approx(4) and not second.compared.shown
+    compared = present(second.compared)
+    assert compared.ratio == pytest.approx(4) and not compared.shown
 
 
 @pytest.mark.draws
@@ -105,7 +107,7 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     assert view_of(runs, "x").panels[0].fitting() == (1, 2)
     drawn = next(p for p in files.figures if p.name.endswith("operators.svg"))
     assert ">outside the operators<" in drawn.read_text(encoding="utf-8")
-    (slow_row, _) = csv_rows(files.queries_csv)
+    (slow_row, _) = csv_rows(present(files.queries_csv))
     assert (slow_row["other_ns"], slow_row["outside_ns"]) == ("400000000", "1600000000")
 
 
@@ -176,7 +178,7 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
     files, html = report([*runs, *limited], tmp_path)
     assert "2, limit reached in 2" in html  # of four runs two have a time
     assert "the time limit was reached in 2 of 8 runs" in html
-    table = {(r["query"], r["arm"]): r for r in csv_rows(files.queries_csv)}
+    table = {(r["query"], r["arm"]): r for r in csv_rows(present(files.queries_csv))}
     assert table["6", "pmem-both"]["ratio_to_baseline"] == ""
     assert table["6", "ssd-both"]["runs_at_limit"] == "2"
     assert table["1", "pmem-both"]["ratio_to_baseline"] != ""
@@ -244,7 +246,7 @@ def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> Non
     assert found["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
     assert len(found["stream_query_duration_ns"]) == 4
     files, html = report(runs, tmp_path)
-    assert {r["query"] for r in csv_rows(files.queries_csv)} == {"1", "6"}
+    assert {r["query"] for r in csv_rows(present(files.queries_csv))} == {"1", "6"}
     assert "power and throughput (queries per hour × scale, TPC-H-derived)" in html
     raw = [r for r in csv_rows(files.csv) if "stream=" in r["labels"]]
     assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
@@ -347,7 +349,7 @@ def test_a_title_is_wrapped(tmp_path: Path) -> None:
             for p in PLACES for scale in (1, 2)]  # fmt: skip
     panel, _ = panels(runs, "placement", None)
     long = replace(panel, context=("a long setting of this panel " * 4,))
-    drawing = speedups(long, "query_duration_ns", "query time", "x")
+    drawing = present(speedups(long, "query_duration_ns", "query time", "x"))
     titles = re.findall(r"font-weight: 700[^>]*>([^<]*)<", drawing.svg)
     assert len(titles) > 2 and max(map(len, titles)) < 62
     assert "EMULATED" in " ".join(titles)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from micro_runs import shown
+from narrowed import of_kind
 from report_runs import EMULATED, PLACES, Case, csv_rows, lognormal, metric, write
 
 from harness import paths
@@ -15,6 +16,7 @@ from harness.store.runs import StoredRun
 from reports.labels import leading
 from reports.metric_registry import counter_title
 from reports.published import (
+    Measured,
     Missing,
     PublishedPoint,
     PublishedSeries,
@@ -234,7 +236,7 @@ def test_figure_11_of_the_paper_is_one_arm_at_two_thread_counts(tmp_path: Path) 
     rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("fig11",)))
     (row,) = rows
     assert (row.point.x, shown(row.measured)) == ("48", 0.75)
-    assert row.measured.numbers[0].emulated
+    assert of_kind(Measured, row.measured).numbers[0].emulated
 
 
 def test_a_papers_highest_bandwidth_is_next_to_the_highest_window(tmp_path: Path) -> None:

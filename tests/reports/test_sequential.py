@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from narrowed import present
 from report_runs import Case, metric, write
 
 from harness.cli import run_list
@@ -31,9 +32,9 @@ from harness.experiment.sequential import (
 )
 from harness.store.runs import Store, StoredRun
 from harness.yamlfile import Document
-from reports.compare import compare
+from reports.compare import Group, compare
 from reports.series import panels
-from reports.statistics import compare_paired
+from reports.statistics import Estimate, compare_paired
 
 
 def plan(engines: Sequence[str] = ("duckdb",), **changes: Any) -> Plan:
@@ -60,14 +61,15 @@ class Host:
 
     def _made(self, step: Step) -> StoredRun:
         spec = step.spec
-        seed = [spec.block, len(spec.engine), len(spec.placement.name)]
+        placement = present(spec.placement).name
+        seed = [spec.block, len(spec.engine), len(placement)]
         value = 1e9 * np.exp(np.random.default_rng(seed).normal(0, self.noise[spec.engine]))
-        if spec.placement.name == "pmem-both":
+        if placement == "pmem-both":
             value /= self.gains[spec.engine]
         case = Case(
             engine=spec.engine,
             block=spec.block,
-            status="failed" if spec.placement.name == self.fails else "complete",
+            status="failed" if placement == self.fails else "complete",
             metrics=[metric("queries_geomean_ns", value, "lower")],
             spec_changes={one.name: getattr(spec, one.name) for one in fields(spec)},
             run_changes={"experiment": self.sequence.plan.experiment},
@@ -96,6 +98,19 @@ def ran(
     return sequence, made, ended
 
 
+def sides(made: Sequence[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
+    """The runs on ssd-both, and those on pmem-both."""
+    arms: dict[str, list[StoredRun]] = {"ssd-both": [], "pmem-both": []}
+    for run in made:
+        if (placement := present(run.spec.placement).name) in arms:
+            arms[placement].append(run)
+    return arms["ssd-both"], arms["pmem-both"]
+
+
+def estimate_of(group: Group) -> Estimate:
+    return present(present(group.deciding).estimate)
+
+
 def repeats(made: Sequence[StoredRun], engine: str) -> int:
     """Blocks of an engine; each of them is whole."""
     found = [run for run in made if run.spec.engine == engine]
@@ -110,9 +125,10 @@ def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
     (found,) = results(sequence, made)
     assert (found["verdict"], found["resolved"]) == ("faster", True)
     # Every report on these runs is corrected for the looks.
-    a, b = ([r for r in made if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
+    a, b = sides(made)
     (group,) = compare(a, b).groups
-    assert (group.deciding.estimate.low, group.deciding.estimate.looks) == (found["low"], LOOKS)
+    estimate = estimate_of(group)
+    assert (estimate.low, estimate.looks) == (found["low"], LOOKS)
 
 
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
@@ -213,7 +229,7 @@ def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Pa
     (panel,) = panels(made, "placement", None)
     (found,) = results(sequence, made)
     assert found["a"] == panel.groups[0].a.name == "ssd-both"
-    assert panel.groups[0].deciding.ratio == found["speed_up"] > 1
+    assert present(panel.groups[0].deciding).ratio == found["speed_up"] > 1
 
 
 def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
@@ -274,9 +290,8 @@ def test_a_budget_more_is_a_look_more(tmp_path: Path, capsys: pytest.CaptureFixt
     (found,) = results(later, made)
     facts = {fact["code"]: fact["values"] for fact in found["rests_on"]}
     assert "repeats-continued" in facts["warnings"]
-    (group,) = compare(*([r for r in made if r.spec.placement.name == n]
-                         for n in ("ssd-both", "pmem-both"))).groups  # fmt: skip
-    assert group.deciding.estimate.looks == 3
+    (group,) = compare(*sides(made)).groups
+    assert estimate_of(group).looks == 3
 
 
 def test_repeats_raised_after_looking_are_a_look_more(
@@ -294,9 +309,8 @@ def test_repeats_raised_after_looking_are_a_look_more(
         return [*(step.done for step in steps if step.done), *host.run(todo)]
 
     def looks(runs: Sequence[StoredRun]) -> int:
-        sides = ([r for r in runs if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
-        (group,) = compare(*sides).groups
-        return group.deciding.estimate.looks
+        (group,) = compare(*sides(runs)).groups
+        return estimate_of(group).looks
 
     six = run(plan(repeats=6), run(plan(repeats=6), [], 5))
     assert (len(six), looks(six)) == (12, 1)
@@ -317,8 +331,7 @@ def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None
         for number in repeats:
             of = SimpleNamespace(plan=plan(repeats=number))
             made += Host(tmp_path, of, {"duckdb": 1.3}, {"duckdb": 0.01}).run(steps_of(of))
-        sides = ([r for r in made if r.spec.placement.name == n] for n in ("ssd-both", "pmem-both"))
-        return compare(*sides).groups[0]
+        return compare(*sides(made)).groups[0]
 
     once, twice = compared(6), compared(3, 6)
     codes = [[one.code for one in group.warnings] for group in (once, twice)]

@@ -53,7 +53,7 @@ def series_of(lines: list[str]) -> Mapping[str, Any]:
 
 def tpcc(
     root: Path, placement: str, counts: Mapping[str, float], done: int, block: int = 0,
-    lines: list[str] | None = None, **experiment: Any,
+    lines: list[str] | None = None, looks: int | None = None,
 ) -> StoredRun:  # fmt: skip
     """Ten seconds from the third on, with ``done`` transactions."""
     params = {"warehouses": 1, "users": 1, "rate_per_s": None, "think_time": False}
@@ -68,7 +68,7 @@ def tpcc(
     ]
     spec = {"workload": "tpcc", "driver": "loadgen", "params": params}
     case = Case(placement=placement, block=block, spec_changes=spec, metrics=metrics)
-    run = write(root, replace(case, run_changes=experiment))
+    run = write(root, replace(case, run_changes={"experiment.looks": looks} if looks else {}))
     perf = series_of(lines if lines is not None else printed(counts, 13))
     return with_artifacts(run, {"series": {"transactions": points}, "monitor-perf": perf})
 
@@ -118,7 +118,7 @@ def test_the_difference_of_two_arms_and_its_intervals(tmp_path: Path) -> None:
 def test_intervals_are_corrected_for_looks(tmp_path: Path) -> None:
     """As those of the report, where results decided whether there were more repeats."""
     runs = [
-        tpcc(tmp_path, placement, counts, 1000, block, **{"experiment.looks": 4})
+        tpcc(tmp_path, placement, counts, 1000, block, looks=4)
         for block in range(8)
         for placement, counts in (("ssd-both", FAST), ("pmem-both", SLOW))
     ]

@@ -15,7 +15,7 @@ from harness.cli.app import app
 from harness.drivers.loadgen.processes import StalledError
 from harness.errors import RunFailed, UsageError
 from harness.selftest import Case, NotMetError, expect, faults, most_misses, noise, results
-from reports.statistics import Decision
+from reports.statistics import Decision, Outcome
 
 
 #: Each kind of noise once, with and without pairs.
@@ -26,7 +26,7 @@ def test_noise_alone_shows_no_difference(case: Case) -> None:
 
 
 def test_statistics_that_show_too_much_or_nothing_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always(outcome: str) -> Callable[..., list[Decision]]:
+    def always(outcome: Outcome) -> Callable[..., list[Decision]]:
         return lambda family: [Decision(0.0, outcome, 6) for _ in family]
 
     for outcome in ("shown", "not shown"):

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from example_run import SPEC, result
+from narrowed import present
 
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import parse_placement
@@ -25,12 +27,16 @@ def directory(tmp_path):
     return tmp_path
 
 
+def opened(directory: Path) -> Checkpoint:
+    return present(Checkpoint.open(directory))
+
+
 def test_what_was_appended_is_there_after_a_cut(directory):
     steps = Checkpoint.create(directory)
     steps.begin(attempt())
     steps.finish("q14", {"rows": [["ä", 1]]})
     steps.close()
-    again = Checkpoint.open(directory)
+    again = opened(directory)
     assert again.finished == ["q14"]
     assert again.document("q14") == {"rows": [["ä", 1]]}
     assert again.document("q2") is None
@@ -44,11 +50,11 @@ def test_a_torn_last_line_does_not_count_and_does_not_spoil_the_next(directory, 
     steps.close()
     with (directory / FILE).open("a") as stream:
         stream.write(torn)
-    again = Checkpoint.open(directory)
+    again = opened(directory)
     assert again.finished == ["q14"]
     again.finish("q9", 1)
     again.close()
-    assert Checkpoint.open(directory).finished == ["q14", "q9"]
+    assert opened(directory).finished == ["q14", "q9"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_what_is_no_line_of_a_checkpoint_and_all_after_it_does_not_count(directo
     first, last = (directory / FILE).read_text().splitlines()
     (directory / FILE).write_text(f"{first}\n{text}\n{last}\n")
     steps.close()
-    assert Checkpoint.open(directory).finished == ["q14"]
+    assert opened(directory).finished == ["q14"]
 
 
 def test_a_changed_result_does_not_count(directory):
@@ -70,7 +76,7 @@ def test_a_changed_result_does_not_count(directory):
     steps.close()
     path = directory / FILE
     path.write_text(path.read_text().replace("1234", "1235"))
-    assert Checkpoint.open(directory).finished == []
+    assert opened(directory).finished == []
 
 
 def test_a_line_outside_the_contract_is_not_written(directory):
@@ -100,7 +106,7 @@ except RunFailed as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert str(directory) in done.stdout
-    steps = Checkpoint.open(directory)
+    steps = opened(directory)
     assert steps.finished == ["q14"]
     assert (directory / FILE).stat().st_size < 200
 
@@ -118,12 +124,12 @@ sys.stdin.read()
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout.readline() == "held\n"
+        assert present(process.stdout).readline() == "held\n"
         assert under_way(directory)
         assert Checkpoint.open(directory) is None
         process.kill()
     assert not under_way(directory)
-    assert Checkpoint.open(directory).finished == ["q14"]
+    assert opened(directory).finished == ["q14"]
 
 
 def test_attempts_list_the_steps_that_were_finished_when_they_began(directory):
@@ -161,8 +167,8 @@ def test_the_same_run_is_resumed_and_keeps_its_name(tmp_path):
     assert not store.interrupted(SPEC)  # it is under way
     cut.close()
     assert store.interrupted(SPEC)
-    again = store.resume(SPEC, CONDITIONS, print)
-    assert (again.run_id, again.checkpoint.finished) == (cut.run_id, ["q14"])
+    again = present(store.resume(SPEC, CONDITIONS, print))
+    assert (again.run_id, present(again.checkpoint).finished) == (cut.run_id, ["q14"])
 
 
 def test_a_run_under_way_or_without_a_step_or_of_another_spec_is_not_resumed(tmp_path):
@@ -177,10 +183,10 @@ def test_other_conditions_are_reported_and_the_run_is_left_alone(tmp_path):
     store = Store(tmp_path)
     cut = cut_off(store, "q14")
     cut.close()
-    told = []
+    told: list[str] = []
     assert store.resume(SPEC, {**CONDITIONS, "kernel": "6.2"}, told.append) is None
     assert told == [f"not resuming {cut.run_id}: changed since: kernel"]
-    assert store.resume(SPEC, CONDITIONS, told.append).run_id == cut.run_id
+    assert present(store.resume(SPEC, CONDITIONS, told.append)).run_id == cut.run_id
 
 
 @pytest.mark.parametrize("status", ["complete", "failed"])  # failed: by its answers
@@ -204,7 +210,7 @@ def test_a_run_that_another_finishes_meanwhile_is_not_resumed(tmp_path, monkeypa
         if what == "killed after its result":
             monkeypatch.setattr(owner.checkpoint, "remove", owner.checkpoint.close)
         by = store.resume(SPEC, CONDITIONS, print) if what == "resumed by another" else owner
-        by.finish(result(by))
+        present(by).finish(result(by))
         lock(descriptor)
 
     monkeypatch.setattr(steps_module, "_lock", lock_late)
@@ -221,7 +227,7 @@ def test_a_damaged_result_is_not_resumed_and_stops_no_other_run(tmp_path, conten
     assert store.resume(SPEC, CONDITIONS, print) is None
     other = cut_off(store, "q2")
     other.close()
-    assert store.resume(SPEC, CONDITIONS, print).run_id == other.run_id
+    assert present(store.resume(SPEC, CONDITIONS, print)).run_id == other.run_id
 
 
 def test_files_of_another_specs_runs_are_not_read(tmp_path, monkeypatch):
@@ -229,9 +235,14 @@ def test_files_of_another_specs_runs_are_not_read(tmp_path, monkeypatch):
     other = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {})
     writer = cut_off(store, "q14", spec=other)
     writer.close()
-    read = []
-    opened = Checkpoint.open
-    monkeypatch.setattr(Checkpoint, "open", lambda path: read.append(path) or opened(path))
+    read: list[Path] = []
+    really = Checkpoint.open
+
+    def noted(path: Path) -> Checkpoint | None:
+        read.append(path)
+        return really(path)
+
+    monkeypatch.setattr(Checkpoint, "open", noted)
     assert store.resume(SPEC, CONDITIONS, print) is None
     assert read == []
 
@@ -239,10 +250,11 @@ def test_files_of_another_specs_runs_are_not_read(tmp_path, monkeypatch):
 def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
     store = Store(tmp_path)
     first = failed(store, "q14", "q2")
-    again = store.resume(SPEC, CONDITIONS, print)
+    again = present(store.resume(SPEC, CONDITIONS, print))
     assert again.run_id != first.run_id
-    assert again.checkpoint.finished == ["q14", "q2"]
-    assert again.checkpoint.attempts[0].run_id == first.run_id
+    steps = present(again.checkpoint)
+    assert steps.finished == ["q14", "q2"]
+    assert steps.attempts[0].run_id == first.run_id
     assert not (first.directory / FILE).exists()
     assert under_way(again.directory)
     assert store.run(first.run_id).run["status"] == "failed"

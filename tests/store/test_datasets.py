@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from harness.engine import LoadFormat
 from harness.errors import RunFailed, UsageError
-from harness.progress import SilentProgress
+from harness.progress import Progress, SilentProgress
 from harness.store.datasets import Dataset, DatasetStore, dataset_name, remove_datasets
 from harness.supervise.supervisor import Supervisor
 from harness.workloads.tpch import data, refresh_generate
@@ -87,21 +88,28 @@ def tpch_files(tmp_path_factory):
     quiet = SilentProgress()
     with Supervisor(folder / "state") as supervisor:
         store = DatasetStore(folder / "source", supervisor.journal)
-        for name in ("csv", "tbl", "parquet", "refresh"):
-            with store.building(name) as building:
-                if name == "refresh":
+        formats: tuple[LoadFormat, ...] = ("csv", "tbl", "parquet")
+        for name in (*formats, None):
+            with store.building(name or "refresh") as building:
+                assert building is not None
+                if name is None:
                     refresh_generate.prepare(0.01, range(1, 2), building.content, quiet)
                 else:
                     data.generate(0.001, name, building.content, quiet)
-                building.publish({"source": name}, {}, quiet)
+                building.publish({"source": name or "refresh"}, {}, quiet)
         yield store
 
 
 def test_a_process_reads_the_files_again_only_where_one_has_changed(store, monkeypatch):
     dataset = build(store, "tpch-x")
-    reads = []
+    reads: list[str] = []
     verify = Dataset.verify
-    monkeypatch.setattr(Dataset, "verify", lambda *a: reads.append(a[0].name) or verify(*a))
+
+    def noted(dataset: Dataset, progress: Progress) -> list[str]:
+        reads.append(dataset.name)
+        return verify(dataset, progress)
+
+    monkeypatch.setattr(Dataset, "verify", noted)
     dataset.require_intact(SilentProgress())  # this process has made it
     assert reads == []
     (dataset.content / "table" / "1").touch()

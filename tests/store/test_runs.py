@@ -6,6 +6,8 @@ import os
 import shutil
 import threading
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -174,11 +176,12 @@ def validated(monkeypatch):
     """The documents that are validated from now on, by schema."""
     seen = []
     really = schemas.validate
-    monkeypatch.setattr(
-        schemas,
-        "validate",
-        lambda doc, name, source: seen.append(name) or really(doc, name, source),
-    )
+
+    def noted(document: Any, name: str, source: str) -> None:
+        seen.append(name)
+        really(document, name, source)
+
+    monkeypatch.setattr(schemas, "validate", noted)
     return seen
 
 
@@ -213,9 +216,14 @@ def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validate
 def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validated, monkeypatch):
     stored(Store(tmp_path), 20)
     validated.clear()
-    read = []
+    read: list[str] = []
     really = jsonfile.read_bytes
-    monkeypatch.setattr(jsonfile, "read_bytes", lambda path: read.append(path.name) or really(path))
+
+    def noted(path: Path) -> bytes:
+        read.append(path.name)
+        return really(path)
+
+    monkeypatch.setattr(jsonfile, "read_bytes", noted)
     store = Store(tmp_path)
     last = store.runs()[-1]
     assert read == ["runs.index"]
@@ -255,7 +263,7 @@ def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
     assert [run.run_id for run in store.runs()] == [made.run_id]
     assert [one.steps_kept for one in store.unfinished()] == [0]
     assert not store.unfinished()[0].under_way
-    assert store.resume(SPEC, {}, str) is None
+    assert store.resume(SPEC, {}, print) is None
     assert (tmp_path / "runs.index").is_file()
 
 
@@ -299,10 +307,12 @@ def test_writers_at_the_same_time_spoil_no_entry(tmp_path, validated):
     made = stored(Store(tmp_path), 4)
     entries = {run.run_id: run.entry for run in made}
     (tmp_path / "runs.index").unlink()
-    writers = [
-        threading.Thread(target=lambda: [StoreIndex(tmp_path).add(entries) for _ in range(50)])
-        for _ in range(4)
-    ]
+
+    def add() -> None:
+        for _ in range(50):
+            StoreIndex(tmp_path).add(entries)
+
+    writers = [threading.Thread(target=add) for _ in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:

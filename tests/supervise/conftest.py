@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import started_processes
+from narrowed import present
 from patience import PATIENCE_S
 from started_processes import processes_of
 
@@ -62,7 +63,7 @@ def supervisor(state):
 
 @pytest.fixture
 def harness_program():
-    """Start ``python -c SOURCE ARGUMENTS``, with its first line of output already read."""
+    """Start ``python -c SOURCE ARGUMENTS``, with its first line of output."""
     started = []
 
     def start(source, *arguments):
@@ -74,11 +75,10 @@ def harness_program():
             env=os.environ | {"SECRET_OF_THE_USER": "hunter2"},
         )
         started.append(program)
-        program.first_line = program.stdout.readline().strip()
-        return program
+        return program, present(program.stdout).readline().strip()
 
     yield start
     for program in started:
         program.kill()
         program.wait()
-        program.stdout.close()
+        present(program.stdout).close()

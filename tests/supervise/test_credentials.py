@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from narrowed import present
 
 from harness.engine import Credentials
 from harness.errors import UsageError
@@ -17,15 +18,16 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 @needs_root
 def test_root_runs_servers_as_another_user(monkeypatch):
     monkeypatch.delenv("HARNESS_USER", raising=False)
-    assert unprivileged().uid != 0
-    assert unprivileged().name in ("tierbench", "nobody")
+    user = present(unprivileged())
+    assert user.uid != 0
+    assert user.name in ("tierbench", "nobody")
 
 
 @needs_root
 def test_a_named_user_is_taken(monkeypatch):
     monkeypatch.setenv("HARNESS_USER", "daemon")
     entry = pwd.getpwnam("daemon")
-    found = unprivileged()
+    found = present(unprivileged())
     assert (found.uid, found.gid, found.name) == (entry.pw_uid, entry.pw_gid, "daemon")
 
 
@@ -63,7 +65,7 @@ def test_set_up_creates_a_system_user_of_our_own(tmp_path):
 
 @needs_root
 def test_a_foreign_program_runs_as_the_unprivileged_user():
-    user = unprivileged()
+    user = present(unprivileged())
     done = run_unprivileged(["sh", "-c", "id -u; id -G; tty; pwd"], timeout_s=60)
     assert done.stdout.split() == [str(user.uid), str(user.gid), "not", "a", "tty", "/"]
 

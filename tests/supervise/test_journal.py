@@ -6,6 +6,7 @@ import stat
 import subprocess
 
 import pytest
+from narrowed import present
 
 from harness.errors import RunFailed, UsageError
 from harness.supervise import undo
@@ -57,8 +58,9 @@ def test_what_is_finished_stays(journal, state, tmp_path):
 
 @needs_root
 def test_the_directory_belongs_to_the_servers_user(journal, tmp_path):
-    work = journal.register_directory(tmp_path / "data", unprivileged())
-    assert work.stat().st_uid == unprivileged().uid
+    user = present(unprivileged())
+    work = journal.register_directory(tmp_path / "data", user)
+    assert work.stat().st_uid == user.uid
 
 
 def test_what_is_there_already_is_not_taken(journal, tmp_path):

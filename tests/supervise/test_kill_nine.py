@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 from started_processes import processes_of
 
@@ -51,7 +52,8 @@ def start(base, harness_program, patient_daemon):
     """Start HARNESS, or what is made of it, in ``base``."""
 
     def started(source=HARNESS):
-        return harness_program(source, base, patient_daemon)
+        program, _ = harness_program(source, base, patient_daemon)
+        return program
 
     return started
 
@@ -109,7 +111,7 @@ def test_killed_while_its_supervisor_is_stopped(base, start):
     assert program.stdout.readline() == "running\n"
     (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
     os.kill(daemon, signal.SIGSTOP)
-    assert eventually(lambda: process_stat(daemon).state == "T")
+    assert eventually(lambda: present(process_stat(daemon)).state == "T")
     program.kill()
     program.wait()
     (found,) = recover(base / "state", PATIENCE_S)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import eventually
 
 import harness
@@ -77,8 +78,8 @@ def test_clients_of_registries_have_the_proxies_and_no_more(monkeypatch):
 @pytest.mark.parametrize("way", ["start", "run"])
 def test_a_program_dies_with_the_harness(harness_program, way):
     """Also one that has become another user, which clears what was requested before."""
-    program = harness_program(STARTS, way)
-    pid = int(program.first_line)
+    program, line = harness_program(STARTS, way)
+    pid = int(line)
     assert process_stat(pid) is not None
     program.kill()
     program.wait()
@@ -87,7 +88,7 @@ def test_a_program_dies_with_the_harness(harness_program, way):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_program_runs_as_the_user():
-    user = unprivileged()
+    user = present(unprivileged())
     done = programs.run([sys.executable, "-c", "import os; print(os.getuid())"], timeout_s=60)
     assert done.stdout.strip() == "0"
     assert programs.run(["id", "-u"], timeout_s=60, user=user).stdout.strip() == str(user.uid)

@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 
 from harness.supervise.process import (
@@ -28,16 +29,16 @@ def sleeper():
 
 
 def test_identity_is_pid_and_start_time(sleeper):
-    identity = process_identity(sleeper.pid)
+    identity = present(process_identity(sleeper.pid))
     assert alive(identity)
-    assert process_stat(sleeper.pid).parent == os.getpid()
+    assert present(process_stat(sleeper.pid)).parent == os.getpid()
     assert not alive(ProcessId(sleeper.pid, identity.start_ticks + 1))
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
     assert 0 < identity.start_ticks <= since_boot + 1
 
 
 def test_a_zombie_is_not_alive(sleeper):
-    identity = process_identity(sleeper.pid)
+    identity = present(process_identity(sleeper.pid))
     sleeper.kill()
     assert eventually(lambda: not alive(identity))
     sleeper.wait()
@@ -45,7 +46,7 @@ def test_a_zombie_is_not_alive(sleeper):
 
 
 def test_a_signal_never_hits_the_next_owner_of_a_pid(sleeper):
-    identity = process_identity(sleeper.pid)
+    identity = present(process_identity(sleeper.pid))
     earlier = ProcessId(sleeper.pid, identity.start_ticks - 1)
     assert send_signal(earlier, signal.SIGKILL) is False
     assert sleeper.poll() is None
@@ -69,7 +70,7 @@ def test_a_name_with_parentheses_does_not_confuse(tmp_path):
     program.symlink_to("/bin/sleep")
     process = subprocess.Popen([program, "1000"])
     try:
-        assert process_stat(process.pid).parent == os.getpid()
+        assert present(process_stat(process.pid)).parent == os.getpid()
     finally:
         process.kill()
         process.wait()

@@ -8,6 +8,7 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 
 from harness.errors import RunFailed
@@ -85,8 +86,9 @@ def test_segments_of_another_process_stay(supervisor):
 
 def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_path):
     with Supervisor(tmp_path / "state") as supervisor:
-        ignoring = {"pipes": True, "stop_signal": signal.SIGTERM}
-        process = supervisor.spawn([sys.executable, "-c", MAKER], **ignoring)
+        process = supervisor.spawn(
+            [sys.executable, "-c", MAKER], pipes=True, stop_signal=signal.SIGTERM
+        )
         posix, number = _made(process)
     assert eventually(lambda: not posix.exists() and number not in _sysv())
 
@@ -126,9 +128,9 @@ def test_a_stopped_supervisor_is_ended_with_the_shared_memory_of_its_processes(t
     with pytest.raises(RunFailed), Supervisor(tmp_path) as supervisor:
         process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
         posix, number = _made(process)
-        identity = process_identity(supervisor.pid)
+        identity = present(process_identity(supervisor.pid))
         os.kill(supervisor.pid, signal.SIGSTOP)
-        assert eventually(lambda: process_stat(supervisor.pid).state == "T")
+        assert eventually(lambda: present(process_stat(supervisor.pid)).state == "T")
         end_stopped_supervisor(identity)
         supervisor.spawn(["true"])
     assert not posix.exists()

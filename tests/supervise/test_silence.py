@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 
 from harness.errors import RunFailed, UsageError
@@ -29,6 +30,10 @@ os.posix_spawn("/bin/true", ["true"], {}, file_actions=actions)
 def state_of(pid: int) -> str:
     stat = process_stat(pid)
     return stat.state if stat else ""
+
+
+def first_of(watch: Watch) -> silence.Silence:
+    return present(watch.found)
 
 
 def stop(pid: int) -> None:
@@ -90,7 +95,7 @@ def test_a_stopped_process_is_killed_at_its_limit(supervisor, command):
     with phase("query"):
         watch.look(LIMITS["stopped"].seconds)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    found = watch.found
+    found = first_of(watch)
     assert (found.phase, found.process.pid, found.limit) == ("query", stopped, "stopped")
 
 
@@ -118,7 +123,7 @@ def test_a_thread_that_waits_for_a_device_is_ended_at_its_limit(supervisor, tmp_
     assert watch.found is None
     watch.look(2 * LIMITS["blocked"].seconds)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    assert watch.found.limit == "blocked"
+    assert first_of(watch).limit == "blocked"
 
 
 def test_a_stopped_supervisor_is_killed_and_what_waits_for_it_fails(supervisor):
@@ -159,8 +164,8 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
         threading.Event().wait(PATIENCE_S)
     watch.stop()
     thread.join()
-    assert failed.value.problem == watch.found.failure().problem
-    assert not watch.found.died
+    assert failed.value.problem == first_of(watch).failure().problem
+    assert not first_of(watch).died
 
 
 def test_another_failure_keeps_its_name(supervisor):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import PATIENCE_S, eventually
 from started_processes import processes_of
 
@@ -108,7 +109,7 @@ def test_children_have_no_descriptors_but_their_own_three(supervisor):
 
 @needs_root
 def test_servers_run_unprivileged_for_good(supervisor):
-    user = unprivileged()
+    user = present(unprivileged())
     script = "umask; ulimit -c >/dev/null; grep -E '^(Uid|Gid|Groups|NoNewPrivs)' /proc/self/status"
     text = output_of(supervisor, ["sh", "-c", script], credentials=user)
     assert text.splitlines()[0] == "0077"
@@ -290,7 +291,7 @@ def test_the_supervisor_process_is_small(supervisor):
         "harness.supervise",
         *(f"harness.supervise.{name}" for name in inside),
     }
-    assert process_stat(supervisor.pid).group == supervisor.pid
+    assert present(process_stat(supervisor.pid)).group == supervisor.pid
 
 
 @needs_root

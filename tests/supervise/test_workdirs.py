@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from narrowed import present
 
 from harness.errors import UsageError
 from harness.supervise import workdirs
@@ -95,7 +96,7 @@ def test_what_is_there_is_never_taken_over(tmp_path, there):
         path.symlink_to(tmp_path / "new")
     else:
         path.touch()
-    noted = []
+    noted: list[int] = []
     with pytest.raises(FileExistsError):
         workdirs.make(path, note=noted.append)
     assert not noted
@@ -104,7 +105,7 @@ def test_what_is_there_is_never_taken_over(tmp_path, there):
 
 @needs_root
 def test_it_is_noted_while_it_is_ours_alone(tmp_path):
-    path, user = tmp_path / "work", unprivileged()
+    path, user = tmp_path / "work", present(unprivileged())
 
     def note(inode):
         facts = path.stat()

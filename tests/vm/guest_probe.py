@@ -8,13 +8,13 @@ import json
 import pwd
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, "/opt/harness")
 
 from harness.errors import UsageError
 from harness.host.facts import host_facts
+from harness.supervise.user_files import Credentials
 from harness.tiers.discovery import discover
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import TierClaim
@@ -33,7 +33,7 @@ def facts(place: str) -> dict[str, object]:
 
 def verdict(fields: dict[str, Any]) -> dict[str, object]:
     engines = pwd.getpwnam("engines")
-    user = SimpleNamespace(uid=engines.pw_uid, gid=engines.pw_gid, name="engines")
+    user = Credentials(engines.pw_uid, engines.pw_gid, "engines")
     nodes = tuple(fields.get("nodes", ()))
     try:
         return verify(TierClaim(**{**fields, "nodes": nodes}), user).to_json()

@@ -25,6 +25,7 @@ from harness.engine import EngineContext
 from harness.errors import HarnessError
 from harness.progress import SilentProgress
 from harness.store.result import Check
+from harness.store.spec import Json
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.consistency import check_conditions
@@ -85,7 +86,7 @@ class GuestServer:
 
 def tpcc(**params: Any) -> TpccParams:
     """One warehouse, two users; a window that only the loss of power ends."""
-    asked = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": "2h"}
+    asked: dict[str, Json] = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": "2h"}
     return TpccParams.from_mapping({**asked, **params})
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from narrowed import present
 
 from harness import paths
 from harness.drivers.ycsb.build import _folder, built, check_buildable
@@ -28,7 +29,7 @@ def only(monkeypatch: pytest.MonkeyPatch, folder: Path, *commands: str) -> None:
     """A PATH with these commands alone."""
     folder.mkdir()
     for name in commands:
-        (folder / name).symlink_to(shutil.which(name))
+        (folder / name).symlink_to(present(shutil.which(name)))
     monkeypatch.setenv("PATH", str(folder))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from narrowed import present
 
 from harness.drivers.ycsb.output_parser import Words
 
@@ -33,7 +34,7 @@ FAILURES = [
 
 
 def test_a_status_line_tells_its_moment_and_the_operations_so_far():
-    tick = Words().read_line(STATUS)
+    tick = present(Words().read_line(STATUS))
     assert tick.operations == 728
     assert tick.at_ms % 60_000 == 18_351
     assert tick.at_ms // 86_400_000 == 20_778  # days from 1970 to that one

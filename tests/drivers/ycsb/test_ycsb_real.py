@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from small_ycsb import params
@@ -190,7 +191,8 @@ def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(benc
     requested = params(workload="c")
     bench.load("rocksdb", requested)
     driven = DriverResult("ycsb", "", 10**9)
-    for planted in ({"fieldcount": 11}, {"fieldlength": 101}, {"fieldlength": 99}):
+    wrong: list[dict[str, Any]] = [{"fieldcount": 11}, {"fieldlength": 101}, {"fieldlength": 99}]
+    for planted in wrong:
         (check,) = bench.verify(replace(requested, **planted), driven)
         assert check.status == "failed", planted
         assert check.detail.startswith("2,000 of 2,000 records are not whole")

@@ -115,7 +115,7 @@ class Sqlite:
             failure.unlink()
             raise LookupError(f"planted: {failure.name}")
         self._use(directories)
-        shutil.copyfile(dataset / "bench.sqlite", self.file)
+        shutil.copyfile(dataset / "bench.sqlite", self.path)
 
     def bulk_load(
         self,

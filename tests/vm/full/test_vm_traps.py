@@ -113,7 +113,7 @@ def refused(
     """Why a playbook that has consent to ``names`` refuses, by object; nothing has changed."""
     before, kept = state(vm), media(vm)
     consent = {"confirm_destroy": True, "destroy": names}
-    elsewhere = {} if inventory is None else {"inventory": inventory}
+    elsewhere: dict[str, Any] = {} if inventory is None else {"inventory": inventory}
     done: Played = play(vm, playbook, {**variables, **consent}, **elsewhere)
     assert done.code != 0, done.out
     assert done.report["changed"] is False

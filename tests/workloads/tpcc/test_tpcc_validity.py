@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hdrh.histogram import HdrHistogram
 
 from harness.drivers.result import SERIES_NS, Operation
+from harness.store.spec import Json
 from harness.workloads.tpcc import run
 from harness.workloads.tpcc.drivers import DriverResult
 from harness.workloads.tpcc.params import TpccParams
 
-CLOSED = {"think_time": True, "users": 10, "connections": 4, "warehouses": 1}
+CLOSED: dict[str, Json] = {"think_time": True, "users": 10, "connections": 4, "warehouses": 1}
 
 
-def doubts(driven: DriverResult, **params: object) -> dict[str, str]:
+def doubts(driven: DriverResult, **params: Any) -> dict[str, str]:
     given = TpccParams.from_mapping(CLOSED | params)
     return {finding.code: finding.context for finding in run._warnings(given, driven)}
 

@@ -1,8 +1,10 @@
 """The refresh functions' statements."""
 
 import re
+from typing import Any
 
 import pytest
+from narrowed import present
 
 from harness.workloads.tpch.refresh import (
     LARGEST_STATEMENT_BYTES,
@@ -21,17 +23,17 @@ def pair(tmp_path_factory, quiet):
 
 
 def inserted_keys(statement):
-    table, rows = INSERT.fullmatch(statement).groups()
+    table, rows = present(INSERT.fullmatch(statement)).groups()
     return table, [int(row.split(",")[0][1:]) for row in rows.split(",\n")]
 
 
 def test_an_order_and_its_lines_are_inserted_in_the_same_transaction(pair):
-    lines = {}
+    lines: dict[Any, list[Any]] = {}
     for row in rows_of_file(pair.inserted["lineitem"], "lineitem"):
         lines.setdefault(row[0], []).append(row[0])
     keys = []
     for transaction in rf1_statements(pair, 100):
-        found = {"orders": [], "lineitem": []}
+        found: dict[str, list[Any]] = {"orders": [], "lineitem": []}
         for statement in transaction:
             table, part = inserted_keys(statement)
             assert table == "orders" or found["orders"], "lines before their orders"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ WORK = ["rf1", "q14", "q2", "q9", "rf2"]
 
 def sitting(cache, kept):
     """What is done in a sitting that finds the first ``kept`` pieces of work done."""
-    session = Session()
+    session: Any = Session()
     course = Course(session, session, cache, 3)
     course.cold_point("run")
     for number, work in enumerate(WORK):
@@ -88,7 +89,7 @@ def test_where_everything_is_kept_nothing_is_done(cache):
 
 def test_data_before_a_later_cold_point_are_changed_before_it():
     """The plan pass begins cold: queries before it need not run again, refresh functions do."""
-    session = Session()
+    session: Any = Session()
     course = Course(session, session, "cold-per-run", 1)
     course.cold_point("run")
     course.skip(partial(session.done.append, "again rf1"), changes_data=True)
@@ -100,7 +101,7 @@ def test_data_before_a_later_cold_point_are_changed_before_it():
 
 
 def test_the_check_of_the_data_needs_the_data_alone():
-    session = Session()
+    session: Any = Session()
     course = Course(session, session, "warm", 1)
     course.skip(partial(session.done.append, "again rf1"), changes_data=True)
     course.skip(partial(session.done.append, "again q14"), query=True)
@@ -109,7 +110,7 @@ def test_the_check_of_the_data_needs_the_data_alone():
 
 
 def test_a_cold_start_ends_the_connection():
-    session = Session()
+    session: Any = Session()
     course = Course(session, session, "cold-per-query", 2)
     course.ready("q1", "Q1")
     assert course.connection() is course.connection()

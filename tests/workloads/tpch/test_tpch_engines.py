@@ -1,8 +1,11 @@
 """DuckDB and PostgreSQL themselves, at scale 0.01: loaded, run, and agreeing."""
 
+from collections.abc import Mapping
+
 import pytest
 from toy_session import ToySession
 
+from harness.workload import Moment
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.params import TpchParams
@@ -15,11 +18,12 @@ SEEDS = range(1, 21)
 
 
 class WarmSession(ToySession):
-    def cold_start(self, label):
+    def cold_start(self, label: str) -> None:
         raise AssertionError("a warm run has no cold start")
 
-    def counters(self, moment="after"):
-        return self.engine.counters()
+    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
+        counters: Mapping[str, float] = self.engine.counters()
+        return counters
 
 
 @pytest.mark.parametrize(("name", "load_format"), [("duckdb", "parquet"), ("postgres", "csv")])

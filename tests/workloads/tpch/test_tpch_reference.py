@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from narrowed import present
 from patience import eventually
 
 from harness.store.datasets import DatasetStore
@@ -36,7 +37,7 @@ def test_killed_while_computing_it_leaves_no_file(sources, tmp_path):
         [sys.executable, "-c", WAITING, str(source)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
     ) as process:  # fmt: skip
-        assert process.stdout.readline().startswith("computed by DuckDB")
+        assert present(process.stdout).readline().startswith("computed by DuckDB")
         (spill,) = answers.glob("tb-*")
         (spill / "duckdb_temp_storage-0.tmp").write_bytes(bytes(4096))
         process.kill()
@@ -74,6 +75,7 @@ def test_nothing_is_computed_from_files_that_have_changed(tmp_path, monkeypatch,
     with Supervisor(tmp_path / "state") as supervisor:
         store = DatasetStore(tmp_path / "source", supervisor.journal)
         with store.building("tpch") as building:
+            assert building is not None
             data.generate(0.001, "parquet", building.content, quiet)
             source = building.publish({}, {}, quiet).content
         file = source / "nation" / "nation.1.parquet"

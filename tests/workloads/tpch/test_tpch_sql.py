@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from harness import registry
+import engines
 from harness.sql_files import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
@@ -14,9 +14,7 @@ from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.tables import COLUMNS, TABLES
 
 ENGINE_FOLDERS = sorted(
-    path
-    for path in Path(registry.engine_folders.__path__[0]).resolve().glob("*/sql/tpch")
-    if path.is_dir()
+    path for path in Path(engines.__path__[0]).resolve().glob("*/sql/tpch") if path.is_dir()
 )
 
 

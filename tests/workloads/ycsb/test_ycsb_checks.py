@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from narrowed import present
 
 from harness.drivers.result import Operation
+from harness.engine import RunsSql
 from harness.errors import RunFailed
 from harness.execution.session import RunSession
 from harness.store.result import run_status
@@ -37,7 +40,7 @@ def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
         yield session
 
 
-def verified(session: RunSession, inserted: int = 0, **params: object):
+def verified(session: RunSession, inserted: int = 0, **params: Any):
     """The check of records, as another run of these parameters would find it."""
     driven = DriverResult("loadgen", "1", 1, inserted_count=inserted)
     (check,) = Loadgen(replace(PARAMS, **params)).verify(session, driven)
@@ -77,7 +80,9 @@ def test_a_run_of_all_operations_passes_its_checks_and_leaves_every_insert(loade
     assert run_status(outcome.checks) == "complete", outcome.checks
     assert [check.name for check in outcome.checks] == ["records", "mix", "not_found", "keys"]
     counts = {
-        m.labels["operation"]: m.value for m in outcome.metrics if m.name == "operation_count"
+        m.labels["operation"]: int(present(m.value))
+        for m in outcome.metrics
+        if m.name == "operation_count"
     }
     assert sum(counts.values()) == 2000
     assert all(counts[name] for name in ("read", "update", "insert", "scan", "read_modify_write"))
@@ -105,6 +110,7 @@ UNDONE = (
 
 def execute(session: RunSession, *statements: str) -> None:
     last = "(SELECT max(ycsb_key) FROM usertable)"
+    assert isinstance(session.engine, RunsSql)
     with closing(session.engine.connect()) as connection:
         for sql in statements:
             connection.execute(sql.format(key=last))

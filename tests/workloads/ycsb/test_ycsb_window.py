@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -52,10 +53,11 @@ class Session:
 
 def outcome_of(driven: DriverResult, params: YcsbParams = PARAMS) -> Outcome:
     with mock.patch.dict(DRIVERS, seen=lambda params: Seen(driven)):
-        return measure(params, Session())
+        session: Any = Session()
+        return measure(params, session)
 
 
-def measured(window_ns: int = 10 * 10**9, **seen: object) -> Outcome:
+def measured(window_ns: int = 10 * 10**9, **seen: Any) -> Outcome:
     reads = {"read": Operation(1000, not_found_count=0)}
     return outcome_of(DriverResult("ycsb", "", window_ns, reads, **seen))
 
