@@ -11,7 +11,7 @@ from harness.warnings import RunWarning
 
 
 class ContextSwitches:
-    """Counts at the two ends only."""
+    """The host's context switches, from /proc/stat."""
 
     name: ClassVar[str] = "context-switches"
     cost: ClassVar[str] = "reads /proc/stat at both ends"

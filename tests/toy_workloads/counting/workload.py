@@ -49,8 +49,7 @@ class Counting:
     def measure(self, params: CountingParams, session: Session) -> Outcome:
         session.cold_start("count")
         connection = _sql(session.engine).connect()
-        sql = "select count(*) from numbers"
-        results = [connection.execute(sql) for _ in range(params.times)]
+        results = [connection.execute("select count(*) from numbers") for _ in range(params.times)]
         connection.close()
         durations = tuple(result.duration_ns for result in results)
         counts = {int(str(result.rows[0][0])) for result in results}
