@@ -131,20 +131,62 @@ static void note_resident(unsigned device, uint64_t added) {
   }
 }
 
-uint64_t cache_read(const struct pages *pages, bool sequential) {
-  const struct device *device = &models_of_page()->devices[pages->device];
-  if (pages->file == 0) {
-    return pages->bytes;
-  }
+static uint64_t refer(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  (void)with;
+  set_bits(&chunk->referenced[word], bits & __atomic_load_n(&chunk->resident[word], __ATOMIC_RELAXED));
+  return 0;
+}
+
+void cache_use(const struct pages *pages) { each_word(pages, false, refer, NULL); }
+
+static uint64_t drop(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  (void)with;
+  uint64_t clean_ones = bits & ~__atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED);
+  return count(__atomic_fetch_and(&chunk->resident[word], ~clean_ones, __ATOMIC_RELAXED) &
+               clean_ones);
+}
+
+uint64_t cache_fill(const struct pages *pages) {
   uint64_t missing = each_word(pages, true, make_resident, NULL);
-  if (missing != 0 && sequential && device->readahead_bytes > pages->bytes) {
-    struct pages ahead = *pages;
-    ahead.offset += pages->bytes;
-    ahead.bytes = device->readahead_bytes - pages->bytes;
-    missing += each_word(&ahead, true, make_resident, NULL);
-  }
   note_resident(pages->device, missing);
   return missing * CACHE_PAGE;
+}
+
+static bool is_resident(const struct chunk *chunk, uint64_t page) {
+  uint64_t word = __atomic_load_n(&chunk->resident[page % CHUNK_PAGES / 64], __ATOMIC_RELAXED);
+  return word >> (page % 64) & 1;
+}
+
+uint64_t cache_missing(const struct pages *pages, uint64_t from, uint64_t to) {
+  while (from < to) {
+    const struct chunk *chunk = find_chunk(pages, from / CHUNK_PAGES, false);
+    uint64_t stop = (from / CHUNK_PAGES + 1) * CHUNK_PAGES;
+    for (; from < stop && from < to; from++) {
+      if (chunk == NULL || !is_resident(chunk, from)) {
+        return from;
+      }
+    }
+  }
+  return to;
+}
+
+uint64_t cache_history(const struct pages *pages, uint64_t before, uint64_t most) {
+  const struct chunk *chunk = NULL;
+  uint64_t page = before;
+  for (; page > 0 && before - page < most; page--) {
+    if (chunk == NULL || page % CHUNK_PAGES == 0) {
+      chunk = find_chunk(pages, (page - 1) / CHUNK_PAGES, false);
+    }
+    if (chunk == NULL || !is_resident(chunk, page - 1)) {
+      break;
+    }
+  }
+  return before - page;
+}
+
+void cache_drop(const struct pages *pages) {
+  uint64_t dropped = each_word(pages, false, drop, NULL);
+  add_shared(&models_of_page()->state[pages->device].resident, 0 - dropped);
 }
 
 static uint64_t make_dirty(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {

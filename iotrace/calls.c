@@ -3,6 +3,8 @@
 // WRAP(name, parameters, operation, offset, system call and its arguments); every one has the
 // parameter `fd`.
 #undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -114,4 +116,29 @@ EXPORTED ssize_t sendfile(int out, int in, off_t *from, size_t size) {
 
 EXPORTED ssize_t sendfile64(int out, int in, off_t *from, size_t size) {
   return sendfile(out, in, from, size);
+}
+
+// These move no data for the caller, and decide when later reads wait.
+#define WRAP_ADVICE(name, kind)                                            \
+  EXPORTED int name(int fd, kind offset, kind size, int advice);           \
+  EXPORTED int name(int fd, kind offset, kind size, int advice) {          \
+    int error = errno;                                                     \
+    if (syscall(SYS_fadvise64, fd, offset, size, advice) != 0) {           \
+      int result = errno;                                                  \
+      errno = error;                                                       \
+      return result;                                                       \
+    }                                                                      \
+    advised(fd, (uint64_t)offset, (uint64_t)size, advice);                 \
+    return 0;                                                              \
+  }
+
+WRAP_ADVICE(posix_fadvise, off_t)
+WRAP_ADVICE(posix_fadvise64, off64_t)
+
+EXPORTED ssize_t readahead(int fd, off64_t offset, size_t size) {
+  ssize_t result = syscall(SYS_readahead, fd, offset, size);
+  if (result == 0 && size != 0) {
+    advised(fd, (uint64_t)offset, size, POSIX_FADV_WILLNEED);
+  }
+  return result;
 }

@@ -120,6 +120,7 @@ void forget(int descriptor) {
     ended[descriptor] = 0;
     unsynced[descriptor] = 0;
     grown[descriptor] = false;
+    forget_stream(descriptor);
   }
 }
 

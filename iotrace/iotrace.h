@@ -84,11 +84,20 @@ bool take_grown(int descriptor);
 // cache.c: the modelled page cache of one device.
 struct pages {
   unsigned device;
+  int descriptor;
   uint64_t file; // its identity
   uint64_t offset, bytes;
 };
-// Bytes that the device has to read, which are resident then. With `sequential`, it reads ahead.
-uint64_t cache_read(const struct pages *pages, bool sequential);
+// Notes that resident pages of the range were used.
+void cache_use(const struct pages *pages);
+// Makes the range resident. Returns the bytes that were not.
+uint64_t cache_fill(const struct pages *pages);
+// Makes the clean pages of the range not resident.
+void cache_drop(const struct pages *pages);
+// The first page in [from, to) that is not resident; else `to`.
+uint64_t cache_missing(const struct pages *pages, uint64_t from, uint64_t to);
+// The number of resident pages directly before a page, at most `most`.
+uint64_t cache_history(const struct pages *pages, uint64_t before, uint64_t most);
 // Marks them dirty. Returns whether so many pages are dirty that the writer has to wait.
 bool cache_write(const struct pages *pages, uint64_t now);
 // Bytes of the file below `bytes` that were dirty, and are not any more.
@@ -96,7 +105,21 @@ uint64_t cache_sync(const struct pages *pages);
 // The dirty bytes of the next chunk that write-back takes; 0: none is due.
 uint64_t cache_write_back(unsigned device, uint64_t now);
 
+// readahead.c
+struct thread;
+// When the pages that a read at `now` needs are there.
+uint64_t read_through_cache(struct thread *thread, const struct pages *pages, uint64_t now);
+// Reads the range in the background.
+void prefetch(struct thread *thread, const struct pages *pages, uint64_t now);
+void forget_stream(int descriptor);
+void advise_stream(int descriptor, bool random);
+
 // model.c
+static inline uint64_t later(uint64_t one, uint64_t other) { return one > other ? one : other; }
+// When the device is done with a read of so many bytes that it gets at `start`.
+uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start);
+// What the kernel is advised of an access, on a modelled part.
+void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice);
 struct access {
   int descriptor;
   enum part part;
@@ -111,7 +134,6 @@ struct due {
   bool cached;
   uint64_t end_ns;
 };
-struct thread;
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
 

@@ -4,6 +4,7 @@
 // its operation and size, and moves no more bytes a second than its bandwidth. Its queue is kept in
 // virtual time: a request takes the server that is free first, from then on. Nothing is locked: a
 // server is taken by one compare-and-exchange.
+#include <fcntl.h>
 #include <stddef.h>
 
 #include "iotrace.h"
@@ -48,8 +49,6 @@ static uint64_t draw(struct thread *thread, const struct service *service, uint6
   double result = (double)below + share * ((double)ns - (double)below);
   return result > 0 ? (uint64_t)result : 0;
 }
-
-static uint64_t later(uint64_t one, uint64_t other) { return one > other ? one : other; }
 
 // Takes a resource that is free at `*free_at`, for `ns`, not before `start`; when it is done.
 static bool take(uint64_t *free_at, uint64_t seen, uint64_t start, uint64_t ns, uint64_t *end) {
@@ -101,6 +100,10 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   return later(served, transfer(device, state, start, bytes, operation != READ));
 }
 
+uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start) {
+  return request(thread, device, READ, bytes, start);
+}
+
 // The service of a sync, by whether the file grew.
 static unsigned sync_of(unsigned number, bool grown) {
   return grown && models_of_page()->devices[number].service[OPERATIONS].points != 0 ? OPERATIONS
@@ -124,14 +127,12 @@ static void write_back(struct thread *thread, unsigned number, uint64_t now) {
 
 static struct due buffered(struct thread *thread, unsigned number, const struct access *access,
                            uint64_t start) {
-  struct pages pages = {number, identity_of(access->descriptor), access->offset, access->bytes};
+  struct pages pages = {number, access->descriptor, identity_of(access->descriptor),
+                        access->offset, access->bytes};
   write_back(thread, number, start);
   if (access->operation == READ) {
-    uint64_t missing = cache_read(&pages, access->sequential);
-    if (missing == 0) {
-      return (struct due){.cached = true};
-    }
-    return (struct due){true, false, request(thread, number, READ, missing, start)};
+    uint64_t over = read_through_cache(thread, &pages, start);
+    return over <= start ? (struct due){.cached = true} : (struct due){true, false, over};
   }
   if (access->operation == WRITE) {
     if (!cache_write(&pages, start)) {
@@ -166,4 +167,33 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
     operation = SYNC;
   }
   return (struct due){true, false, request(thread, number, operation, access->bytes, start)};
+}
+
+void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice) {
+  struct file file = page == NULL ? (struct file){.part = OTHER} : file_of(descriptor);
+  uint64_t device = file.part == OTHER ? 0 : models_of_page()->device_of[file.part];
+  struct thread *thread = device == 0 || device > OTHER ? NULL : this_thread();
+  if (thread == NULL || file.direct || !models_of_page()->devices[device - 1].page_cache) {
+    return;
+  }
+  struct pages pages = {(unsigned)device - 1, descriptor, identity_of(descriptor), offset, bytes};
+  uint64_t size = size_of(descriptor);
+  if (bytes == 0 || offset + bytes > size) { // to its end
+    pages.bytes = offset < size ? size - offset : 0;
+  }
+  switch (advice) {
+  case POSIX_FADV_WILLNEED:
+    prefetch(thread, &pages, now_ns());
+    break;
+  case POSIX_FADV_DONTNEED:
+    cache_drop(&pages);
+    break;
+  case POSIX_FADV_RANDOM:
+  case POSIX_FADV_NORMAL:
+  case POSIX_FADV_SEQUENTIAL:
+    advise_stream(descriptor, advice == POSIX_FADV_RANDOM);
+    break;
+  default:
+    break;
+  }
 }

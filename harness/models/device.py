@@ -26,6 +26,8 @@ GROWN = "grown_sync"
 SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
 MOST_SIZES, MOST_PARALLEL = 8, 64
+#: Linux's own, where no rule of udev sets another.
+DEFAULT_READAHEAD_BYTES = 128 << 10
 #: The model that adds nothing: it measures what a device of no latency would gain at most.
 ZERO = "zero"
 _LATENCY = "latency:"
@@ -72,7 +74,7 @@ class DeviceModel:
     parallel: int = MOST_PARALLEL
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     bandwidth: Mapping[str, int] = field(default_factory=dict)
-    readahead_bytes: int = 128 << 10
+    readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     source: str = ""
 
     @property
@@ -185,6 +187,9 @@ def load_model(path: Path) -> DeviceModel:
         parallel=value.get("parallel", 1),
         points=points,
         bandwidth=bandwidth,
+        readahead_bytes=parse_size(value["readahead"])
+        if "readahead" in value
+        else DEFAULT_READAHEAD_BYTES,
         source=value["source"],
     )
 

@@ -10,7 +10,14 @@ import yaml
 
 from harness import hdr
 from harness.errors import RunFailed, UsageError
-from harness.models.device import GROWN, MOST_PARALLEL, DeviceModel, Point, model_folders
+from harness.models.device import (
+    DEFAULT_READAHEAD_BYTES,
+    GROWN,
+    MOST_PARALLEL,
+    DeviceModel,
+    Point,
+    model_folders,
+)
 from harness.models.table import PROBABILITIES
 from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
@@ -67,6 +74,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
             "read": _largest(metrics, "bandwidth_bytes_per_second", ("read", "bulk_read")),
             "write": _largest(metrics, "bandwidth_bytes_per_second", ("write", "bulk_write")),
         },
+        readahead_bytes=facts["readahead_bytes"] or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
     )
 
@@ -116,6 +124,7 @@ def as_yaml(model: DeviceModel) -> str:
         "basis": model.basis,
         "source": model.source,
         "page_cache": model.page_cache,
+        "readahead": _size(model.readahead_bytes),
         "parallel": model.parallel,
         "bandwidth": {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()},
     }

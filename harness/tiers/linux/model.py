@@ -61,6 +61,7 @@ class TierFacts:
     disks: tuple[str, ...] = ()
     device_model: str | None = None
     rotational: bool | None = None
+    readahead_bytes: int | None = None  # of sequential reads through the page cache
     namespace: str | None = None  # namespace0.0
     namespace_mode: str | None = None  # fsdax, sector, raw, devdax as sysfs has it
     namespace_alignment_bytes: int | None = None

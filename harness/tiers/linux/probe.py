@@ -45,12 +45,18 @@ def facts_of_directory(path: Path | str, kernel: Kernel = LIVE) -> TierFacts:
         mount_options=mount.options,
         filesystem=mount.filesystem,
         read_only=mount.read_only,
+        readahead_bytes=_readahead_bytes(mount, kernel),
     )
     if mount.filesystem in _MEMORY_FILESYSTEMS:
         return _memory_facts(facts, kernel)
     answer = kernel.dax(directory)
     facts = replace(facts, dax=answer.dax, notes=(f"DAX: {answer.how}",))
     return _with_devices(facts, mount, kernel)
+
+
+def _readahead_bytes(mount: Mount, kernel: Kernel) -> int | None:
+    kib = kernel.read_int(f"/sys/class/bdi/{mount.device_number}/read_ahead_kb")
+    return kib * 1024 if kib else None
 
 
 def _memory_facts(facts: TierFacts, kernel: Kernel) -> TierFacts:
