@@ -1,4 +1,4 @@
-// What Linux reads of a file before it is asked for (mm/readahead.c), on a device that is not there.
+// What Linux reads of a file before a reader needs it (mm/readahead.c), on a modelled device.
 //
 // A read that misses fetches a window; a read that reaches the mark in a window fetches the next
 // one, larger, while the reader goes on. So a sequential reader waits for the bandwidth of a device
@@ -20,7 +20,7 @@ struct window {
 
 // Races of threads that share a descriptor are harmless, as in Linux.
 static struct stream {
-  uint64_t start, size, async; // of the newest window; the last `async` pages are behind its mark
+  uint64_t start, size, async; // of the newest window; its mark is `async` pages before its end
   uint64_t previous;           // the page after the last one that was read
   bool random;
   struct window windows[WINDOWS]; // the newest last
