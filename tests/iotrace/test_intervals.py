@@ -11,6 +11,9 @@ from harness.errors import RunFailed, UsageError
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import CELL_FIELDS, HEADS_AT
 from harness.iotrace.plant import parse_plant
+from harness.models.device import DeviceModel, Point
+from harness.models.table import PageCache, models_table
+from harness.store import schemas
 from harness.supervise.process import process_identity
 
 #: Runs each line that it reads, and prints an empty one.
@@ -51,6 +54,13 @@ class Engine:
         """Values by part."""
         found = [metric for metric in self.timed.metrics() if metric.name == name]
         return {metric.labels["part"]: metric.value for metric in found}
+
+
+def stored(engine):
+    """What a run would store of the operations, as readers accept it."""
+    operations = engine.timed.operations()
+    schemas.validate({"io-operations": operations}, "artifact", source="io-operations")
+    return operations
 
 
 @pytest.fixture
@@ -139,8 +149,19 @@ def test_the_length_of_an_unknown_queue_is_stored_as_unknown(engine, trace):
     data_write, submitted = HEADS_AT + 64 + 8 * len(CELL_FIELDS), CELL_FIELDS.index("submitted")
     os.pwrite(trace.page.descriptor, b"\1", data_write + 8 * submitted)
     engine.timed.end()
-    (write,) = (one for one in engine.timed.operations() if one["part"] == "data")
+    (write,) = (one for one in stored(engine) if one["part"] == "data")
     assert (write["submitted"], write["queued"]) == (1, None)
+
+
+def test_durations_on_a_modelled_tier_are_stored_as_due_and_as_achieved(engine, trace):
+    slow = {"sync": (Point(4096, ((50.0, 2_000_000),)),)}
+    model = DeviceModel("dax", "", "published", False, points=slow)
+    trace.page.model(models_table({"wal": model}, {"wal": "fast"}, PageCache(None, 1 << 40)))
+    engine.run("os.fsync(wal)")
+    (sync,) = (one for one in stored(engine) if one["operation"] == "sync")
+    assert sync["due_ns"]["p50"] == pytest.approx(2_000_000, rel=0.01)
+    assert sync["achieved_ns"]["p50"] >= 1_990_000
+    assert 0 <= sync["distance"] <= 1
 
 
 def test_delays_that_reach_no_call_are_reported(engine, trace):
