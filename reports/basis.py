@@ -16,7 +16,7 @@ from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
 from reports.canary import canary_limit
-from reports.formatting import percent, stand_in_mark
+from reports.formatting import percent, stand_in_text
 from reports.noise import arms_differ, same_headline
 from reports.run_configuration import emulations
 from reports.statistics import Pairing, noise_of
@@ -98,7 +98,7 @@ def _facts(
     if unknown := sum(run.run["status"] == "unknown" for run in runs):
         yield Fact("answers-unknown", f"answers unknown in {counted(unknown, 'run')}", (unknown,))
     if emulated := emulations(runs):
-        yield Fact("emulated", f"{stand_in_mark(emulated)} {', '.join(emulated)}", emulated)
+        yield Fact("emulated", stand_in_text(emulated), emulated)
     yield _noise(runs)
     yield _canary(runs)
     entries = [RunWarning.from_json(entry) for run in runs for entry in run.run["uncontrolled"]]

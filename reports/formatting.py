@@ -41,6 +41,11 @@ def stand_in_mark(emulated: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(sorted(marks)))
 
 
+def stand_in_text(emulated: Sequence[str]) -> str:
+    """``MODELLED fast by the model zero``: the marks of stand-ins, and what they are."""
+    return f"{stand_in_mark(emulated)} {', '.join(emulated)}".strip()
+
+
 def stand_in_note(emulated: Sequence[str]) -> str:
     """What numbers of stand-ins are worth."""
     mark = stand_in_mark(emulated)

@@ -61,6 +61,7 @@ def _environment(form: Literal["html", "md", "text"]) -> Environment:
         "significant": formatting.significant,
         "counted": formatting.counted,
         "stand_ins": formatting.stand_in_mark,
+        "stand_in_text": formatting.stand_in_text,
         "stand_in_note": formatting.stand_in_note,
         "bytes": format_bytes,
         "verbatim": _verbatim,

@@ -61,7 +61,7 @@ def _decided(run: StoredRun) -> dict[str, str]:
     # An empty mapping has no facts of its own, and an absent cpus means all of them.
     found.setdefault("cpus", "null")
     if emulated := emulations([run]):
-        found["emulated tiers"] = ", ".join(emulated)
+        found["stand-ins"] = ", ".join(emulated)
     return found
 
 

@@ -148,12 +148,13 @@ class Missing:
 class Number:
     """A number of this host that is the same quantity as a published one; None: there is none.
 
-    ``name``: which it is of several; ``high``: the end of a range that ``value`` begins.
+    ``emulated``: the stand-ins that it comes from; ``name``: which it is of several; ``high``: the
+    end of a range that ``value`` begins.
     """
 
     value: float | None
     unit: str
-    emulated: bool
+    emulated: tuple[str, ...] = ()
     name: str = ""
     high: float | None = None
 
@@ -227,14 +228,14 @@ def _measured(
             found = arms[first].summaries(name) or plan_summaries(arms[first].usable, name)
             summary = found.get(_quantity(series.metric, point.x))
             if summary is not None:
-                yield Number(summary.median, series.base_unit, bool(arms[first].emulated))
+                yield Number(summary.median, series.base_unit, arms[first].emulated)
 
 
 def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Number]:
     """The highest median of the arm, over all panels and label sets; not of Memory mode."""
     own = [panel.arms for panel in panels if panel.engine_name == series.engine]
     found = [
-        (summary.median, bool(arm.emulated))
+        (summary.median, arm.emulated)
         for arm in chain.from_iterable(own)
         if arm.value == series.arm
         if arm.usable and spec_facts(arm.usable[0]).get("host_mode") != "Memory"
@@ -278,12 +279,12 @@ def _swept(
         if not over and series.metric == sweep.metric:
             for line in sweep.meant_by(first):
                 if value in line.points:
-                    yield Number(line.points[value].median, sweep.unit, bool(line.emulated))
+                    yield Number(line.points[value].median, sweep.unit, line.emulated)
         elif over and series.metric == sweep.metric + RATIO:
             for a, b, below in _compared(sweep, first, second, value):
                 if value in a.points and below in b.points and b.points[below].median:
                     ratio = a.points[value].median / b.points[below].median
-                    yield Number(ratio, "", bool(a.emulated or b.emulated))
+                    yield Number(ratio, "", _of_both(a, b))
 
 
 def _compared(
@@ -322,7 +323,11 @@ def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Numbe
         # The paper's percentages are cut, not rounded: its 45 is 45.6.
         if str(int(100 * share.median + 1e-6)) == point.x and timed in times_a and timed in times_b:
             ratio = times_a[timed].median / times_b[timed].median
-            yield Number(ratio, "", bool(a.emulated or b.emulated))
+            yield Number(ratio, "", _of_both(a, b))
+
+
+def _of_both(a: Arm | Line, b: Arm | Line) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*a.emulated, *b.emulated)))
 
 
 def published_points(

@@ -45,6 +45,7 @@ _WHERE_SETTINGS = (
 #: has got another name since the last boot is taken for another one, and that is said.
 _TIER_FACTS = (
     "kind",
+    "model",
     "filesystem",
     "mount_options",
     "block_size_bytes",
@@ -222,17 +223,22 @@ def modelled_tiers(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(tier, model) for tier, model in pairs if tier in used]
 
 
-def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
-    """The stand-ins that the runs' numbers come from, each once.
+def stand_ins(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """The stand-ins that this run's numbers come from.
 
     ``pmem by tmpfs`` is an emulated tier, ``fast by the model zero`` a modelled one.
     """
-    found: set[str] = set()
-    for run in runs:
-        found |= {f"{e['tier']} by {e['by']}" for e in emulated_tiers(run.run)}
-        found |= {
-            f"{tier}{BY_MODEL}{model} ({_score_of(run)})" for tier, model in modelled_tiers(run.run)
-        }
+    emulated = (f"{entry['tier']} by {entry['by']}" for entry in emulated_tiers(run))
+    return (*emulated, *(f"{tier}{BY_MODEL}{model}" for tier, model in modelled_tiers(run)))
+
+
+def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
+    """The stand-ins of several runs, each once; of a model with its score."""
+    found = {
+        f"{text} ({_score_of(run)})" if BY_MODEL in text else text
+        for run in runs
+        for text in stand_ins(run.run)
+    }
     return tuple(sorted(found))
 
 
@@ -280,7 +286,7 @@ def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     flat["host.memory"] = _rounded(host["memory_bytes"])
     flat |= _flatten("host.numa_nodes", _nodes(host["numa_nodes"]))
     for tier in manifest["tiers"]:
-        known = {"kind": tier["kind"]} | tier["facts"]
+        known = {"kind": tier["kind"], "model": tier.get("model")} | tier["facts"]
         flat |= _flatten(f"tier.{tier['name']}", {f: known.get(f) for f in _TIER_FACTS})
     flat |= _flatten("engine", {k: engine[k] for k in ("version", "build", "source", "kind")})
     flat |= _how("engine.settings", engine["settings"])

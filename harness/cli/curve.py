@@ -19,6 +19,7 @@ from harness.execution.environment import command_environment
 from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import Step, marks, shape_of, write_steps
+from harness.models.tier import refuse_modelled
 from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
 from harness.terminal import print_table
@@ -73,6 +74,7 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
     probe = replace(today, repeats=1)
     plan = plan_of(parameters, probe)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
+        refuse_modelled(f"--from {options.from_}", options.from_, env.tiers)
         with plan.blaming():
             steps = plan_steps(plan, env, into, options.again)
         if options.dry_run:

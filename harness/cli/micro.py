@@ -225,6 +225,9 @@ def _time(planned: Planned) -> str:
 def _print(
     finished: Sequence[StoredRun], resolved: Sequence[ResolvedSuite], options: MicroOptions
 ) -> None:
+    from reports.formatting import stand_in_text  # reports are loaded where they are needed
+    from reports.run_configuration import stand_ins
+
     if options.json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
@@ -234,9 +237,9 @@ def _print(
         print_json([entry for stored, one in pairs for entry in _perma(stored, one)])
     for stored in finished:
         out = sys.stderr if perma else sys.stdout  # no part of that JSON
-        marks = "".join(f"  EMULATED by {one['by']}" for one in stored.run["emulated"])
-        marks += "  resumed" * bool(stored.run["resumed"])
-        print(f"{stored.run_id}  {stored.run['status']}{marks}", file=out)
+        notes = (stand_in_text(stand_ins(stored.run)), "resumed" * bool(stored.run["resumed"]))
+        marks = filter(None, notes)
+        print("  ".join([stored.run_id, stored.run["status"], *marks]), file=out)
         if not perma:
             print_figures(stored.run)
         for entry in stored.run["uncontrolled"]:

@@ -183,6 +183,7 @@ def verify(
     from harness.cli.run_list import print_run_list
     from harness.execution.environment import command_environment
     from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+    from harness.models.tier import refuse_modelled
 
     known = find_model(model)
     into = store(results)
@@ -190,6 +191,7 @@ def verify(
     for text in case:
         plan = _plan(text, model, tier, repeats, emulate, host, results)
         with command_environment(host, plan.emulate, quiet) as env:
+            refuse_modelled(f"--tier {tier}", tier, env.tiers)
             with plan.blaming():
                 steps = plan_steps(plan, env, into, again)
             if dry_run:

@@ -330,6 +330,9 @@ def repro(
     if json_:
         print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})
     else:
-        print(verdict.text())
+        from reports.formatting import stand_in_text
+        from reports.run_configuration import emulations
+
+        print("\n".join(filter(None, [stand_in_text(emulations([verdict.again])), verdict.text()])))
     if not verdict.agrees:
         raise typer.Exit(1)

@@ -43,19 +43,18 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
 
 
 def _row(stored: StoredRun) -> tuple[str, ...]:
+    from reports.formatting import stand_in_mark  # reports are loaded where they are needed
+    from reports.run_configuration import stand_ins
+
     run = stored.run
-    marks = (
-        ("EMULATED", run["emulated"]),
-        ("MODELLED", run["modelled"]),
-        ("resumed", run.get("resumed")),
-    )
+    notes = (stand_in_mark(stand_ins(run)), "resumed" if run.get("resumed") else "")
     return (
         stored.run_id,
         run["status"],
         run["experiment"]["name"],
         _what(stored),
         _result(run),
-        "; ".join(mark for mark, holds in marks if holds),
+        "; ".join(filter(None, notes)),
     )
 
 
@@ -123,12 +122,13 @@ def show_(
 
 
 def _print_run(stored: StoredRun) -> None:
+    from reports.formatting import stand_in_text  # reports are loaded where they are needed
+    from reports.run_configuration import emulations
+
     run, manifest = stored.run, stored.manifest
     print(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
-    if run["emulated"]:
-        print("EMULATED: " + "; ".join(f"{e['tier']} by {e['by']}" for e in run["emulated"]))
-    if run["modelled"]:
-        print("MODELLED: " + "; ".join(run["modelled"]))
+    if found := emulations([stored]):
+        print(stand_in_text(found))
     for cut in run.get("resumed", ()):
         print(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused")
     if manifest:

@@ -134,10 +134,11 @@ def agreement(finished: Sequence[StoredRun]) -> None:
 
 
 def _note(stored: StoredRun) -> str:
+    from reports.formatting import stand_in_text  # reports are loaded where they are needed
+    from reports.run_configuration import stand_ins
+
     run = stored.run
-    notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
-    if run["modelled"]:
-        notes.append("MODELLED " + ", ".join(run["modelled"]))
+    notes = list(filter(None, [stand_in_text(stand_ins(run))]))
     if stored.spec.plant:
         notes.append(stored.spec.planted_mark)
     if any(entry.get("code") == "offered-rate-not-reached" for entry in run["uncontrolled"]):

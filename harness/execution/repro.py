@@ -64,9 +64,6 @@ class Verdict:
     def text(self) -> str:
         """For a person."""
         lines = [f"{self.original.run_id} again as {self.again.run_id}:"]
-        lines += [
-            f"  EMULATED: {entry['tier']} by {entry['by']}" for entry in self.again.run["emulated"]
-        ]
         lines += [f"  differs: {difference}" for difference in self.differences]
         answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
         if self.answers_equal is not None or not _rated(self.again.run):
@@ -154,7 +151,9 @@ def _differences(original: StoredRun, again: StoredRun) -> list[str]:
 def _tier_identity(tier: dict[str, Any]) -> str:
     """What must be the same for a tier to be the same place; its free space need not be."""
     facts = tier["facts"]
-    stands_in = f", EMULATED {tier['emulates']}" if tier["emulates"] else ""
+    stands_in = f", in place of {tier['emulates']}" if tier["emulates"] else ""
+    if model := tier["model"]:
+        stands_in += f", by the model {model['name']} ({model['digest']})"
     place = tier["path"] or tier["device"] or tier["node"]
     return (
         f"{tier['name']} = {tier['kind']} {place} ({facts['filesystem']} on "

@@ -80,14 +80,17 @@ def canary(
 
 
 def _tiers(todo: Sequence[Step], env: Environment) -> list[str]:
-    """Names of those in use. The content of a raw device would be lost: it has none."""
+    """Names of those in use that can be measured.
+
+    The content of a raw device would be lost, and of a modelled tier the tier below it would be
+    measured.
+    """
     placed = (step.spec.placement for step in todo if step.spec.placement)
     used = [_MEMORY, *(tier for placement in placed for tier in placement.tiers())]
-    return [
-        name
-        for name in dict.fromkeys(used)
-        if name in env.tiers and env.tiers[name].facts.kind != "devdax"
-    ]
+    tiers = [env.tiers[name] for name in dict.fromkeys(used) if name in env.tiers]
+    if modelled := [tier.name for tier in tiers if tier.model]:
+        env.progress.say(f"no canary on {', '.join(modelled)}, which is modelled")
+    return [tier.name for tier in tiers if tier.facts.kind != "devdax" and not tier.model]
 
 
 def _estimated_ns(todo: Sequence[Step], results: Store) -> int:

@@ -37,6 +37,7 @@ from harness.micro.params import MicroParams
 from harness.micro.protocol import MeasuringProgram, Planned, Workplace
 from harness.micro.scaling import ScaledSuite
 from harness.micro.suite import cpus_and_more, suite_of
+from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.store.spec import MICRO, Json, RunSpec, content_hash
@@ -219,6 +220,7 @@ def suite_plan(
 def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     """Check a run; UsageError for the first thing that cannot work."""
     tier = _tier(request.tier, env)
+    refuse_modelled(f"suite {request.suite}", tier.name, env.tiers)
     other = _on_tier(request, tier)
     given, _ = MicroParams.from_text(request.params)
     limits = MicroParams.from_mapping({} if other else given)

@@ -6,7 +6,7 @@ import os
 import stat
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +69,24 @@ def modelled_tier(claim: TierClaim, user: Credentials | None = None, kernel: Ker
     warning = f"MODELLED: {claim.name} is {model.name} on {facts.kind}"
     return Tier(
         replace(claim, path=str(_own_directory(base))), _without_device(facts), (warning,), model
+    )
+
+
+def refuse_modelled(problem: str, name: str, tiers: Mapping[str, Tier]) -> None:
+    """UsageError where the tier of this name is modelled, and a tier of this host is needed.
+
+    Only engines take a model's time: anything else measures the tier below it.
+    """
+    tier = tiers.get(name)
+    if tier is None or tier.model is None:
+        return
+    place = tier.facts.mount_point
+    below = [n for n, one in tiers.items() if not one.model and one.facts.mount_point == place]
+    raise UsageError(
+        problem,
+        f"tier {name!r} is modelled as {tier.model.name}, and only engines take a model's time",
+        f"name the tier below it ({', '.join(below) or f'one of kind {tier.facts.kind}'}); "
+        f"`harness model show {tier.model.name}` prints what the model states",
     )
 
 

@@ -80,7 +80,8 @@ class Calibration:
             for attribute, name in _CONDITIONS.items()
             if getattr(self.spec, attribute) != getattr(spec, attribute)
         ]
-        return found + (["emulated tiers"] if set(self.spec.emulate) != set(spec.emulate) else [])
+        unlike = set(self.spec.stand_ins) != set(spec.stand_ins)
+        return found + (["emulated or modelled tiers"] if unlike else [])
 
     def to_json(self) -> dict[str, Any]:
         """As stored (schema calibration)."""

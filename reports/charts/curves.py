@@ -32,6 +32,7 @@ from reports.charts.drawing import (
 )
 from reports.formatting import quantity_text, stand_in_mark
 from reports.published import PublishedSeries, published_points
+from reports.run_configuration import marked
 from reports.sweeps import Sweep
 from reports.values import Summary
 
@@ -88,28 +89,28 @@ class Plot:
     log: bool = False
 
 
-def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -> Drawing:
-    """All plots in one figure, two in a row. ``emulated``: the whole figure is."""
+def draw(name: str, title: str, plots: Sequence[Plot], emulated: Sequence[str] = ()) -> Drawing:
+    """All plots in one figure, two in a row. ``emulated``: the stand-ins that all of it is of."""
     with style():
         figure, places = new_grid(len(plots), _EACH_IN, _HIGH_IN)
         colours = _colours(plots)
         labelled: list[list[str]] = []
         for plot, axes in zip(plots, places, strict=True):
-            _draw_plot(axes, plot, colours, emulated)
+            _draw_plot(axes, plot, colours, bool(emulated))
             names = [curve.name for curve in plot.curves]
             if names not in labelled and names != [""]:
                 _legend(axes, plot)
                 labelled.append(names)
             if plot.title != title:
                 _title_in_lines(axes, plot.title)
-        heading_above(figure, title + (" (EMULATED)" if emulated else ""))
+        heading_above(figure, marked(title, emulated, unknown=False))
         down = -(-len(plots) // ACROSS)
         figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
         return finish(figure, name, title, _alt(plots), _CAPTION)
 
 
 _CAPTION = (
-    "Medians of the repeats, bars are their range. Hollow markers are emulated. Crosses on dotted "
+    "Medians of the repeats, bars are their range. Hollow markers are stand-ins. Crosses on dotted "
     "lines are a paper's: another machine, another size."
 )
 

@@ -3,8 +3,8 @@
 Every conclusion says on which side of a bound a ratio lies. Its trials are the ratios that were
 measured here; they are tested as one family (reports.micro.hypotheses). A trial *holds* where its
 ratio is shown on the side that the paper says, is *contrary* where it is shown on the other, and is
-*open* otherwise. On an emulated tier it is always open: DRAM shows nothing about the papers'
-devices. What was not measured is named, with the command that measures it.
+*open* otherwise. On a stand-in it is always open: neither DRAM nor a model shows anything about the
+papers' devices. What was not measured is named, with the command that measures it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.store.runs import StoredRun
+from reports.formatting import stand_in_mark
 from reports.json_form import as_json, attributes
 from reports.micro.hypotheses import Claim, Verdict, verdicts_of
 from reports.micro.points import Device, devices, is_micro
@@ -127,7 +128,7 @@ class Conclusion:
 
 @dataclass(frozen=True)
 class Tested:
-    """A trial with its verdict; None where it makes no claim, or is of an emulated tier."""
+    """A trial with its verdict; None where it makes no claim, or is of a stand-in."""
 
     trial: Trial
     verdict: Verdict | None
@@ -144,7 +145,7 @@ class Tested:
     def why(self) -> str:
         """Why it is open; empty where it is not."""
         if self.trial.emulated:
-            return "emulated"
+            return stand_in_mark(self.trial.emulated).lower()
         return self.verdict.reason if self.verdict else self.trial.why
 
     def to_json(self) -> dict[str, Any]:
@@ -197,7 +198,8 @@ class Checked:
             return "not-measured"
         if any(one.outcome != "open" for one in self.tested):
             return "undecided"
-        reasons = {one.why for one in self.tested if not one.trial.emulated} or {"emulated"}
+        real = {one.why for one in self.tested if not one.trial.emulated}
+        reasons = real or {one.why for one in self.tested}
         return reasons.pop() if len(reasons) == 1 else "not-shown"
 
     @property

@@ -99,7 +99,7 @@ class Measured:
 def card_drawing(device: Device, name: str) -> Drawing | None:
     """Access size, threads, persist instruction and loaded latency; None where none is there."""
     found = [*_card_plots(device)]
-    return draw(name, f"What {device.name} likes", found, bool(device.emulated)) if found else None
+    return draw(name, f"What {device.name} likes", found, device.emulated) if found else None
 
 
 def _card_plots(device: Device) -> Iterator[Plot]:
@@ -237,7 +237,7 @@ def _measured(
     if axis == _LOAD:
         drawing = _loaded_drawing(ordered, title, name, device)
     elif axis:
-        drawing = _drawing(ordered, axis, others, title, name, bool(device.emulated))
+        drawing = _drawing(ordered, axis, others, title, name, device.emulated)
     return Measured(title, drawing, *_table(ordered, labels))
 
 
@@ -279,7 +279,12 @@ def _table(points: Sequence[Point], labels: Sequence[str]) -> tuple[_Row, tuple[
 
 
 def _drawing(
-    points: Sequence[Point], axis: str, others: Sequence[str], title: str, name: str, emulated: bool
+    points: Sequence[Point],
+    axis: str,
+    others: Sequence[str],
+    title: str,
+    name: str,
+    emulated: Sequence[str],
 ) -> Drawing | None:
     def line(point: Point) -> str:
         return _line(point, others)
@@ -344,7 +349,7 @@ def _loaded_drawing(
         tuple(curves),
         x_log=False,
     )
-    return draw(name, title, [plot], bool(device.emulated))
+    return draw(name, title, [plot], device.emulated)
 
 
 def _title(point: Point) -> str:

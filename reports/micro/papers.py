@@ -228,11 +228,11 @@ def _measured(
     except UnderivedError as error:
         return error.missing
     if found[0].histogram is not None:
-        return _means(found, bool(device.emulated))
-    return Measured((Number(best(found).median, found[0].unit, bool(device.emulated)),))
+        return _means(found, device.emulated)
+    return Measured((Number(best(found).median, found[0].unit, device.emulated),))
 
 
-def _means(points: Sequence[Point], emulated: bool) -> Measured:
+def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Measured:
     """The papers average times. Several points: the paper's row is of all of them, and so is this.
 
     ``random 305 ns, sequential 169 ns``.

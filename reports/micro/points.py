@@ -17,7 +17,7 @@ from harness import hdr
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from harness.units import parse_duration_ns, parse_size
-from reports.formatting import EMULATED
+from reports.formatting import stand_in_mark
 from reports.micro.configured import own_labels, settings_of
 from reports.run_configuration import emulated_tiers, facts
 from reports.sequences import grouped
@@ -176,8 +176,8 @@ class Device:
 
     @property
     def marked_name(self) -> str:
-        """With EMULATED after it where it is, and where the page cache was measured."""
-        marks = [EMULATED] if self.emulated else []
+        """With the mark of a stand-in after it, and where the page cache was measured."""
+        marks = [stand_in_mark(self.emulated)] if self.emulated else []
         warned = {one.get("code") for run in self.runs for one in run.run["uncontrolled"]}
         marks += ["page cache"] if "page-cache" in warned else []
         return f"{self.name} ({', '.join(marks)})" if marks else self.name

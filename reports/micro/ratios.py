@@ -72,7 +72,7 @@ class PaperRow:
         self, value: float | None, unit: str, name: str = "", high: float | None = None
     ) -> Number:
         """One number of this device."""
-        return Number(value, unit, bool(self.device.emulated), name, high)
+        return Number(value, unit, self.device.emulated, name, high)
 
     def of_one(self, query: PairQuery) -> Measured:
         """The numbers of a query whose sides are both of this device."""

@@ -64,6 +64,25 @@ def test_asynchronous_and_mapped_files_are_refused(loaded, engine, placement, se
     assert done.code == 2
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "micro", "--suite", "canary", "--tier", "fast", "--dry-run"),
+        ("model", "make", "a-model", "--tier", "fast", "--dry-run"),
+        ("model", "verify", "zero", "--tier", "fast", "--case", "ycsb rocksdb", "--dry-run"),
+        ("curve", "ycsb", "--engine", "rocksdb", "--from", "fast", "--dry-run"),
+    ],
+)
+def test_only_engines_run_on_a_modelled_tier(loaded, command):
+    file = loaded.root / "modelled.yml"
+    file.write_text(
+        "schema: 1\ntiers:\n  fast: {kind: modelled, model: zero, on: /dev/shm}\n"
+        "  base: {kind: tmpfs, path: /dev/shm}\n"
+    )
+    done = loaded(*command, "--host", file)
+    assert done.code == 2 and "base" in done.err and "model show zero" in done.err
+
+
 def test_models_are_listed_with_what_they_do_not_state(loaded):
     models = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
     assert models["zero"]["missing"] == models["optane-p4800x"]["missing"] == []

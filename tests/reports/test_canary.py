@@ -116,6 +116,20 @@ def test_an_experiment_that_fails_has_none(experiment: Any, tmp_path: Path) -> N
     assert CanaryStore(tmp_path).all() == []
 
 
+def test_raw_devices_and_modelled_tiers_have_none() -> None:
+    kinds = {"dram": ("numa", None), "raw": ("devdax", None), "fast": ("tmpfs", object())}
+    tiers = {
+        name: SimpleNamespace(name=name, facts=SimpleNamespace(kind=kind), model=model)
+        for name, (kind, model) in kinds.items()
+    }
+    said: list[str] = []
+    environment: Any = SimpleNamespace(tiers=tiers, progress=SimpleNamespace(say=said.append))
+    placement = SimpleNamespace(tiers=lambda: ("raw", "fast"))
+    step: Any = SimpleNamespace(spec=SimpleNamespace(placement=placement))
+    assert canaries._tiers([step], environment) == ["dram"]
+    assert "fast" in said[0]
+
+
 @pytest.mark.parametrize(("share", "warned"), [(0.5, True), (1.0, False)])
 def test_comparisons_of_that_execution_are_warned_of(
     tmp_path: Path, share: float, warned: bool

@@ -11,7 +11,7 @@ from report_runs import EMULATED, Case, metric, write
 
 from harness.store.runs import StoredRun
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
-from reports.published import Missing
+from reports.published import Measured, Missing
 
 PAPER = "nvm-for-databases"
 
@@ -42,7 +42,7 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     assert row["verdict"] == "not resolvable"
     page = view.to_json()
     assert page["left_out"] == [{"what": left_out[0][0], "why": "over the budget"}]
-    number = {"value": 100e3, "unit": "1/min", "emulated": False, "name": "", "high": None}
+    number = {"value": 100e3, "unit": "1/min", "emulated": [], "name": "", "high": None}
     assert page["published"][0]["measured here"] == {"numbers": [number], "conditions": []}
 
 
@@ -97,7 +97,22 @@ def test_the_page_marks_what_is_emulated_and_has_the_conclusions(tmp_path: Path)
     files = write_paper(page, tmp_path / "out")
     text = files["markdown"].read_text()
     assert text.startswith("# The paper (EMULATED)")
-    assert "100,000 1/min (EMULATED)" in text and "no SQL Server" in text
+    assert "100,000 1/min (EMULATED pmem by tmpfs)" in text and "no SQL Server" in text
     outcomes = {one.conclusion.number: one.why for one in page.conclusions}
     assert outcomes["7.1 (vii)"] == "emulated" and outcomes["7.1 (i)"] == "not-measured"
     assert "<script" in files["html"].read_text()
+
+
+def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, placement, 1e5, run_changes={"modelled": ["pmem: a-disk"]})
+            for placement in ("ssd-both", "ssd-data-pmem-wal")]  # fmt: skip
+    page = page_of(PAPER, "The paper", [table5(*runs)])
+    mark = "pmem by the model a-disk (not scored on this host)"
+    numbers = [cell.numbers[0] for view in page.figures for row in view.rows
+               if isinstance(cell := row[-1], Measured)]  # fmt: skip
+    assert {one.emulated for one in numbers} == {(), (mark,)}
+    text = write_paper(page, tmp_path / "out")["markdown"].read_text()
+    assert text.startswith("# The paper (MODELLED)") and "EMULATED" not in text
+    assert f"100,000 1/min (MODELLED {mark})" in text
+    outcomes = {one.conclusion.number: one.why for one in page.conclusions}
+    assert outcomes["7.1 (vii)"] == "modelled"

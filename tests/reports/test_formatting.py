@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+import harness.cli
+import reports
 from reports.formatting import gain_text, quantity_text, times_at_most, verdict_text
 
 
@@ -35,3 +41,28 @@ def test_a_bound_is_never_rounded_down() -> None:
 def test_no_difference_is_shown_as_none_that_is_shown() -> None:
     shown = [verdict_text(one) for one in ("no difference", "faster", "not resolvable")]
     assert shown == ["no difference shown", "faster", "not resolvable"]
+
+
+def _texts(file: Path) -> Iterator[str]:
+    """The strings of a module that are no docstrings, or a template."""
+    if file.suffix == ".j2":
+        yield file.read_text()
+        return
+    tree = ast.parse(file.read_text())
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
+
+
+def test_one_function_decides_whether_a_run_is_emulated_or_modelled() -> None:
+    """Only the table of tiers, which has the kernel's findings of each, writes a mark itself."""
+    folders = [Path(package.__path__[0]) for package in (reports, harness.cli)]
+    files = [
+        file
+        for folder in folders
+        for ending in ("py", "j2")
+        for file in folder.rglob(f"*.{ending}")
+    ]
+    marking = {file.name for file in files if any("EMULATED" in text for text in _texts(file))}
+    assert marking == {"formatting.py", "conditions.j2"}
