@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,18 +63,26 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; OSError and subprocess.TimeoutExpired as of ``subprocess.run``.
 
-    ``env`` is added to the minimal environment. ``user``: it runs as that one (root only).
+    At the timeout, its whole process group is killed. ``env`` is added to the minimal environment.
+    ``user``: it runs as that one (root only).
     """
-    return subprocess.run(
-        [str(word) for word in command],
-        input=stdin,
-        capture_output=True,
+    words = [str(word) for word in command]
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
-        timeout=timeout_s,
         **_common(env, cwd, user, descriptors),
-    )
+    ) as process:
+        try:
+            output, errors = process.communicate(stdin, timeout_s)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
 
 def start(

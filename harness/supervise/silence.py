@@ -49,6 +49,7 @@ Limited = Literal[
     "measure",
     "left",
     "lock",
+    "download",
 ]
 
 
@@ -76,6 +77,7 @@ LIMITS: Mapping[Limited, Limit] = {
     "measure": Limit(300, "a client that offers the load reports nothing"),
     "left": Limit(60, "the supervisor of a dead harness does not finish its clean-up"),
     "lock": Limit(3_600, "another user measures while root waits"),
+    "download": Limit(7_200, "a registry's client (apt, pip, Maven) does not end"),
 }
 
 

@@ -12,6 +12,8 @@ from narrowed import present
 from patience import eventually
 
 import harness
+from harness.errors import RunFailed
+from harness.install.clients import run_client
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import process_stat
@@ -20,6 +22,8 @@ ROOT = Path(harness.__file__).parents[1]
 #: Starts a program in the way of its argument, and prints the program's pid.
 STARTS = """
 import sys, threading
+from harness.errors import RunFailed
+from harness.install.clients import run_client
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 
@@ -120,3 +124,13 @@ def _starts(tree: ast.AST):
 
 def _is_type(tree: ast.AST, node: ast.Attribute) -> bool:
     return any(isinstance(one, ast.Subscript) and one.value is node for one in ast.walk(tree))
+
+
+def test_a_client_is_killed_at_the_limit_with_what_it_started(tmp_path, monkeypatch):
+    monkeypatch.setenv("HARNESS_SILENCE", "download=0.5")
+    command = ["sh", "-c", "sleep 1000 & echo $! > child; wait"]
+    with pytest.raises(RunFailed) as failed:
+        run_client("download it", command, tmp_path, "check the network")
+    assert "HARNESS_SILENCE=download=" in failed.value.hint
+    child = int((tmp_path / "child").read_text())
+    eventually(lambda: process_stat(child) is None or process_stat(child).dead)
