@@ -16,7 +16,7 @@ from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import hours, print_run_list
 from harness.errors import RunFailed
 from harness.execution.environment import command_environment
-from harness.execution.run_list import plan_steps, run_plan
+from harness.execution.run_list import Retries, last_attempts_of, plan_steps, run_plan
 from harness.experiment.preflight import placement_label
 from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore
@@ -29,7 +29,7 @@ _PAIRS = 10
 #: Fewest pairs that say how large noise is, of a calibration that was interrupted.
 _LEAST_PAIRS = 5
 #: Options of a run that have no meaning here.
-_WITHOUT = ("plant", "observe", "name", "again", "load_curve", "retries")
+_WITHOUT = ("plant", "observe", "name", "again", "load_curve")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,7 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
     root = store(options.results).root
     into = CalibrationStore(root)
     finished: list[StoredRun] = []
+    attempts: list[StoredRun] = []
     try:
         with command_environment(options.host, plan.emulate, options.quiet) as env:
             with plan.blaming():
@@ -59,8 +60,12 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
             if options.dry_run:
                 print_run_list(steps, env, store(options.results), options.json_)
                 return
-            for _, block in groupby(steps, lambda step: step.spec.block):
-                finished += run_plan(plan, list(block), env, into.runs, restart=True)
+            retries = Retries(options.retries)
+            for _, of_block in groupby(steps, lambda step: step.spec.block):
+                block = list(of_block)
+                made = run_plan(plan, block, env, into.runs, restart=True, retries=retries)
+                attempts += made
+                finished += last_attempts_of(len(block), made)
     except BaseException:  # Ctrl-C, or a failure of more than a run: whole blocks count
         if found := _stored(finished, into, _LEAST_PAIRS):
             _print(found, resolve, options.json_)
@@ -74,7 +79,9 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
             f"`harness runs list --results {into.folder}` shows them",
         )
     _print(found, resolve, options.json_)
-    show.exit_for(finished)
+    if any(run.run["status"] == "failed" for run in finished):  # also where its twin did not
+        raise typer.Exit(1)
+    show.exit_for(attempts)
 
 
 def _stored(finished: Sequence[StoredRun], into: CalibrationStore, least: int) -> list[Calibration]:

@@ -256,6 +256,22 @@ def last_attempts(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return list({stored.head["spec_hash"]: stored for stored in runs}.values())
 
 
+def last_attempts_of(planned: int, runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """The last attempt at each planned run of a block, in order; some runs may be identical.
+
+    ``runs``: as :func:`run_plan` returns them of one block, attempts at failed runs last.
+    """
+    found, further = list(runs[:planned]), list(runs[planned:])
+    left = len(further) + 1
+    while len(further) < left:
+        left = len(further)
+        for place, run in enumerate(found):
+            same = further and further[0].head["spec_hash"] == run.head["spec_hash"]
+            if run.head["status"] == "failed" and same:
+                found[place] = further.pop(0)
+    return found
+
+
 def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     """Load all datasets before the first run is measured.
 

@@ -85,7 +85,7 @@ def _wrong_answer(lab: Lab) -> str:
     with closing(duckdb.connect(str(file))) as database:
         database.execute(_ONE_ROW)
     lab.record_again(dataset)  # else the run refuses the changed file
-    return _ended(lab.run("tpch", _TPCH), "failed", "answer")
+    return _ended(lab.run("tpch", _TPCH, retries=0), "failed", "answer")
 
 
 class _Spoiling(Loadgen):
@@ -103,18 +103,19 @@ class _Spoiling(Loadgen):
 
 def _wrong_balance(lab: Lab) -> str:
     with _replaced(tpcc.DRIVERS, "loadgen", cast("Callable[..., Any]", _Spoiling)):
-        return _ended(lab.run("tpcc", _TPCC), "failed", "consistency")
+        return _ended(lab.run("tpcc", _TPCC, retries=0), "failed", "consistency")
 
 
 def _lost_updates(lab: Lab) -> str:
     lab.dataset("ycsb", YCSB)  # loaded by an engine that forgets nothing
-    return _ended(lab.run("ycsb", {**YCSB, "settings": _FORGETFUL}), "failed", "records")
+    runs = lab.run("ycsb", {**YCSB, "settings": _FORGETFUL}, retries=0)
+    return _ended(runs, "failed", "records")
 
 
 def _stalls(lab: Lab) -> str:
     """RocksDB works inside its client: a write that does not end stops that."""
     params = {**YCSB["params"], "stall_timeout": "1s"}
-    runs = lab.run("ycsb", {**YCSB, "params": params, "plant": [_STALL]})
+    runs = lab.run("ycsb", {**YCSB, "params": params, "plant": [_STALL]}, retries=0)
     return _ended(runs, "failed", error=StalledError)
 
 

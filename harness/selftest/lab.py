@@ -12,7 +12,7 @@ from harness import paths
 from harness.errors import UsageError
 from harness.execution.data import loaded_dataset
 from harness.execution.environment import Environment, open_environment
-from harness.execution.run_list import plan_steps, run_plan
+from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
 from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan, expand
 from harness.progress import Progress
@@ -55,11 +55,17 @@ class Lab:
         fixed: Mapping[str, Any],
         arms: Sequence[Mapping[str, Any]] = ({},),
         repeats: int = 1,
+        retries: int = 1,
     ) -> list[StoredRun]:
-        """The runs of a profile; ``arms``: what each arm sets, in interleaved blocks."""
+        """The runs of a profile; ``arms``: what each arm sets, in interleaved blocks.
+
+        A failed run is repeated as in experiments; ``retries`` is 0 where a fault is planted.
+        """
         plan = _plan(workload, fixed, arms, repeats)
         steps = plan_steps(plan, self.environment, self.store, again=True)
-        return run_plan(plan, steps, self.environment, self.store, restart=True)
+        further = Retries(retries)
+        runs = run_plan(plan, steps, self.environment, self.store, restart=True, retries=further)
+        return last_attempts(runs)
 
     def check(self, workloads: Mapping[str, Mapping[str, Any]]) -> None:
         """UsageError with all that such runs lack here, such as an engine that is not installed."""

@@ -14,6 +14,7 @@ from harness.execution.run_list import (
     Step,
     completed_before_interruption,
     last_attempts,
+    last_attempts_of,
     newest_alike,
     plan_steps,
     run_plan,
@@ -186,6 +187,26 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(
     assert [one.run["status"] for one in runs] == [names[end] for end in expected]
     assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
     assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (["c", "c"], "cc"),
+        (["c", "fc"], "cc"),
+        (["fc", "c"], "cc"),
+        (["fc", "ff"], "cf"),  # the first attempt of both, then the second of both
+        (["fff", "ffc"], "fc"),
+    ],
+)
+def test_identical_runs_of_a_block_have_a_last_attempt_each(ends: list[str], expected: str) -> None:
+    names = {"f": "failed", "c": "complete"}
+    own = [_Attempted(SSD, *(names[end] for end in each)) for each in ends]
+    steps = [Step(one.spec, one, None) for one in own]
+    made = run_plan(PLAN, steps, RUNNING, None, False, Retries(max(map(len, ends)) - 1))
+    found = last_attempts_of(len(ends), made)
+    assert [one.run["status"] for one in found] == [names[end] for end in expected]
+    assert found[0] is not found[1]
 
 
 def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
