@@ -28,6 +28,10 @@ HostOption = Annotated[
 RetriesOption = Annotated[
     int, typer.Option(min=0, max=100, help="Further attempts at a failed run.")
 ]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
+]
+OutOption = Annotated[Path, typer.Option("--out", "-o", help="Output folder.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EmulateOption = Annotated[
     list[str] | None,

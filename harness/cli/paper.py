@@ -11,14 +11,18 @@ import typer
 
 from harness.cli import show
 from harness.cli.common import (
+    DryRunOption,
     EmulateOption,
     HostOption,
     JsonOption,
+    ModelOption,
+    OutOption,
     QuietOption,
     ResultsOption,
     RetriesOption,
     key_values,
     print_json,
+    stand_ins,
     store,
 )
 from harness.cli.run_list import hours
@@ -33,6 +37,7 @@ from harness.paper.plan import (
     choose,
     figures_of,
     run_cells,
+    with_looks,
 )
 from harness.store.runs import StoredRun
 from harness.terminal import print_table
@@ -65,11 +70,10 @@ def paper(
         ),
     ] = None,
     retries: RetriesOption = 1,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
-    ] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page.")] = Path("paper"),
+    dry_run: DryRunOption = False,
+    out: OutOption = Path("paper"),
     emulate: EmulateOption = None,
+    model: ModelOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -82,9 +86,10 @@ def paper(
     """
     found = find_paper(name)
     budget_ns = parse_duration_ns(budget)
-    request = PaperRequest(size, repeats, key_values(param, "--param"), tuple(emulate or ()))
+    requests = stand_ins(emulate, model)
+    request = PaperRequest(size, repeats, key_values(param, "--param"), tuple(requests))
     into = store(results)
-    with command_environment(host, emulate or [], quiet) as env:
+    with command_environment(host, requests, quiet) as env:
         figures = figures_of(found, request, env, into)
         cells = [cell for figure in figures for cell in figure.cells]
         times = Estimator(into.runs())
@@ -92,7 +97,8 @@ def paper(
         if dry_run:
             _print_plan(found, figures, chosen, times, json_)
             return
-        made, left_out = run_cells(chosen.cells, budget_ns, env, into, retries)
+        cells = with_looks(figures, chosen.cells)
+        made, left_out = run_cells(cells, budget_ns, env, into, retries)
         done = figures_of(found, request, env, into)
     # Reports are loaded where they are needed.
     from harness.paper.report import figure_runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import unknown
@@ -12,7 +12,7 @@ from harness.yamlfile import load_yaml
 
 @dataclass(frozen=True)
 class Entry:
-    """A figure with the profile, or the suite and its tiers, that repeats it.
+    """A figure with the profile, or the suite and its tiers, that repeats it: names, or files.
 
     ``published``: its figures in published.csv, where neither names them; ``missing``: why nothing
     repeats it.
@@ -54,13 +54,22 @@ def find_paper(name: str) -> Paper:
         document = load_yaml(given, "paper").value
         values = given.with_name("published.csv")
         published = values if values.exists() else None
-        entries = tuple(map(_entry, document["figures"]))
+        entries = tuple(_near(given.parent, _entry(one)) for one in document["figures"])
         return Paper(given.stem, document["title"], entries, published)
     if name not in known:
         hint = "papers: {}; or name a .yml file"
         raise unknown(f"paper {name!r}", "no such paper", name, known, hint)
     document = load_yaml(known[name], "paper").value
     return Paper(name, document["title"], tuple(map(_entry, document["figures"])))
+
+
+def _near(folder: Path, entry: Entry) -> Entry:
+    """The entry with files of its own relative to the paper's file; names are of the package."""
+
+    def place(name: str) -> str:
+        return str(folder / name) if name.endswith((".yml", ".yaml")) else name
+
+    return replace(entry, profile=place(entry.profile), suite=place(entry.suite))
 
 
 def _entry(found: dict[str, object]) -> Entry:

@@ -20,12 +20,14 @@ from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, r
 from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Budget, Estimator
+from harness.experiment.sequential import continued
 from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
 from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
+from harness.tiers.discovery import stand_in_option
 from harness.units import format_ns
 from harness.yamlfile import load_yaml, scalar
 
@@ -118,14 +120,15 @@ class Figure:
 def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Store) -> list[Figure]:
     """Every figure with all of its cells.
 
-    UsageError where no profile or suite has a parameter, or no figure uses an emulated tier.
+    UsageError where no profile or suite has a parameter, or no figure uses a tier to be emulated
+    or modelled.
     """
-    check_emulated(paper, request.emulate)
+    check_stand_ins(paper, request.emulate)
     return _Figures(paper, request, env, store).all()
 
 
-def check_emulated(paper: Paper, requests: Sequence[str]) -> None:
-    """UsageError where a tier to be emulated is that of no figure."""
+def check_stand_ins(paper: Paper, requests: Sequence[str]) -> None:
+    """UsageError where a tier to be emulated or modelled is that of no figure."""
     tiers = {tier for entry in paper.entries for tier in entry.tiers}
     for entry in paper.entries:
         for spec in load_profile(find_profile(entry.profile)).runs if entry.profile else ():
@@ -134,7 +137,7 @@ def check_emulated(paper: Paper, requests: Sequence[str]) -> None:
         name = request.partition("=")[0]
         if name not in tiers:
             context = f"no figure of {paper.name} uses such a tier"
-            raise _unknown(f"--emulate {request}", context, name, tiers)
+            raise _unknown(" ".join(stand_in_option(request)), context, name, tiers)
 
 
 def _unknown(problem: str, context: str, name: str, known: Collection[str]) -> UsageError:
@@ -328,6 +331,18 @@ def _without(cell: Cell, seen: set[str]) -> Cell:
 
 
 # The runs -----------------------------------------------------------------------------------
+
+
+def with_looks(figures: Sequence[Figure], cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, with plans that count repeats added to complete ones as a look more."""
+    plans: dict[int, Plan] = {}
+    for cell in cells:
+        if cell.plan is None or cell.alone or cell.entry in plans:
+            continue
+        parts = (part for own in figures[cell.entry].cells for part in own.parts)
+        steps = [part.step for part in parts if part.step and not part.why]
+        plans[cell.entry] = continued(cell.plan, steps)
+    return [replace(cell, plan=plans.get(cell.entry, cell.plan)) for cell in cells]
 
 
 def run_cells(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.paper.plan import Cell, Figure, PaperRequest, Part
 from harness.store.runs import StoredRun
+from harness.tiers.discovery import stand_in_option
 from reports.fidelity.page import FigureRuns
 
 
@@ -78,5 +79,6 @@ def _command(figure: Figure, request: PaperRequest) -> str:
         return ""
     words += [word for k, v in figure.params.items() for word in ("-p", f"{k}={v}")]
     words += ["--repeats", str(request.repeats)] if request.repeats else []
-    words += [word for one in request.emulate for word in ("--emulate", one)]
+    options = [stand_in_option(one) for one in request.emulate]
+    words += [word for one in options if entry.profile or one[0] == "--emulate" for word in one]
     return shlex.join(words)

@@ -189,6 +189,14 @@ def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
 # Emulation -----------------------------------------------------------------------
 
 
+def stand_in_option(request: str) -> tuple[str, str]:
+    """Return the option and its value that make a request: ``--model fast=zero``."""
+    name, _, text = request.partition("=")
+    if text.startswith(MODEL_PREFIX):
+        return "--model", f"{name}={text.removeprefix(MODEL_PREFIX)}"
+    return "--emulate", request
+
+
 def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
     """Return a tmpfs that emulates the tier in ``request``: ``pmem`` or ``pmem=/path``.
 
@@ -199,7 +207,7 @@ def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
     """
     name, _, path = request.partition("=")
     model = path.removeprefix(MODEL_PREFIX) if path.startswith(MODEL_PREFIX) else None
-    option = f"--emulate {request}" if model is None else f"--model {name}={model}"
+    option = " ".join(stand_in_option(request))
     if not TIER_NAME.match(name):
         raise UsageError(option, f"{name!r} is not a tier name", "for example: --emulate pmem")
     if name in real and not real[name].emulated and real[name].model is None:

@@ -38,12 +38,13 @@ measurements:
 
 
 def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
-    folder = loaded.root
+    folder = loaded.root / "of-mine"
+    folder.mkdir()
     for name, text in (("mine.yml", PAPER), ("fig1.yml", PROFILE), ("published.csv", PUBLISHED),
                        ("loads.yml", SUITE)):  # fmt: skip
         (folder / name).write_text(text)
     options = "--emulate pmem -p warm_up=1ms --budget 10m --json"
-    command = ("paper", "mine.yml", *options.split())
+    command = ("paper", "of-mine/mine.yml", *options.split())
     done = loaded(*command)
     assert done.code == 0, done.err
     query, loads, missing = done.json["paper"]["figures"]
@@ -55,7 +56,7 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     assert (loads["planned"], loads["complete"]) == (2, 1)
     assert "none_such" in loads["left_out"][0]["why"]
     assert missing["missing"] == "needs another machine"
-    assert (folder / "paper" / "paper.html").exists()
+    assert (loaded.root / "paper" / "paper.html").exists()
 
     lines = [figure["command"] for figure in (query, loads)]
     assert ["-p warm_up=1ms" in line for line in lines] == [False, True]

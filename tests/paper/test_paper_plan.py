@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +15,8 @@ from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile
 from harness.experiment.run_time import Estimator
 from harness.micro.suite import find_suite, known_suites, load_documents
-from harness.paper.catalogue import find_paper, known_papers
-from harness.paper.plan import Cell, Part, check_emulated, choose
+from harness.paper.catalogue import Entry, find_paper, known_papers
+from harness.paper.plan import Cell, Figure, Part, check_stand_ins, choose, with_looks
 from harness.store.spec import RunSpec
 
 S = 10**9
@@ -53,9 +55,10 @@ def test_an_unknown_paper_is_refused_with_the_list_of_those_that_there_are() -> 
 
 def test_a_tier_that_no_figure_uses_is_not_emulated() -> None:
     paper = find_paper("nvm-for-databases")
-    check_emulated(paper, ["pmem", "ssd=/dev/shm/x"])
+    check_stand_ins(paper, ["pmem", "ssd=/dev/shm/x"])
     with pytest.raises(UsageError) as refused:
-        check_emulated(paper, ["pmem", "pmen"])
+        check_stand_ins(paper, ["pmem=model:zero", "pmen=model:zero"])
+    assert refused.value.problem == "--model pmen=zero"
     assert "pmem" in refused.value.context and "pmem" in refused.value.hint
 
 
@@ -116,6 +119,31 @@ def test_what_has_no_estimate_is_counted_apart() -> None:
     assert replace(cell, parts=()).estimate_ns(Estimator([])) is None
 
 
+def test_repeats_that_are_raised_later_are_a_look_more(capsys: pytest.CaptureFixture[str]) -> None:
+    def cells(done: str) -> list[Cell]:
+        """A complete block of the plan with this hash, then one to do."""
+        run = SimpleNamespace(run={"experiment": {"hash": done}})
+        found = []
+        for block, earlier in enumerate((run, None)):
+            one = part()
+            assert one.step is not None
+            spec = replace(one.step.spec, block=block)
+            prepared: Any = object()
+            step = Step(spec, prepared, cast(Any, earlier))
+            found.append(Cell(0, block, "", (replace(one, step=step),), PLAN))
+        return found
+
+    def looks(done: str) -> int:
+        own = cells(done)
+        (cell,) = with_looks([Figure(Entry("Fig 1"), (), tuple(own))], own[1:])
+        assert cell.plan is not None
+        return cell.plan.looks
+
+    assert looks(PLAN.hash) == 1  # what remains of the same command
+    assert looks("of fewer repeats") == 2
+    assert "repeats-continued" in capsys.readouterr().err
+
+
 def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.yml"
     file.write_text(
@@ -123,6 +151,16 @@ def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:
     )
     paper = find_paper(str(file))
     assert (paper.name, paper.title, paper.published) == ("mine", "Mine", None)
+    assert paper.entries[0].suite == "quick"
+    file.write_text(
+        "schema: 1\ntitle: Mine\nfigures:\n  - {figure: Fig 1, profile: one.yml}\n"
+        "  - {figure: Fig 2, suite: two.yml, tiers: [dram]}\n"
+        "  - {figure: Fig 3, profile: papers/nvm-for-databases/fig5}\n"
+    )
+    entries = find_paper(str(file)).entries
+    assert (entries[0].profile, entries[1].suite) == (str(tmp_path / "one.yml"),
+                                                      str(tmp_path / "two.yml"))  # fmt: skip
+    assert entries[2].profile == "papers/nvm-for-databases/fig5"
     file.write_text("schema: 1\ntitle: Mine\nfigures:\n  - {figure: Fig 1, sweet: quick}\n")
     with pytest.raises(UsageError, match=r"mine\.yml:4"):
         find_paper(str(file))
