@@ -139,6 +139,24 @@ def escape_markdown(text: str) -> str:
     return one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def own_folder(out: Path) -> None:
+    """Make a folder of output; UsageError where that cannot be."""
+    try:
+        make_own(out)
+    except OSError as error:
+        raise UsageError(f"output in {out}", str(error), "name a writable directory") from error
+
+
+def write_drawing(drawing: Drawing, out: Path) -> Path:
+    """Write ``<name>.svg``, whose path is returned, and ``<name>.png``."""
+    own_folder(out)
+    for ending, content in (("png", drawing.png), ("svg", drawing.svg.encode())):
+        file = out / f"{drawing.name}.{ending}"
+        with replacing(file, sync=False) as stream:
+            stream.write(content)
+    return file.absolute()
+
+
 def write_page(
     out: Path,
     stem: str,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from harness.store.runs import StoredRun
-from reports.statistics import compare_paired
-from reports.values import Quantity, Summary, measured_value
+from reports.statistics import Estimate, compare_paired
+from reports.values import Quantity, measured_value
 
 #: What stands for the performance of a workload: metric, unit of what is printed, and whether it
 #: is a duration, of which the rate is the inverse.
@@ -25,25 +28,38 @@ DIMINISHING = 0.05
 
 @dataclass(frozen=True)
 class Value:
-    """An estimate with its interval; None where the repeats are too few for one."""
+    """An estimate with its interval, which covers ``confidence``; None where there is none."""
 
     value: float
     low: float | None
     high: float | None
+    confidence: float = 0.0
 
     def to_json(self) -> dict[str, float | None]:
         """As in ``harness curve --json``."""
-        return {"value": self.value, "low": self.low, "high": self.high}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class PointOfCurve:
-    """A latency, and what was measured there."""
+    """A latency, and what was measured there.
+
+    ``gain``: the throughput as a multiple of today's device's in the same blocks.
+    """
 
     latency_ns: float
     throughput: Value
-    summary: Summary
-    run_ids: tuple[str, ...]
+    gain: Value
+    run_ids: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``harness curve --json``."""
+        return {
+            "latency_ns": self.latency_ns,
+            "throughput": self.throughput.to_json(),
+            "gain": self.gain.to_json(),
+            "runs": list(self.run_ids),
+        }
 
 
 @dataclass(frozen=True)
@@ -64,9 +80,14 @@ class ResponseCurve:
     diminishing_at_ns: float | None
 
     @property
-    def ceiling(self) -> float:
-        """What a device of no latency gains over today's."""
-        return self.points[0].throughput.value / self.today.throughput.value
+    def ceiling(self) -> Value:
+        """What a device of no latency gives, as a multiple of today's."""
+        return self.points[0].gain
+
+    @property
+    def at_today(self) -> Value:
+        """What the model of today's device gives, as a multiple of that device: 1 at best."""
+        return self.points[-1].gain
 
     def to_json(self) -> dict[str, Any]:
         """As in ``harness curve --json``."""
@@ -74,23 +95,23 @@ class ResponseCurve:
             "part": self.part,
             "operation": self.operation,
             "unit": self.unit,
-            "points": [_point_json(point) for point in self.points],
-            "today": _point_json(self.today),
+            "points": [point.to_json() for point in self.points],
+            "today": self.today.to_json(),
             "models": [
                 {"name": name, "latency_ns": latency, "throughput": value}
                 for name, (latency, value) in self.models.items()
             ],
-            "ceiling": self.ceiling,
+            "ceiling": self.ceiling.to_json(),
+            "at_today": self.at_today.to_json(),
             "diminishing_at_ns": self.diminishing_at_ns,
         }
 
 
-def _point_json(point: PointOfCurve) -> dict[str, Any]:
-    return {
-        "latency_ns": point.latency_ns,
-        "throughput": point.throughput.to_json(),
-        "runs": list(point.run_ids),
-    }
+def first_parts(curves: Sequence[ResponseCurve]) -> list[ResponseCurve]:
+    """The parts that gain most: the first, and those whose intervals overlap its interval."""
+    ordered = sorted(curves, key=lambda curve: -curve.ceiling.value)
+    least = ordered[0].ceiling.low or ordered[0].ceiling.value
+    return [one for one in ordered if (one.ceiling.high or one.ceiling.value) >= least]
 
 
 def performance(run: StoredRun) -> tuple[float, str] | None:
@@ -102,21 +123,36 @@ def performance(run: StoredRun) -> tuple[float, str] | None:
     return None
 
 
-def point_of(latency_ns: float, runs: Sequence[StoredRun]) -> tuple[PointOfCurve, str] | None:
-    """Return what complete runs at one latency have measured, with its unit."""
-    found = [(run.run_id, measured) for run in runs if (measured := performance(run))]
+@dataclass(frozen=True)
+class Measured:
+    """What complete runs under the same conditions measured, by block."""
+
+    unit: str
+    values: Mapping[int, float]
+    run_ids: tuple[str, ...]
+
+    def point(self, latency_ns: float, today: Measured) -> PointOfCurve | None:
+        """Return the point of a curve; None where no block has a run of today's device, too."""
+        both = [block for block in self.values if block in today.values]
+        if not both:
+            return None
+        own = [self.values[block] for block in both]
+        rate = compare_paired(own, [1.0] * len(own))
+        gain = compare_paired(own, [today.values[block] for block in both])
+        return PointOfCurve(latency_ns, _value(rate), _value(gain), self.run_ids)
+
+
+def measured_of(runs: Sequence[StoredRun]) -> Measured | None:
+    """Return the throughput of runs that differ only in their block; None without any."""
+    found = [(run, one) for run in runs if (one := performance(run))]
     if not found:
         return None
-    values = [value for _, (value, _) in found]
-    one = compare_paired(values, [1.0] * len(values))
-    summary = Summary(len(values), sorted(values)[len(values) // 2], min(values), max(values))
-    point = PointOfCurve(
-        latency_ns,
-        Value(one.ratio, one.low, one.high),
-        summary,
-        tuple(run_id for run_id, _ in found),
-    )
-    return point, found[0][1][1]
+    values = {run.spec.block: value for run, (value, _) in found}
+    return Measured(found[0][1][1], values, tuple(run.run_id for run, _ in found))
+
+
+def _value(estimate: Estimate) -> Value:
+    return Value(estimate.ratio, estimate.low, estimate.high, estimate.confidence)
 
 
 def curve_of(
@@ -127,34 +163,38 @@ def curve_of(
     today: PointOfCurve,
     latencies: Mapping[str, float],
 ) -> ResponseCurve:
-    """Return the curve; ``latencies``: of known models, by name."""
+    """Return the curve; ``latencies``: of known models, by name.
+
+    Between points it is linear, and it falls: where measured points rise, it is their mean.
+    """
     ordered = sorted(points, key=lambda point: point.latency_ns)
+    measured = [point.throughput.value for point in ordered]
+    line = [(p.latency_ns, y) for p, y in zip(ordered, falling(measured), strict=True)]
+    longest_ns = ordered[-1].latency_ns
     inside = {
-        name: (latency, value)
+        name: (latency, _at(line, latency))
         for name, latency in latencies.items()
-        if (value := at_latency(ordered, latency)) is not None
+        if latency <= longest_ns
     }
-    return ResponseCurve(
-        part, operation, unit, tuple(ordered), today, inside, _diminishing(ordered)
-    )
+    return ResponseCurve(part, operation, unit, tuple(ordered), today, inside, _diminishing(line))
 
 
-def at_latency(points: Sequence[PointOfCurve], latency_ns: float) -> float | None:
-    """Interpolate the throughput linearly; None beyond the longest latency."""
-    for low, high in pairwise(points):
-        if low.latency_ns <= latency_ns <= high.latency_ns:
-            share = (latency_ns - low.latency_ns) / (high.latency_ns - low.latency_ns)
-            gained = high.throughput.value - low.throughput.value
-            return low.throughput.value + share * gained
-    return None
+def falling(values: Sequence[float]) -> list[float]:
+    """Return the values nearest to these that never rise: isotonic regression."""
+    places = range(len(values))
+    return [
+        min(max(fmean(values[a : b + 1]) for b in places[i:]) for a in places[: i + 1])
+        for i in places
+    ]
 
 
-def _diminishing(points: Sequence[PointOfCurve]) -> float | None:
-    enough = points[0].throughput.value / (1 + DIMINISHING)
-    for low, high in pairwise(points):
-        if high.throughput.value < enough:
-            falling = low.throughput.value - high.throughput.value
-            share = (low.throughput.value - enough) / falling if falling > 0 else 0.0
-            at = low.latency_ns + max(0.0, share) * (high.latency_ns - low.latency_ns)
-            return at if at > 0 else None
-    return points[-1].latency_ns
+def _at(line: Sequence[tuple[float, float]], latency_ns: float) -> float:
+    return float(np.interp(latency_ns, [x for x, _ in line], [y for _, y in line]))
+
+
+def _diminishing(line: Sequence[tuple[float, float]]) -> float | None:
+    enough = line[0][1] / (1 + DIMINISHING)
+    for (low_ns, low), (high_ns, high) in pairwise(line):
+        if high < enough:
+            return (low_ns + (low - enough) / (low - high) * (high_ns - low_ns)) or None
+    return line[-1][0]

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import JsonOption, ResultsOption, chosen_runs, print_json, store
+from harness.cli.common import (
+    JsonOption,
+    OutOption,
+    ResultsOption,
+    chosen_runs,
+    print_json,
+    store,
+)
 from harness.errors import UsageError
 
 
@@ -16,7 +23,7 @@ def card(
         list[str] | None,
         typer.Argument(help="Run ids or selectors [all microbenchmark runs]."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")] = Path("card"),
+    out: OutOption = Path("card"),
     title: Annotated[
         str, typer.Option("--title", help="Title of the card.")
     ] = "What this device likes",

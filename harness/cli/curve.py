@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import show
-from harness.cli.common import names, print_json, store
+from harness.cli.common import OutOption, names, print_json, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import print_run_list
+from harness.cli.run_list import estimated_ns, hours, list_rows
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.models.curve import Step, marks, shape_of, write_steps
+from harness.models.curve import FACTORS, ModelledPoint, Shape, marks, shape_of, write_points
 from harness.models.tier import refuse_modelled
-from harness.store.runs import StoredRun
-from harness.supervise.user_files import make_own, replacing
+from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table
-from harness.units import format_ns
+from harness.units import counted, format_ns
 from harness.workloads.parameters import Parameters
+from reports.formatting import MODELLED, interval_text, times
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
-    from reports.response import ResponseCurve
+    from reports.response import PointOfCurve, ResponseCurve
 
 _REPEATS = 3
 #: Where the command line says nothing: a curve is made of many runs.
@@ -56,11 +56,13 @@ class CurveOptions(RunOptions):
         str | None, typer.Option(help="A curve for each part: wal,data.", metavar="PART,…")
     ] = None
     from_: Annotated[str, typer.Option("--from", metavar="TIER", help="Today's tier.")] = "ssd"
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the chart.")] = Path("curve")
+    out: OutOption = Path("curve")
 
 
 def curve(parameters: type[Parameters], options: CurveOptions) -> None:
     """Measure today's device, then devices of the same shape with less latency."""
+    from reports.page import own_folder
+
     parts = _parts(options)
     pairs = {name: text for name, text in _SHORT.items() if name in parameters.declared()}
     options = replace(
@@ -70,22 +72,25 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
         pairs=pairs | dict(options.pairs),
     )
     into = store(options.results)
-    today = replace(options, placement=[f"{options.from_}-both"])
-    probe = replace(today, repeats=1)
-    plan = plan_of(parameters, probe)
+    retries = Retries(options.retries)
+    today = replace(options, placement=[f"{options.from_}-both"], repeats=1)
+    plan = plan_of(parameters, today)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         refuse_modelled(f"--from {options.from_}", options.from_, env.tiers)
         with plan.blaming():
             steps = plan_steps(plan, env, into, options.again)
         if options.dry_run:
-            print_run_list(steps, env, into, options.json_)
+            _print_plan(steps, into, parts, options)
             return
-        retries = Retries(options.retries)
+        own_folder(options.out)  # before hours of measuring
         (first,) = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
         _check(first, options)
-    shapes = [shape_of(first, part) for part in parts]
-    folder = into.root / "curves" / first.run_id
-    points = [step for shape in shapes for step in write_steps(shape, folder)]
+        shapes = [shape_of(first, part) for part in parts]
+        points = [
+            step
+            for shape in shapes
+            for step in write_points(shape, into.root / "curves" / first.run_id)
+        ]
     whole = replace(
         options,
         placement=[f"{options.from_}-both", *(p.placement(options.from_) for p in points)],
@@ -95,13 +100,32 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         with plan.blaming():
             steps = plan_steps(plan, env, into, options.again)
+        rows = list_rows(steps, into)
+        if expected_ns := estimated_ns(rows):
+            to_do = sum(row["complete"] is None for row in rows)
+            env.progress.say(f"{counted(to_do, 'run')}, about {hours(expected_ns)}")
         finished = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
-    found = [
-        _curve(shape.part, shape.operation, shape.mean_ns, points, finished, marks(shape))
-        for shape in shapes
-    ]
-    _print(found, options)
+    _print([_curve(shape, points, finished) for shape in shapes], options)
     show.exit_for(finished)
+
+
+def _print_plan(
+    steps: Sequence[Step], into: Store, parts: Sequence[Part], options: CurveOptions
+) -> None:
+    """Print the run of today's device, and how many follow: their models depend on it."""
+    rows = list_rows(steps, into)
+    count = (options.repeats or _REPEATS) * (1 + len(parts) * len(FACTORS))
+    each_ns = estimated_ns([row | {"complete": None} for row in rows])
+    total_ns = count * each_ns if each_ns else None
+    if options.json_:
+        print_json({"plan": rows, "runs": count, "estimated_duration_ns": total_ns})
+        return
+    about = f", about {hours(total_ns)} without loading data" if total_ns else ""
+    print(
+        f"{counted(count, 'run')} in {counted(options.repeats or _REPEATS, 'block')}{about}: "
+        f"today's tier, and {len(FACTORS)} modelled ones of {' and '.join(parts)}; no run is "
+        "started"
+    )
 
 
 def _parts(options: CurveOptions) -> list[Part]:
@@ -125,95 +149,109 @@ def _check(first: StoredRun, options: CurveOptions) -> None:
 
 
 def _curve(
-    part: Part,
-    operation: str,
-    today_ns: float,
-    steps: Sequence[Step],
-    finished: Sequence[StoredRun],
-    known: dict[str, float],
+    shape: Shape, steps: Sequence[ModelledPoint], finished: Sequence[StoredRun]
 ) -> ResponseCurve:
-    from reports.response import curve_of, point_of
+    from reports.response import curve_of, measured_of
 
+    part = shape.part
     complete = [run for run in finished if run.run["status"] != "failed"]
-    by_tier: dict[str, list[StoredRun]] = {}
-    for run in complete:
-        placement = run.spec.placement
-        tier = placement.tier_of(part) if placement else None
-        by_tier.setdefault(tier or "", []).append(run)
-    points, unit = [], ""
-    for step in steps:
-        if step.part == part and (found := point_of(step.latency_ns, by_tier.get(step.tier, []))):
-            points.append(found[0])
-            unit = found[1]
-    real = [run for run in complete if not run.spec.models]
-    today = point_of(today_ns, real)
-    if today is None or len(points) < 2:
+    today = measured_of([run for run in complete if not run.spec.models])
+    found = [
+        (step.latency_ns, measured_of([run for run in complete if _tier(run, part) == step.tier]))
+        for step in steps
+        if step.part == part
+    ]
+    points = [
+        point
+        for latency_ns, one in found
+        if one and today and (point := one.point(latency_ns, today))
+    ]
+    at_today = today.point(shape.mean_ns, today) if today else None
+    if today is None or at_today is None or len(points) < 2:
         raise RunFailed(f"curve of {part}", "too few runs are complete", "run it again")
-    return curve_of(part, operation, unit, points, today[0], known)
+    return curve_of(part, shape.operation, today.unit, points, at_today, marks(shape))
+
+
+def _tier(run: StoredRun, part: Part) -> str | None:
+    return run.spec.placement.tier_of(part) if run.spec.placement else None
 
 
 def _print(found: Sequence[ResponseCurve], options: CurveOptions) -> None:
     from reports.charts.response import draw_curves
+    from reports.page import write_drawing
 
-    drawing = draw_curves(found)
-    make_own(options.out)
-    for ending, content in (("svg", drawing.svg.encode()), ("png", drawing.png)):
-        with replacing(options.out / f"curve.{ending}") as file:
-            file.write(content)
+    chart = write_drawing(draw_curves(found), options.out)
     if options.json_:
         documents = [one.to_json() for one in found]
         only = documents[0] if len(documents) == 1 else {}
-        print_json({"modelled": True, "curves": documents, **only})
+        print_json({"modelled": True, "curves": documents, "chart": str(chart), **only})
         return
-    for one in sorted(found, key=lambda curve: -curve.ceiling):
+    if len(found) > 1:
+        print(_which_first(found))
+    for one in sorted(found, key=lambda curve: -curve.ceiling.value):
         print(_answer(one))
         _print_curve(one)
-    print(f"chart: {(options.out / 'curve.svg').absolute()}")
+    print(f"chart: {chart}")
+
+
+def _which_first(found: Sequence[ResponseCurve]) -> str:
+    """Which part should move first?"""
+    from reports.response import first_parts
+
+    first = first_parts(found)
+    if len(first) == 1:
+        return f"move {first[0].part} first: it gains most ({MODELLED})"
+    return f"the gains of {' and '.join(one.part for one in first)} overlap ({MODELLED})"
 
 
 def _answer(one: ResponseCurve) -> str:
-    at = one.diminishing_at_ns
-    beyond = (
-        f"below {format_ns(at)} a faster device gains less than 5 %"
-        if at
-        else ("every faster device that was tried gains more than 5 %")
-    )
     return (
-        f"{one.part}: a device of no latency gives {one.ceiling:.2f}x of today's "
-        f"({format_ns(one.today.latency_ns)} a {one.operation}); {beyond} (MODELLED)"
+        f"{one.part}: a device of no latency gives {times(one.ceiling.value)} "
+        f"{interval_text(one.ceiling)} the throughput of today's, which takes "
+        f"{format_ns(one.today.latency_ns)} per {one.operation}; {_enough(one)} ({MODELLED})"
     )
+
+
+def _enough(one: ResponseCurve) -> str:
+    at_ns = one.diminishing_at_ns
+    if at_ns is None:
+        return "every faster device that was tried gains more than 5 %"
+    if at_ns >= one.points[-1].latency_ns:
+        return "no faster device gains 5 %"
+    below = max(p.latency_ns for p in one.points if p.latency_ns <= at_ns)
+    above = min(p.latency_ns for p in one.points if p.latency_ns > at_ns)
+    return (
+        f"devices faster than {format_ns(at_ns)} (measured: {_latency(below)} and "
+        f"{_latency(above)}) gain less than 5 % more"
+    )
+
+
+def _latency(latency_ns: float) -> str:
+    return format_ns(latency_ns) if latency_ns else "0"
 
 
 def _print_curve(one: ResponseCurve) -> None:
+    by_place: dict[tuple[float, float], list[str]] = {}
+    for name, place in sorted(one.models.items(), key=lambda item: item[1]):
+        by_place.setdefault(place, []).append(name)
+    today = one.today.throughput.value
     rows = [
-        (
-            format_ns(point.latency_ns) if point.latency_ns else "0",
-            f"{point.throughput.value:,.0f}",
-            _interval(point.throughput.low, point.throughput.high),
-            f"{point.throughput.value / one.today.throughput.value:.2f}x",
-            "",
-        )
-        for point in one.points
+        *(_row(point, "") for point in one.points),
+        _row(one.today, "today's device, measured"),
+        *(
+            (_latency(latency), f"{value:,.0f}", times(value / today), "", ", ".join(names))
+            for (latency, value), names in by_place.items()
+        ),
     ]
-    today = one.today.throughput
-    rows.append(
-        (
-            format_ns(one.today.latency_ns),
-            f"{today.value:,.0f}",
-            _interval(today.low, today.high),
-            "1.00x",
-            "today's device, measured",
-        )
-    )
-    rows += [
-        (format_ns(latency), f"{value:,.0f}", "", f"{value / today.value:.2f}x", name)
-        for name, (latency, value) in sorted(one.models.items(), key=lambda item: item[1][0])
-    ]
-    print_table((f"{one.operation} of {one.part}", one.unit, "interval", "of today's", ""), rows)
+    columns = (f"{one.operation} of {one.part}", one.unit, "of today's", "interval", "")
+    print_table(columns, rows)
+    print(f"check: the model of today's device gives {times(one.at_today.value)} of its throughput")
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return f"[{low:,.0f}, {high:,.0f}]" if low is not None and high is not None else ""
+def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:
+    interval = interval_text(point.gain) if not note else ""
+    rate = f"{point.throughput.value:,.0f}"
+    return _latency(point.latency_ns), rate, times(point.gain.value), interval, note
 
 
 app = workload_commands(

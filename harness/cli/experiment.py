@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import (
+    DryRunOption,
     EmulateOption,
     HostOption,
     JsonOption,
@@ -34,9 +35,7 @@ app = typer.Typer(
 @app.command("run")
 def run(
     profile: Annotated[str, typer.Argument(help="Profile file, or a name under profiles/.")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and list the runs; run nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     again: Annotated[
         bool,
         typer.Option("--again", help="Repeat complete runs too; resume none."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli.common import (
+    DryRunOption,
     EmulateOption,
     HostOption,
     JsonOption,
@@ -71,14 +72,42 @@ def _entry(model: DeviceModel, scores: Sequence[Score] = ()) -> dict[str, Any]:
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="A model, latency:20us, or a file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for a chart of the durations.")
+    ] = None,
+    results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Show a model's service times and their sources."""
+    """Show a model's service times, their sources and its scores."""
     model = find_model(name)
+    scores = [s for s in ScoreStore(store(results).root).all() if s.digest == model.digest]
+    chart = _chart(model, out) if out else None
     if json_:
         points = {op: [_point(p) for p in of_op] for op, of_op in model.points.items()}
-        print_json({"model": _entry(model) | {"points": points}})
+        entry = _entry(model, scores) | {"points": points, "chart": chart and str(chart)}
+        print_json({"model": entry})
         return
+    _print_model(model)
+    if scores:
+        _print_scores(scores)
+    else:
+        print("not scored: `harness model verify` compares it with a tier that it is of")
+    if chart:
+        print(f"chart: {chart}")
+
+
+def _chart(model: DeviceModel, out: Path) -> Path:
+    """Draw a model's durations; UsageError where it states none."""
+    from reports.charts.device import draw_model  # reports are loaded where they are needed
+    from reports.page import write_drawing
+
+    drawing = draw_model(model)
+    if drawing is None:
+        raise UsageError(f"chart of {model.name}", "it states no durations", "leave out --out")
+    return write_drawing(drawing, out)
+
+
+def _print_model(model: DeviceModel) -> None:
     print(f"{model.name}: {model.description}")
     print(f"{model.basis}; {model.source}" if model.source else model.basis)
     files = "buffered in the page cache" if model.page_cache else "no page cache (DAX)"
@@ -116,9 +145,7 @@ def make(
     replace_: Annotated[
         bool, typer.Option("--replace", help="Replace a model of this name.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be measured, and how long.")
-    ] = False,
+    dry_run: DryRunOption = False,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -172,7 +199,7 @@ def verify(
     ],
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Paired blocks.")] = 3,
     again: Annotated[bool, typer.Option("--again", help="Make complete runs again.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs; run none.")] = False,
+    dry_run: DryRunOption = False,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from harness import registry
 from harness.cli.common import (
+    DryRunOption,
     EmulateOption,
     HostOption,
     JsonOption,
@@ -51,9 +52,7 @@ class CommonOptions:
         bool, typer.Option("--again", help="Start from scratch; resume no interrupted run.")
     ] = False
     retries: RetriesOption = 1
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
-    ] = False
+    dry_run: DryRunOption = False
     monitor: Annotated[
         list[str] | None,
         typer.Option(help="Monitor to add (`harness doctor` lists them); may repeat."),

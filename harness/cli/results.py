@@ -11,6 +11,7 @@ import typer
 from harness.cli.common import (
     HostOption,
     JsonOption,
+    OutOption,
     QuietOption,
     ResultsOption,
     chosen_runs,
@@ -156,9 +157,7 @@ def report(
     experiment: Annotated[
         str | None, typer.Option("--experiment", "-e", help="All runs of an experiment.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path(
-        "report"
-    ),
+    out: OutOption = Path("report"),
     title: Annotated[str, typer.Option("--title", help="Title of the report.")] = (
         "Does the faster tier pay?"
     ),

@@ -23,7 +23,7 @@ from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
 
 #: Of today's latency; zero is no waiting at all.
-FACTORS = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+FACTORS = (0.0, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)
 #: The operation that the latency of a part is stated by.
 MAIN_OPERATION = {"wal": "sync", "data": "read", "index": "read", "temp": "read"}
 #: Shorter reads are served by the page cache: a device's is never that fast.
@@ -125,7 +125,7 @@ def _mean_bytes(calls: Sequence[dict[str, Any]], part: str, operation: str) -> i
 
 
 @dataclass(frozen=True)
-class Step:
+class ModelledPoint:
     """A point of a curve: its tier, the model of it, and the latency."""
 
     part: Part
@@ -145,9 +145,11 @@ class Step:
         return f"{self.tier}={self.model}"
 
 
-def write_steps(shape: Shape, folder: Path, factors: Sequence[float] = FACTORS) -> list[Step]:
+def write_points(
+    shape: Shape, folder: Path, factors: Sequence[float] = FACTORS
+) -> list[ModelledPoint]:
     """Write the models of a curve."""
-    steps = []
+    points = []
     make_own(folder)
     for number, factor in enumerate(factors):
         name = f"{shape.part}-{number}"
@@ -155,8 +157,8 @@ def write_steps(shape: Shape, folder: Path, factors: Sequence[float] = FACTORS) 
         with replacing(path) as file:
             file.write(as_yaml(shape.scaled(factor, name)).encode())
         tier = f"{shape.part}_{number}"
-        steps.append(Step(shape.part, tier, path, factor, shape.mean_ns * factor))
-    return steps
+        points.append(ModelledPoint(shape.part, tier, path, factor, shape.mean_ns * factor))
+    return points
 
 
 def marks(shape: Shape) -> dict[str, float]:

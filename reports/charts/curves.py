@@ -89,7 +89,13 @@ class Plot:
     log: bool = False
 
 
-def draw(name: str, title: str, plots: Sequence[Plot], emulated: Sequence[str] = ()) -> Drawing:
+def draw(
+    name: str,
+    title: str,
+    plots: Sequence[Plot],
+    emulated: Sequence[str] = (),
+    caption: str = "",
+) -> Drawing:
     """All plots in one figure, two in a row. ``emulated``: the stand-ins that all of it is of."""
     with style():
         figure, places = new_grid(len(plots), _EACH_IN, _HIGH_IN)
@@ -106,7 +112,7 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: Sequence[str] =
         heading_above(figure, marked(title, emulated, unknown=False))
         down = -(-len(plots) // ACROSS)
         figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
-        return finish(figure, name, title, _alt(plots), _CAPTION)
+        return finish(figure, name, title, _alt(plots), caption or _CAPTION)
 
 
 _CAPTION = (
@@ -255,9 +261,9 @@ def lines_over_parameter(
     if len(lines) > _MOST_SWEPT:
         return None
     first = sweeps[0]
-    marked = [line for sweep in sweeps for line in sweep.lines if line.emulated]
-    names = ", ".join(dict.fromkeys(line.arm for line in marked))
-    texts = [text for line in marked for text in line.emulated]
+    stood_in = [line for sweep in sweeps for line in sweep.lines if line.emulated]
+    names = ", ".join(dict.fromkeys(line.arm for line in stood_in))
+    texts = [text for line in stood_in for text in line.emulated]
     mark = f" · {names} {stand_in_mark(texts)}" if names else ""
     title = f"{first.measure} over {first.over}: {first.title}{mark}"
     return draw(name, title, [_swept(sweep, published) for sweep in sweeps])

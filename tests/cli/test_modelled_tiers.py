@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -87,7 +88,13 @@ def test_models_are_listed_with_what_they_do_not_state(loaded):
     models = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
     assert models["zero"]["missing"] == models["optane-p4800x"]["missing"] == []
     assert models["sata-860-qvo"]["missing"] == ["syncs"]
+    keys = {"name", "source", "page_cache", "parallel", "scores"}
+    assert all(keys <= one.keys() for one in models.values())
+    shown = loaded("model", "show", "optane-p4800x", "--out", "charts", "--json").json["model"]
+    assert shown["name"] == "optane-p4800x" and shown["points"]["sync"]
+    assert "<svg" in Path(shown["chart"]).read_text()
     assert loaded("model", "show", "optane-p4800x").code == 0
+    assert loaded("model", "show", "zero", "--out", "charts").code == 2  # nothing to draw
     assert loaded("model", "show", "nothing").code == 2
 
 
@@ -101,14 +108,23 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
                     "--json").json["scores"]  # fmt: skip
     assert [one["metrics"][0]["name"] for one in scored] == ["throughput"]
     listed = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
-    assert listed["a-disk"]["scores"] == scored
+    shown = loaded("model", "show", "a-disk", "--json").json["model"]
+    assert listed["a-disk"]["scores"] == shown["scores"] == scored
 
 
 def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):
     out = loaded.root / "curve"
-    found = loaded("curve", *YCSB[1:], "--operations", "200", "--repeats", "1", "--out", out).json
+    command = ("curve", *YCSB[1:], "--operations", "200", "--repeats", "1", "--out")
+    planned = loaded(*command, out, "--dry-run").json
+    (loaded.root / "file").touch()
+    assert loaded(*command, loaded.root / "file").code == 2  # before anything is run
+    found = loaded(*command, out).json
+    measured = {run for point in (*found["points"], found["today"]) for run in point["runs"]}
+    assert len(measured) == planned["runs"]
     latencies = [point["latency_ns"] for point in found["points"]]
     assert latencies[0] == 0 and latencies == sorted(latencies)
     assert latencies[-1] == found["today"]["latency_ns"]
     assert all(point["throughput"]["value"] > 0 for point in found["points"])
-    assert (out / "curve.svg").exists()
+    assert found["ceiling"] == found["points"][0]["gain"]
+    assert {"today", "models", "diminishing_at_ns"} <= found.keys()
+    assert Path(found["chart"]) == out / "curve.svg" and (out / "curve.png").exists()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
 
-from reports.response import PointOfCurve, Value, at_latency, curve_of
-from reports.values import Summary
+from reports.response import (
+    Measured,
+    PointOfCurve,
+    ResponseCurve,
+    Value,
+    curve_of,
+    falling,
+    first_parts,
+)
 
 
 def point(latency_us: float, throughput: float) -> PointOfCurve:
     value = Value(throughput, None, None)
-    summary = Summary(1, throughput, throughput, throughput)
-    return PointOfCurve(latency_us * 1000, value, summary, ())
+    return PointOfCurve(latency_us * 1000, value, Value(throughput / 500, None, None))
 
 
 POINTS = [point(0, 1050), point(10, 1010), point(20, 990), point(100, 500)]
@@ -22,22 +31,48 @@ POINTS = [point(0, 1050), point(10, 1010), point(20, 990), point(100, 500)]
     [
         (POINTS, 15),  # 1000 is 5 % below the best
         ([point(0, 100), point(10, 100)], 10),  # no faster device gains
-        ([point(0, 1000), point(10, 100)], pytest.approx(0.53, abs=0.01)),
+        ([point(0, 1000), point(10, 100)], 0.53),
+        ([point(0, 1000), point(10, 900), point(20, 1100), point(30, 100)], 20.53),
     ],
 )
 def test_the_point_of_diminishing_returns(points: list[PointOfCurve], at_us: float) -> None:
     curve = curve_of("wal", "sync", "1/s", points, point(100, 500), {})
     assert curve.diminishing_at_ns is not None
-    assert curve.diminishing_at_ns / 1000 == at_us
+    assert curve.diminishing_at_ns / 1000 == pytest.approx(at_us, abs=0.01)
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=1, max_size=8))
+def test_a_curve_falls_as_scipys(values: list[float]) -> None:
+    assert falling(values) == pytest.approx(isotonic_regression(values, increasing=False).x)
 
 
 def test_known_models_are_marked_within_the_curve_only() -> None:
     curve = curve_of("wal", "sync", "1/s", POINTS, point(100, 500), {"a": 60_000, "b": 200_000})
     assert curve.models == {"a": (60_000, 745.0)}
-    assert at_latency(POINTS, 5_000) == 1030
-    assert curve.ceiling == pytest.approx(2.1)
-    assert curve.to_json()["points"][0] == {
+    assert (curve.ceiling.value, curve.at_today.value) == (2.1, 1.0)
+    found = curve.to_json()
+    assert found["points"][0] == {
         "latency_ns": 0,
-        "throughput": {"value": 1050, "low": None, "high": None},
+        "throughput": {"value": 1050, "low": None, "high": None, "confidence": 0.0},
+        "gain": {"value": 2.1, "low": None, "high": None, "confidence": 0.0},
         "runs": [],
     }
+    assert found["models"] == [{"name": "a", "latency_ns": 60_000, "throughput": 745.0}]
+
+
+def test_gains_are_of_the_blocks_that_both_have() -> None:
+    today = Measured("1/s", {0: 100.0, 1: 200.0}, ())
+    found = Measured("1/s", {1: 300.0, 2: 999.0}, ("run",)).point(5, today)
+    assert found is not None and found.gain.value == pytest.approx(1.5)
+    assert Measured("1/s", {2: 1.0}, ()).point(5, today) is None
+
+
+def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:
+    def curve(part: str, value: float, low: float, high: float) -> ResponseCurve:
+        gain = PointOfCurve(0, Value(value, low, high), Value(value, low, high))
+        return curve_of(part, "sync", "1/s", [gain, point(9, 0.5)], point(9, 1), {})
+
+    wal, data = curve("wal", 3.0, 2.8, 3.2), curve("data", 1.5, 1.4, 2.0)
+    assert [one.part for one in first_parts([data, wal])] == ["wal"]
+    close = curve("data", 2.9, 2.5, 3.0)
+    assert [one.part for one in first_parts([close, wal])] == ["wal", "data"]
