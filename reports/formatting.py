@@ -46,6 +46,12 @@ def stand_in_text(emulated: Sequence[str]) -> str:
     return f"{stand_in_mark(emulated)} {', '.join(emulated)}".strip()
 
 
+def number_mark(emulated: Sequence[str]) -> str:
+    """The mark of a single number: of models, also their names and what they are worth."""
+    models = [text for text in emulated if BY_MODEL in text]
+    return f"{stand_in_mark(emulated)} {', '.join(models)}".strip()
+
+
 def stand_in_note(emulated: Sequence[str]) -> str:
     """What numbers of stand-ins are worth."""
     mark = stand_in_mark(emulated)

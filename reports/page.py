@@ -62,6 +62,7 @@ def _environment(form: Literal["html", "md", "text"]) -> Environment:
         "counted": formatting.counted,
         "stand_ins": formatting.stand_in_mark,
         "stand_in_text": formatting.stand_in_text,
+        "number_mark": formatting.number_mark,
         "stand_in_note": formatting.stand_in_note,
         "bytes": format_bytes,
         "verbatim": _verbatim,

@@ -97,7 +97,7 @@ def test_the_page_marks_what_is_emulated_and_has_the_conclusions(tmp_path: Path)
     files = write_paper(page, tmp_path / "out")
     text = files["markdown"].read_text()
     assert text.startswith("# The paper (EMULATED)")
-    assert "100,000 1/min (EMULATED pmem by tmpfs)" in text and "no SQL Server" in text
+    assert "100,000 1/min (EMULATED)" in text and "no SQL Server" in text
     outcomes = {one.conclusion.number: one.why for one in page.conclusions}
     assert outcomes["7.1 (vii)"] == "emulated" and outcomes["7.1 (i)"] == "not-measured"
     assert "<script" in files["html"].read_text()
