@@ -132,6 +132,7 @@ struct access {
 struct due {
   bool modelled; // whether a duration was drawn
   bool cached;
+  bool flushes; // after it has written dirty pages
   uint64_t end_ns;
 };
 // When a call that began at `start` would have ended on the modelled device of its part.

@@ -132,7 +132,7 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
   write_back(thread, number, start);
   if (access->operation == READ) {
     uint64_t over = read_through_cache(thread, &pages, start);
-    return over <= start ? (struct due){.cached = true} : (struct due){true, false, over};
+    return over <= start ? (struct due){.cached = true} : (struct due){true, false, false, over};
   }
   if (access->operation == WRITE) {
     if (!cache_write(&pages, start)) {
@@ -141,16 +141,16 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
       }
     } else if (!access->file.durable) {
       uint64_t bytes = cache_write_back(number, start);
-      return (struct due){true, false, request(thread, number, WRITE, bytes, start)};
+      return (struct due){true, false, false, request(thread, number, WRITE, bytes, start)};
     }
     cache_sync(&pages);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return (struct due){true, false, request(thread, number, sync, access->bytes, start)};
+    return (struct due){true, false, false, request(thread, number, sync, access->bytes, start)};
   }
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages);
   unsigned sync = sync_of(number, access->grown);
-  return (struct due){true, false, request(thread, number, sync, dirty, start)};
+  return (struct due){true, false, dirty != 0, request(thread, number, sync, dirty, start)};
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -166,7 +166,7 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   if (operation == WRITE && access->file.durable) {
     operation = SYNC;
   }
-  return (struct due){true, false, request(thread, number, operation, access->bytes, start)};
+  return (struct due){true, false, false, request(thread, number, operation, access->bytes, start)};
 }
 
 void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice) {

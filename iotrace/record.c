@@ -55,18 +55,21 @@ static uint64_t planted_ns(struct thread *thread, enum part part, enum operation
   return ns < LONGEST_DELAY_NS ? ns : LONGEST_DELAY_NS;
 }
 
+static void sleep_until(uint64_t until) {
+  struct timespec wake = {(time_t)(until / 1000000000ULL), (long)(until % 1000000000ULL)};
+  int slack = prctl(PR_GET_TIMERSLACK);
+  prctl(PR_SET_TIMERSLACK, 1);
+  // Not libc's, at which a thread can be cancelled. A signal handler runs, and it sleeps on.
+  while (syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL) != 0 &&
+         errno == EINTR) {
+  }
+  prctl(PR_SET_TIMERSLACK, slack > 0 ? slack : 0);
+}
+
 // Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
 static uint64_t wait_until(uint64_t now, uint64_t deadline) {
   if (deadline > now + SPIN_NS) {
-    uint64_t until = deadline - SPIN_NS;
-    struct timespec wake = {(time_t)(until / 1000000000ULL), (long)(until % 1000000000ULL)};
-    int slack = prctl(PR_GET_TIMERSLACK);
-    prctl(PR_SET_TIMERSLACK, 1);
-    // Not libc's, at which a thread can be cancelled. A signal handler runs, and it sleeps on.
-    while (syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL) != 0 &&
-           errno == EINTR) {
-    }
-    prctl(PR_SET_TIMERSLACK, slack > 0 ? slack : 0);
+    sleep_until(deadline - SPIN_NS);
   }
   while ((now = now_ns()) < deadline) {
   }
@@ -123,6 +126,15 @@ static bool count_access(struct thread *thread, struct cell *cell, const struct 
   return sequential;
 }
 
+// A sync waits for its writes, and then for the device's flush, which the thread requests when it
+// runs again: on a busy host, it waits twice for a processor. Returns by how much that is later.
+static uint64_t wait_for_writes(uint64_t now, uint64_t end_ns) {
+  uint64_t middle = now + (end_ns - now) / 2;
+  sleep_until(middle);
+  uint64_t woken = now_ns();
+  return woken > middle + SPIN_NS ? woken - middle - SPIN_NS : 0;
+}
+
 // Waits until the call would have ended on the modelled device of its part; when that is over.
 static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const struct call *call,
                                 struct access *access, uint64_t end) {
@@ -138,6 +150,9 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   add(&distribution->due[counter_of(due.end_ns - call->start_ns)], 1);
   uint64_t longest = end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
+    if (access->operation == SYNC && due.flushes && due.end_ns < longest) {
+      due.end_ns += wait_for_writes(end, due.end_ns);
+    }
     end = wait_until(end, due.end_ns < longest ? due.end_ns : longest);
   }
   add(&distribution->achieved[counter_of(end - call->start_ns)], 1);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +54,7 @@ from harness.explain.blocks import DelayBlocks
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
+from harness.host.working_set import own_memory_bytes
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.plant import parse_plant, varied
 from harness.iotrace.trace import LIBRARY, IoTrace
@@ -65,6 +66,7 @@ from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, RunSpec
 from harness.supervise import silence
+from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.linux.model import Tier
 from harness.tiers.residency import residency as numa_residency
@@ -364,8 +366,8 @@ class _Run:
             trace.background = engine.background_threads
             parts = [part for part in DIRECTORY_PARTS if part in engine.supported_parts]
             trace.directories = {part: places[part] for part in parts}
-            self.session.timed_io = TimedIo(trace, engine.processes)
-            self._model_devices(trace)
+            self.session.timed_io = TimedIo(trace, engine.processes, self._model_devices)
+            self._model_devices([])
             for text in self.prepared.spec.plant:
                 parse_plant(text).apply(trace.page)
             if (plant := varied(self.prepared.spec.plant)) is not None:
@@ -373,14 +375,18 @@ class _Run:
                 self.session.delays = DelayBlocks(trace.page, plant, seed)
                 self.stack.callback(self.session.delays.end)  # before the page is closed
 
-    def _model_devices(self, trace: IoTrace) -> None:
-        """Have the files of modelled tiers take their devices' times."""
+    def _model_devices(self, processes: Sequence[ProcessId]) -> None:
+        """Have the files of modelled tiers take their devices' times.
+
+        With a memory limit, their page cache has what the engine's own memory leaves of it.
+        """
         models = modelled_parts(self.prepared)
-        if models:
+        if models and self.trace is not None:
             limit = self.prepared.spec.memory_limit_bytes
-            cache = PageCache(limit, limit or self.env.memory_bytes)
+            left = None if limit is None else max(0, limit - own_memory_bytes(processes))
+            cache = PageCache(left, limit or self.env.memory_bytes)
             names = {part: self.prepared.tiers[part].name for part in models}
-            trace.page.model(models_table(models, names, cache))
+            self.trace.page.model(models_table(models, names, cache))
 
     def record_config(self, config: Mapping[str, str]) -> None:
         """Record the program with what it says of its own configuration."""

@@ -215,6 +215,8 @@ class RunSession:
     def evict(self, label: str) -> None:
         """Evict the stopped engine's files, and note what of its data is still cached."""
         files = self.engine.files()
+        if self.timed_io is not None:
+            self.timed_io.evict()
         evict(files, self.user)
         found = residency(files, self.apart, self.user)
         note = found.note

@@ -75,6 +75,13 @@ class Footprint:
         return read_counters(self._processes()).get("io_read_bytes", 0.0)
 
 
+def own_memory_bytes(processes: Sequence[ProcessId]) -> int:
+    """Return the memory that is not the page cache: private pages, and the shared ones once."""
+    found = [status for process in processes if (status := _status(process))]
+    shared = max((status["RssShmem"] for status in found), default=0)
+    return sum(status["RssAnon"] for status in found) + shared
+
+
 def _reset_peak(pid: int) -> bool:
     try:
         Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)

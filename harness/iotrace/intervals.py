@@ -37,13 +37,20 @@ _MOVES = {
 class TimedIo:
     """The timed intervals of one run, added up.
 
-    ``processes``: those of the engine now. ``begin`` and ``end`` may be nested and called from
-    several threads: an interval lasts from the first ``begin`` to the last ``end``.
+    ``processes``: those of the engine now. ``on_begin``: called with them before an interval.
+    ``begin`` and ``end`` may be nested and called from several threads: an interval lasts from the
+    first ``begin`` to the last ``end``.
     """
 
-    def __init__(self, trace: IoTrace, processes: Callable[[], Sequence[ProcessId]]) -> None:
+    def __init__(
+        self,
+        trace: IoTrace,
+        processes: Callable[[], Sequence[ProcessId]],
+        on_begin: Callable[[Sequence[ProcessId]], None] = lambda processes: None,
+    ) -> None:
         self._trace = trace
         self._processes = processes
+        self._on_begin = on_begin
         self._lock = threading.Lock()
         self._depth = 0
         self._before: tuple[Reading, dict[str, float]] | None = None
@@ -59,6 +66,7 @@ class TimedIo:
         with self._lock:
             self._depth += 1
             if self._depth == 1:
+                self._on_begin(self._processes())
                 self._before = self._read()
 
     def end(self) -> None:
@@ -74,6 +82,10 @@ class TimedIo:
                 after = self._read(ends=True)
                 if before is not None and after is not None:
                     self._add(before, after)
+
+    def evict(self) -> None:
+        """Empty the modelled page caches, while no process of the engine runs."""
+        self._trace.page.evict()
 
     def metrics(self) -> list[Metric]:
         """Durations, calls and bytes of each cell, and the coverage of each part."""

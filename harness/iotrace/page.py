@@ -91,6 +91,8 @@ _DETAIL = [
     )
 ]
 _DETAIL_BYTES = 8 * (len(_HISTOGRAMS) * LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
+#: The queues of all modelled devices; after them, the numbers of chunks in use and lost.
+_STATES_BYTES = 8 * (64 + 2 + 5) * (len(PARTS) - 1)
 #: The modelled page cache: an index of 4 bytes each, and chunks.
 _INDEX_SLOTS, _CHUNKS, _CHUNK_BYTES = 1 << 19, 1 << 18, 256
 _DETAILS_AT = HEADS_AT + _SLOTS * _HEAD_BYTES
@@ -226,10 +228,19 @@ class Page:
                 os.pwrite(self.descriptor, _DELAY.pack(delay.ns, delay.jitter_ns), _delay_at(cell))
 
     def model(self, models: bytes) -> None:
-        """Model devices in calls from now on: the constant part of the table of models."""
+        """Model devices in calls from now on; ``models``: the constant part of their table."""
         with self._planting:
             os.pwrite(self.descriptor, models, HEADER_BYTES)
             self._models = models
+
+    def evict(self) -> None:
+        """Empty the modelled page caches, while no traced process runs."""
+        with self._planting:
+            state_at = HEADER_BYTES + len(self._models)
+            (used,) = struct.unpack_from("<Q", self._map, state_at + _STATES_BYTES)
+            used = min(used, _CHUNKS)  # as traced processes wrote it
+            os.pwrite(self.descriptor, bytes(_STATES_BYTES + 16), state_at)
+            os.pwrite(self.descriptor, bytes(4 * _INDEX_SLOTS + used * _CHUNK_BYTES), _INDEX_AT)
 
     def check_delays(self) -> None:
         """PageError unless the page still has exactly the planted delays and the models."""

@@ -13,7 +13,7 @@ import pytest
 
 from harness.engine import ProcessId
 from harness.host.page_cache import evict
-from harness.host.working_set import Footprint
+from harness.host.working_set import Footprint, own_memory_bytes
 from harness.supervise.process import own_identity, process_identity
 
 MIB = 1 << 20
@@ -113,3 +113,10 @@ def test_a_process_that_is_another_by_now_adds_nothing(cold_file: Path):
     me = own_identity()
     stranger = ProcessId(me.pid, me.start_ticks + 1)
     assert "anonymous_peak_bytes" not in Footprint(lambda: [cold_file], lambda: [stranger]).taken()
+
+
+def test_an_engine_s_own_memory_is_private_and_counts_shared_pages_once():
+    before = own_memory_bytes([own_identity()])
+    held = b"x" * (64 * MIB)
+    assert own_memory_bytes([own_identity()]) - before == pytest.approx(len(held), rel=0.1)
+    assert own_memory_bytes([]) == 0

@@ -78,6 +78,17 @@ def test_random_advice_stops_readahead_and_wanted_pages_are_fetched_ahead(trace,
     assert counted(trace, DATA_READ, "modelled", "cached") == (8 + 1, 16)
 
 
+def test_after_an_eviction_pages_are_read_again(trace, run):
+    use(trace, buffered(read=10, write=10, sync=10))
+    read = STORED + "os.pread(fd, 4096, 0)"
+    run(read)
+    run(read)
+    assert counted(trace, DATA_READ, "modelled", "cached") == (1, 1)
+    trace.page.evict()
+    run(read)
+    assert counted(trace, DATA_READ, "modelled", "cached") == (2, 1)
+
+
 def test_without_a_page_cache_every_call_reaches_the_device(trace, run):
     use(trace, DeviceModel("dax", "", "published", False, points=constant(read=1, write=1, sync=1)))
     run(
