@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,6 +15,9 @@ from harness import paths
 from harness.errors import UsageError
 from harness.models.tier import model_requests
 from harness.store.runs import Store, StoredRun
+
+if TYPE_CHECKING:
+    from harness.workloads.parameters import Parameters
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
@@ -75,6 +78,18 @@ def print_json(document: Any) -> None:
 def stand_ins(emulate: Sequence[str] | None, model: Sequence[str] | None) -> list[str]:
     """Return the tiers that --emulate and --model request, in one form."""
     return [*(emulate or ()), *model_requests(key_values(model, "--model"))]
+
+
+def short_phases(parameters: type[Parameters], given: Mapping[str, str]) -> dict[str, str]:
+    """Defaults of the phases for commands that make many runs, and those that are given.
+
+    A number of operations bounds the window instead.
+    """
+    if "operationcount" in given:
+        return dict(given)
+    defaults = {"ramp_up": "3s", "duration": "8s"}
+    declared = parameters.declared()
+    return {**{n: text for n, text in defaults.items() if n in declared}, **given}
 
 
 def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import show
-from harness.cli.common import OutOption, names, print_json, store
+from harness.cli.common import OutOption, names, print_json, short_phases, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import estimated_ns, hours, list_rows
@@ -30,8 +30,6 @@ if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.response import PointOfCurve, ResponseCurve
 
 _REPEATS = 3
-#: Where the command line says nothing: a curve is made of many runs.
-_SHORT = {"ramp_up": "3s", "duration": "8s"}
 _WITHOUT = (
     "placement",
     "model",
@@ -64,12 +62,11 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
     from reports.page import own_folder
 
     parts = _parts(options)
-    pairs = {name: text for name, text in _SHORT.items() if name in parameters.declared()}
     options = replace(
         options,
         repeats=options.repeats or _REPEATS,
         name="curve",
-        pairs=pairs | dict(options.pairs),
+        pairs=short_phases(parameters, options.pairs),
     )
     into = store(options.results)
     retries = Retries(options.retries)

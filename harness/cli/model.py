@@ -17,6 +17,7 @@ from harness.cli.common import (
     ResultsOption,
     key_values,
     print_json,
+    short_phases,
     store,
 )
 from harness.errors import RunFailed, UsageError
@@ -142,6 +143,9 @@ def make(
         list[str] | None,
         typer.Option("--param", "-p", help="Key of the suite device-model: duration=1s."),
     ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Repeats of each measurement [3].")
+    ] = None,
     replace_: Annotated[
         bool, typer.Option("--replace", help="Replace a model of this name.")
     ] = False,
@@ -166,6 +170,7 @@ def make(
         documents,
         tier,
         key_values(param, "--param"),
+        repeats,
         emulate=tuple(one.partition("=")[0] for one in emulate or ()),
     )
     with command_environment(host, emulate or [], quiet) as env:
@@ -237,7 +242,6 @@ def verify(
         _print_scores(found)
 
 
-_SHORT = {"ramp_up": "3s", "duration": "8s"}
 _MODELLED = "modelled"
 
 
@@ -263,13 +267,12 @@ def _plan(
     given = key_values(pairs, "--case")
     own = {name: value for name, value in given.items() if name in parameters.declared()}
     settings = [f"{name}={value}" for name, value in given.items() if name not in own]
-    short = {name: value for name, value in _SHORT.items() if name in parameters.declared()}
     options = RunOptions(
         engine=[engine],
         placement=[f"{tier}-both", f"{_MODELLED}-both"],
         model=[f"{_MODELLED}={model}"],
         emulate=emulate,
-        pairs=short | own,
+        pairs=short_phases(parameters, own),
         set_=settings,
         repeats=repeats,
         name="model-verify",

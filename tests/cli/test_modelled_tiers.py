@@ -99,11 +99,11 @@ def test_models_are_listed_with_what_they_do_not_state(loaded):
 
 
 def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
-    small = ("-p", "duration=50ms", "-p", "size=16MiB")
+    small = ("-p", "duration=50ms", "-p", "size=16MiB", "--repeats", "1")
     made = loaded("model", "make", "a-disk", "--tier", "ssd", *small, "--json").json
     assert made["model"]["missing"] == []
     assert loaded("model", "make", "a-disk", "--tier", "ssd", *small).code == 2  # it exists
-    case = "ycsb rocksdb workload=a recordcount=2000 operationcount=200 ramp_up=0s sync=true"
+    case = "ycsb rocksdb workload=a recordcount=2000 operationcount=200 sync=true"
     scored = loaded("model", "verify", "a-disk", "--tier", "ssd", "--case", case, "--repeats", "1",
                     "--json").json["scores"]  # fmt: skip
     assert [one["metrics"][0]["name"] for one in scored] == ["throughput"]
@@ -128,3 +128,7 @@ def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):
     assert found["ceiling"] == found["points"][0]["gain"]
     assert {"today", "models", "diminishing_at_ns"} <= found.keys()
     assert Path(found["chart"]) == out / "curve.svg" and (out / "curve.png").exists()
+    # They end after that number of operations, not after a curve's default duration.
+    (stored,) = loaded.root.rglob(f"{found['points'][0]['runs'][0]}/run.json")
+    params = json.loads(stored.read_text())["spec"]["params"]
+    assert (params["operationcount"], params["duration"]) == (200, None)
