@@ -226,6 +226,7 @@ def run_plan(
     def attempt(step: Step, earlier: StoredRun | None = None) -> StoredRun:
         assert step.prepared is not None
         policy = _resume_policy(step.prepared, env, plan.experiment, restart, earlier)
+        env.supervisor.renew()
         runs.append(stored := step.prepared.run(env, store, policy))
         env.progress.say(f"{stored.run_id}: {_result(stored)}")
         return stored
@@ -277,7 +278,7 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
 
     Loaded when first needed, the first placement of every engine would be measured
     right after a bulk load and its write-back, and the others would not. No other harness
-    measures meanwhile.
+    measures while one is loaded.
     """
     resolved = [
         step.prepared.resolved
@@ -285,21 +286,22 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
         if step.done is None and isinstance(step.prepared, EngineRun)
     ]
     todo = {(one.dataset_name, str(one.spec.params)): one for one in resolved if one.dataset_name}
-    if not todo:
-        return
-    with one_at_a_time(env.progress, env.supervisor.hold):
-        for prepared in todo.values():
-            try:
-                with env.supervisor.silence.naming():
-                    data.loaded_dataset(prepared, env)
-                    data.changes_data(prepared, env)
-            except Exception as error:
-                # Its runs will meet the same and be stored as failed with their reason;
-                # those of other engines continue.
-                if interruption(error) is not None:
-                    raise
-                env.progress.say(str(as_failure(error, f"load {prepared.dataset_name}")))
-        os.sync()
+    for prepared in todo.values():
+        env.supervisor.renew()
+        try:
+            with (
+                env.supervisor.silence.naming(),
+                one_at_a_time(env.progress, env.supervisor.hold),
+            ):
+                data.loaded_dataset(prepared, env)
+                data.changes_data(prepared, env)
+                os.sync()
+        except Exception as error:
+            # Its runs will meet the same and be stored as failed with their reason;
+            # those of other engines continue.
+            if interruption(error) is not None:
+                raise
+            env.progress.say(str(as_failure(error, f"load {prepared.dataset_name}")))
 
 
 def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:

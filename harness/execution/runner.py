@@ -135,11 +135,19 @@ class EngineRun:
             processors=format_cpus(prepared.cpus) or None,
             warnings=[*([_EXTERNAL] if prepared.external else []), *prepared.warnings],
         )
-        with record.storing(store), record.measuring(), _memory_cap(record):
+        with (
+            record.storing(store),
+            record.measuring(),
+            silence.phase("prepare"),
+            _memory_cap(record),
+        ):
             with ExitStack() as stack, naming_full_tiers(record.tiers):
                 run = _Run(prepared, env, record, stack)
                 with naming_lost_data(run.restored, env.credentials):
-                    outcome = run.measured()
+                    try:
+                        outcome = run.measured()
+                    finally:
+                        silence.enter("stop")  # until everything is undone
                     run.conclude(outcome)
             for name in prepared.spec.observe:
                 _observe(prepared, env, record, name)
@@ -172,7 +180,7 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
     )
     env.progress.say(f"{record.run_id}: second execution under {name}")
     try:
-        with ExitStack() as stack:
+        with ExitStack() as stack, silence.phase("prepare"):
             run = _Run(prepared, env, record.scratch(), stack)
             run.session.checkpoint, run.session.observed = None, observing
             run.start()

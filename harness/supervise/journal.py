@@ -136,6 +136,14 @@ class Journal:
             raise RunFailed(f"undo {entry['kind']}", str(error)) from error
         self._note_done(token)
 
+    def kill_processes(self) -> None:
+        """SIGKILL what a killed supervisor has left running; RunFailed where one does not die."""
+        entries = undo.read_notes(str(self.path)).entries
+        try:
+            undo.kill_noted_processes(entries, lambda: marked_processes(self.owner))
+        except undo.UndoFailed as error:
+            raise RunFailed("end what a killed supervisor left running", str(error)) from error
+
     def register_directory(
         self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
     ) -> Path:
@@ -289,7 +297,7 @@ def _unfinished(path: Path) -> UsageError:
 
 def _supervisor_of(path: Path) -> ProcessId | None:
     entries = undo.read_notes(str(path)).entries
-    found = next((entry for entry in entries if entry["kind"] == "supervisor"), None)
+    found = next((entry for entry in reversed(entries) if entry["kind"] == "supervisor"), None)
     return ProcessId(found["pid"], found["start_ticks"]) if found else None
 
 

@@ -137,6 +137,11 @@ class Supervisor:
 
     def __enter__(self) -> Supervisor:
         self.journal = Journal(self._state_dir)
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """Start the supervisor process, and look at it and at what it will start."""
         self._socket, far_end = socket.socketpair()
         command = [sys.executable, "-X", "utf8", "-I", "-S", str(_DAEMON), str(far_end.fileno())]
         command += [str(self.journal.path), str(os.getpid())]
@@ -161,7 +166,6 @@ class Supervisor:
             if isinstance(error, (EOFError, OSError)):
                 raise RunFailed("start the supervisor process", left or str(error)) from error
             raise
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         left = self._end()
@@ -170,6 +174,23 @@ class Supervisor:
         if error is None:
             raise RunFailed("clean up", "; ".join(left), "undo it manually, or start harness again")
         error.add_note(f"not undone: {'; '.join(left)}")
+
+    def renew(self) -> None:
+        """Start another supervisor process where this one was killed; to be called between runs.
+
+        RunFailed where a process of the last run does not die: the next one would be measured next
+        to it.
+        """
+        if self._broken:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)
+        if self._process.poll() != -signal.SIGKILL:
+            return
+        self.silence.stop()
+        self._socket.close()
+        self.journal.kill_processes()
+        self._broken, self._running = False, []
+        self._begin()
 
     @property
     def pid(self) -> int:

@@ -117,7 +117,9 @@ FACTS = dict.fromkeys(
     )
 ) | {"host_id": "here", "kernel": {"release": "6.1"}}
 HERE: Any = SimpleNamespace(host=FACTS)
-RUNNING: Any = SimpleNamespace(host=FACTS, progress=SilentProgress())
+RUNNING: Any = SimpleNamespace(
+    host=FACTS, progress=SilentProgress(), supervisor=SimpleNamespace(renew=lambda: None)
+)
 PLAN = Plan("mine", "", (CXL,))
 NO_STORE: Any = None
 

@@ -17,6 +17,7 @@ from harness.engine import Credentials, MemoryPolicy
 from harness.errors import RunFailed
 from harness.supervise.credentials import unprivileged
 from harness.supervise.failures import log_tail
+from harness.supervise.journal import recover
 from harness.supervise.process import alive, process_stat
 from harness.supervise.supervisor import Supervisor
 
@@ -258,6 +259,25 @@ def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path)
         assert eventually(lambda: not alive(process.id))  # the kernel's doing
     assert processes_of(os.getpid()) == []
     assert not directory.exists()
+    assert list(state.iterdir()) == [state / "lock"]
+
+
+def test_after_its_supervisor_was_killed_the_next_run_has_another(state, tmp_path):
+    with Supervisor(state) as supervisor:
+        supervisor.renew()
+        first = supervisor.pid
+        supervisor.spawn(["sh", "-c", DAEMONISING])
+        assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(RunFailed):
+            supervisor.spawn(["true"])
+        supervisor.renew()
+        assert processes_of(os.getpid()) == []
+        assert supervisor.pid != first
+        assert supervisor.spawn(["true"]).wait(PATIENCE_S) == 0
+        work = supervisor.journal.register_directory(tmp_path / "work")
+        assert recover(state) == []
+    assert not work.exists()
     assert list(state.iterdir()) == [state / "lock"]
 
 
