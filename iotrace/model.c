@@ -150,7 +150,8 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages);
   unsigned sync = sync_of(number, access->grown);
-  return (struct due){true, false, dirty != 0, request(thread, number, sync, dirty, start)};
+  bool flushes = dirty != 0 && models_of_page()->devices[number].sync_waits > 1;
+  return (struct due){true, false, flushes, request(thread, number, sync, dirty, start)};
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {

@@ -15,7 +15,14 @@ from typing import Any
 from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
-from harness.models.device import MOST_PARALLEL, OPERATIONS, DeviceModel, Point, known_models
+from harness.models.device import (
+    DEFAULT_READAHEAD_BYTES,
+    MOST_PARALLEL,
+    OPERATIONS,
+    DeviceModel,
+    Point,
+    known_models,
+)
 from harness.models.device import load_model as load_device
 from harness.models.make import as_yaml
 from harness.models.table import PROBABILITIES, quantile_ns
@@ -42,6 +49,7 @@ class Shape:
     part: Part
     points: dict[str, Point]
     mean_ns: float
+    readahead_bytes: int
 
     @property
     def operation(self) -> str:
@@ -65,6 +73,8 @@ class Shape:
             parallel=MOST_PARALLEL,
             points=points,
             bandwidth=rates,
+            readahead_bytes=self.readahead_bytes,
+            sync_waits=1,  # the durations are an engine's own, on this host
             source="a response curve",
         )
 
@@ -104,7 +114,10 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
             f"run {run.run_id} made no {main} of {part} that waited for the device",
             "choose another part, more data than memory, or a memory limit",
         )
-    return Shape(part, points, means[main])
+    name = run.manifest["spec"]["placement"][part]
+    (tier,) = [one for one in run.manifest["tiers"] if one["name"] == name]
+    readahead_bytes = tier["facts"]["readahead_bytes"] or DEFAULT_READAHEAD_BYTES
+    return Shape(part, points, means[main], readahead_bytes)
 
 
 def _of_device(found: hdr.Histogram, operation: str) -> hdr.Histogram | None:

@@ -64,7 +64,8 @@ class DeviceModel:
     ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
     together. ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
-    or ``constant``.
+    or ``constant``. ``sync_waits``: 2 where a sync waits for its writes and then for the flush, 1
+    where the durations contain the waiting for a processor in between.
     """
 
     name: str
@@ -75,6 +76,7 @@ class DeviceModel:
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
+    sync_waits: int = 2
     source: str = ""
 
     @property
@@ -93,6 +95,7 @@ class DeviceModel:
                 "parallel": self.parallel,
                 "bandwidth": dict(self.bandwidth),
                 "readahead": self.readahead_bytes,
+                "sync_waits": self.sync_waits,
                 "points": {
                     name: [[p.size_bytes, [list(q) for q in p.quantiles]] for p in points]
                     for name, points in self.points.items()
@@ -160,7 +163,9 @@ def _constant(name: str) -> DeviceModel:
         return DeviceModel(name, "A device of no latency", "constant")
     point = Point(4096, ((50.0, duration_ns),), name)
     points = dict.fromkeys(OPERATIONS, (point,))
-    return DeviceModel(name, "Every request takes the same time", "constant", points=points)
+    return DeviceModel(
+        name, "Every request takes the same time", "constant", points=points, sync_waits=1
+    )
 
 
 def load_model(path: Path) -> DeviceModel:
@@ -190,6 +195,7 @@ def load_model(path: Path) -> DeviceModel:
         readahead_bytes=parse_size(value["readahead"])
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,
+        sync_waits=value.get("sync_waits", 2),
         source=value["source"],
     )
 

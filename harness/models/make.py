@@ -125,6 +125,7 @@ def as_yaml(model: DeviceModel) -> str:
         "source": model.source,
         "page_cache": model.page_cache,
         "readahead": _size(model.readahead_bytes),
+        "sync_waits": model.sync_waits,
         "parallel": model.parallel,
         "bandwidth": {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()},
     }

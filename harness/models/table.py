@@ -73,7 +73,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         int(available * _BACKGROUND_SHARE),
         max(1, int(available * _THROTTLE_SHARE)),
         _EXPIRE_NS,
-        0,
+        model.sync_waits,
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 
 
