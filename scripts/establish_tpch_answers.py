@@ -29,7 +29,7 @@ import duckdb
 import psycopg
 
 from harness.engine import Scalar
-from harness.store.runs import write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.workloads.tpch.answers import SHAPES, TOLERANT, Answer, Kind, canonical, compare
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.data import generator, read_source

@@ -20,7 +20,8 @@ from harness.experiment.placement import Part
 from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
-from harness.store.runs import Store, StoredRun, changed_conditions
+from harness.store.checkpoint import changed_conditions
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, RunSpec
 from harness.units import counted
 

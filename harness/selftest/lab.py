@@ -17,7 +17,8 @@ from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan, expand
 from harness.progress import Progress
 from harness.store.datasets import Dataset, DatasetStore, digest_files
-from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.documents import write_json_atomically
+from harness.store.runs import Store, StoredRun
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_passable
 from harness.yamlfile import Document

@@ -13,8 +13,9 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.store import schemas
+from harness.store.documents import write_json_atomically
 from harness.store.result import Better
-from harness.store.runs import Store, write_json_atomically
+from harness.store.runs import Store
 from harness.store.spec import RunSpec
 from harness.supervise.user_files import make_own
 from harness.warnings import RunWarning, warn

@@ -11,7 +11,7 @@ from typing import Any
 from harness import jsonfile
 from harness.errors import UsageError
 from harness.store import schemas
-from harness.store.runs import write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.supervise.user_files import make_own
 from harness.warnings import RunWarning, warn
 

@@ -135,6 +135,15 @@ class Checkpoint:
         found = [line for line in self._lines if line.get("step") == step]
         return found[-1]["document"] if found else None
 
+    def why_not_resumed(self, conditions: Mapping[str, Any] | None) -> str:
+        """Why its run cannot be resumed under these conditions (None: unknown); empty if it can."""
+        if not self.finished or not self.attempts:
+            return "no step of it is finished"
+        if conditions is None:
+            return "an external server may have changed since"
+        changed = changed_conditions(conditions, self.attempts[0].conditions)
+        return f"changed since: {', '.join(changed)}" if changed else ""
+
     def begin(self, attempt: Attempt) -> None:
         """Add an attempt."""
         self._append({"attempt": attempt.to_json()})
@@ -185,6 +194,12 @@ class Checkpoint:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def changed_conditions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """Names of the conditions that are not the same; either may have been stored."""
+    now, then = (jsonfile.parse(json.dumps(one)) for one in (now, then))
+    return [name for name in now if now[name] != then.get(name)]
 
 
 def _lock(descriptor: int) -> None:

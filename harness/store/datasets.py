@@ -30,7 +30,7 @@ from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 from harness.store import schemas
-from harness.store.runs import write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.store.spec import content_hash
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (

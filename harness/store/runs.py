@@ -18,7 +18,6 @@ over, so that no step is ever part of two results.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -32,17 +31,17 @@ from pathlib import Path
 from typing import Any
 
 from harness import hdr, jsonfile
-from harness.errors import RunFailed, UsageError
+from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
+from harness.store.documents import not_written, write_json_atomically
 from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
 from harness.store.spec import RunSpec
 from harness.supervise.user_files import (
     make_own,
     refuse_exchangeable_way,
     refuse_writable,
-    replacing,
 )
 from harness.warnings import RunWarning, warn
 
@@ -50,35 +49,6 @@ from harness.warnings import RunWarning, warn
 ORIGIN_FILE = "origin.json"
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
-
-
-def write_json_atomically(path: Path, document: Any) -> bytes:
-    """Write, fsync, rename, fsync the directory: the file is whole or absent.
-
-    Returns what is in it. RunFailed where it cannot be written; no partial file is left then.
-    """
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    content = text.encode()
-    try:
-        with replacing(path) as stream:
-            stream.write(content)
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise _not_written(path, error) from error
-    return content
-
-
-def _not_written(path: Path, error: OSError) -> RunFailed:
-    gone = isinstance(error, FileNotFoundError)
-    return RunFailed(
-        f"write {path.name} into {path.parent}",
-        "the directory was removed" if gone else error.strerror or str(error),
-        "run again, and leave it there" if gone else "make room there, or name another place",
-    )
 
 
 @dataclass(frozen=True)
@@ -251,7 +221,7 @@ class RunWriter:
         try:
             path.parent.mkdir(exist_ok=True)
         except OSError as error:
-            raise _not_written(path, error) from error
+            raise not_written(path, error) from error
         write_json_atomically(path, document)
 
     def finish(self, run: Mapping[str, Any]) -> StoredRun:
@@ -322,7 +292,7 @@ class Store:
             writer.write_spec(spec)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
-            raise _not_written(directory / STEPS_FILE, error) from error
+            raise not_written(directory / STEPS_FILE, error) from error
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -345,7 +315,7 @@ class Store:
             if not _resumable(directory, spec):  # its owner finished before we locked it
                 checkpoint.close()
                 continue
-            why = _why_not(checkpoint, conditions)
+            why = checkpoint.why_not_resumed(conditions)
             if not why and (directory / "run.json").exists():
                 writer = self.begin(spec)
                 writer.checkpoint.close()
@@ -514,19 +484,3 @@ def _resumable(directory: Path, spec: RunSpec) -> bool:
         return not (directory / "run.json").exists() or stored.run["error"] is not None
     except (OSError, ValueError, UsageError):
         return False
-
-
-def _why_not(checkpoint: Checkpoint, conditions: Mapping[str, Any] | None) -> str:
-    """Why a run with this checkpoint cannot be resumed now; empty where it can."""
-    if not checkpoint.finished or not checkpoint.attempts:
-        return "no step of it is finished"
-    if conditions is None:
-        return "an external server may have changed since"
-    changed = changed_conditions(conditions, checkpoint.attempts[0].conditions)
-    return f"changed since: {', '.join(changed)}" if changed else ""
-
-
-def changed_conditions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
-    """Names of the conditions that are not the same; either may have been stored."""
-    now, then = (jsonfile.parse(json.dumps(one)) for one in (now, then))
-    return [name for name in now if now[name] != then.get(name)]

@@ -21,7 +21,8 @@ from pathlib import Path, PurePosixPath
 
 from harness.errors import HarnessError, UsageError
 from harness.store.checkpoint import FILE as STEPS_FILE
-from harness.store.runs import ORIGIN_FILE, Store, StoredRun, write_json_atomically
+from harness.store.documents import write_json_atomically
+from harness.store.runs import ORIGIN_FILE, Store, StoredRun
 from harness.supervise import workdirs
 from harness.units import format_bytes
 

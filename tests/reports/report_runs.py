@@ -22,7 +22,8 @@ from rich.console import Console
 from harness import hdr
 from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
-from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.documents import write_json_atomically
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
 from reports.compare_output import ComparisonView

@@ -12,8 +12,9 @@ from watched import THIRD_UID, watched
 
 from harness.errors import HarnessError
 from harness.install.prefix import work_directory
+from harness.store.documents import write_json_atomically
 from harness.store.index import FILE, StoreIndex
-from harness.store.runs import Store, write_json_atomically
+from harness.store.runs import Store
 from harness.store.transfer import import_archive
 from harness.supervise import workdirs
 from harness.supervise.user_files import Credentials, make_own, owned_on_the_way, replacing

@@ -16,8 +16,9 @@ from example_run import SPEC, result
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
+from harness.store.documents import write_json_atomically
 from harness.store.index import StoreIndex
-from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 

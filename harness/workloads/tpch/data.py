@@ -26,7 +26,7 @@ from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress, SilentProgress
 from harness.store.datasets import Dataset
-from harness.store.runs import write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.supervise import programs
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows

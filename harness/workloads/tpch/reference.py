@@ -29,7 +29,7 @@ import duckdb
 from harness import jsonfile
 from harness.errors import RunFailed
 from harness.paths import answers_root
-from harness.store.runs import write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.store.spec import content_hash
 from harness.supervise import workdirs
 from harness.supervise.supervisor import Supervisor
