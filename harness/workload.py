@@ -8,7 +8,7 @@ reads its SQL from the engine's own folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -55,8 +55,7 @@ class Clients:
 
     ``scratch``: a private directory of the user they run as. ``credentials``: that user; None if
     the harness itself is unprivileged. ``inside``: an engine that runs in the driver's process;
-    ``memory``: its policy. ``pinned``: drivers have processors of their own. ``joined``: an engine
-    in whose network drivers run.
+    ``memory``: its policy. ``joined``: an engine in whose network drivers run.
     """
 
     processes: ProcessStarter
@@ -64,7 +63,6 @@ class Clients:
     scratch: Path
     inside: RunsInClient | None = None
     memory: MemoryPolicy | None = None
-    pinned: bool = False
     joined: HasOwnNetwork | None = None
 
     def start_driver(self, argv: Sequence[str], **options: Any) -> Process:
@@ -76,7 +74,7 @@ class Clients:
         options = {"credentials": self.credentials, **options}
         if self.inside is None:
             network = (self.joined.network() if self.joined else None) or ""
-            return self.processes.spawn(argv, capped=self.pinned, network=network, **options)
+            return self.processes.spawn(argv, capped=False, network=network, **options)
         process = self.processes.spawn(
             argv, capped=True, traced=True, memory=self.memory, **options
         )
@@ -101,28 +99,6 @@ class Loading:
     progress: Progress
 
 
-class VariesDelays(Protocol):
-    """Delays of the engine's I/O that change within the window (harness.explain)."""
-
-    #: Interval of the series that the client is to count by.
-    series_ns: int
-
-    def offered(self, series: Sequence[Mapping[str, Any]]) -> None:
-        """What the client counted in the window (harness.drivers.result.DriverResult)."""
-
-    def order(self, rounds: int) -> Sequence[tuple[int, int]]:
-        """Number of the round and delay in ns of each execution of a query."""
-
-    def execute(
-        self,
-        labels: Mapping[str, str],
-        number: int,
-        level_ns: int,
-        execute: Callable[[], int | None],
-    ) -> None:
-        """Delay an execution, which returns its duration in ns; None: it is left out."""
-
-
 Moment = Literal["before", "after", "under way", "before untimed", "after untimed"]
 
 
@@ -139,10 +115,6 @@ class Session(Protocol):
     driver: str
     #: Seed of all random choices: the same in every run of one block of an experiment.
     seed: int
-
-    @property
-    def delays(self) -> VariesDelays | None:
-        """Delays that vary within the window; None in most runs."""
 
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""

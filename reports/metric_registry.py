@@ -109,10 +109,6 @@ _METRICS = {
     "io_trace_coverage_share": MetricInfo(
         "share of bytes that the I/O trace saw", "counter", "part"
     ),
-    "whatif_slope": MetricInfo("latency added per added delay", "counter", "operation"),
-    "whatif_slope_low": MetricInfo("the same, at least", "counter", "operation"),
-    "whatif_slope_high": MetricInfo("the same, at most", "counter", "operation"),
-    "whatif_linear": MetricInfo("whether it is one line", "counter", "operation"),
     "wait_ns": MetricInfo("time of an operation by resource", "breakdown", "resource"),
     "wait_cpu_ns": MetricInfo("of that time, counted on processors", "breakdown"),
     "wait_accounted_share": MetricInfo("of that time, accounted for", "breakdown"),

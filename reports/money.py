@@ -36,8 +36,6 @@ _DRAM = "dram"
 _HOUR_NS = 3600e9
 #: The sum of the times of a run's queries, one after another, and the time of each.
 _TOTAL, _EACH = "queries_duration_ns", "query_duration_ns"
-#: How many times better B is than A, and the ends of its interval.
-Speedup = tuple[float, float | None, float | None]
 #: What counts as performance, with its unit; the first that all arms of a panel have.
 _PERFORMANCE: Mapping[str, str] = {
     "composite_queries_per_hour": "1/h",
@@ -107,8 +105,7 @@ class MoneyRow:
     """One arm. ``price``: None where ``note`` says what is missing.
 
     ``per_unit``: performance for each unit of money; ``ratio``: how many times better than the
-    baseline's that is; ``shares``: medians of its runs. ``break_even``: by the measured speed-up;
-    ``predicted``: by the one predicted from the baseline's runs.
+    baseline's that is; ``shares``: medians of its runs. ``break_even``: by the measured speed-up.
     """
 
     arm: Arm
@@ -119,7 +116,6 @@ class MoneyRow:
     note: str
     ratio: Estimate | None = None
     break_even: BreakEven | None = None
-    predicted: BreakEven | None = None
 
 
 @dataclass(frozen=True)
@@ -141,19 +137,9 @@ class Money:
     tables: tuple[MoneyTable, ...]
 
 
-NO_PREDICTIONS: Mapping[tuple[str, str, str], Speedup] = {}
-
-
-def money(
-    panels: Sequence[Panel],
-    prices: PriceList | None = None,
-    predicted: Mapping[tuple[str, str, str], Speedup] = NO_PREDICTIONS,
-) -> Money | None:
-    """None where no arm has a price. UsageError where prices were given and no arm has one.
-
-    ``predicted``: speed-ups by panel, baseline and compared arm, as their titles show them.
-    """
-    found = (_table(panel, prices, predicted) for panel in panels)
+def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | None:
+    """None where no arm has a price. UsageError where prices were given and no arm has one."""
+    found = (_table(panel, prices) for panel in panels)
     tables = tuple(table for table in found if table is not None)
     if tables and prices is None:
         return Money(RECORDED_CURRENCY, f"{RECORDED_SOURCE}, as recorded with each run", tables)
@@ -169,9 +155,7 @@ def money(
     return None
 
 
-def _table(
-    panel: Panel, prices: PriceList | None, predicted: Mapping[tuple[str, str, str], Speedup]
-) -> MoneyTable | None:
+def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
     arms = [arm for arm in panel.arms if arm.usable]
     name = _performance_metric(arms)
     dram = _dram_of(panel.runs)
@@ -181,10 +165,7 @@ def _table(
     for group in panel.groups:
         if group.a.name in rows and group.b.name in rows and name:
             a, b = rows[group.a.name], rows[group.b.name]
-            speedup = predicted.get(
-                (panel.title_with_workload, group.a.marked_name, group.b.marked_name)
-            )
-            rows[group.b.name] = _compared(a, b, group, name, speedup)
+            rows[group.b.name] = _compared(a, b, group, name)
     title = "queries per hour" if name == _TOTAL else _title(name)
     unit = _PERFORMANCE.get(name, "")
     return MoneyTable(panel.title_with_workload, title, unit, tuple(rows.values()))
@@ -299,18 +280,13 @@ def _tiers(run: StoredRun) -> Mapping[str, Mapping[str, Any]]:
     return {tier["name"]: tier for tier in run.manifest.get("tiers", ())}
 
 
-def _compared(
-    a: MoneyRow, b: MoneyRow, group: Group, name: str, predicted: Speedup | None
-) -> MoneyRow:
-    b = replace(b, predicted=_break_even(a, b, predicted) if predicted else None)
+def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:
     row = group.row(Quantity(name))
     if row is None or row.estimate is None or a.price is None:
         return b
     found = row.estimate
     ratio = _scaled(found, a.price.median / b.price.median) if b.price else None
-    even = _break_even(a, b, (found.ratio, found.low, found.high))
-    even = even and replace(even, confidence=found.confidence)
-    return replace(b, ratio=ratio, break_even=even)
+    return replace(b, ratio=ratio, break_even=_break_even(a, b, found))
 
 
 def _scaled(estimate: Estimate, factor: float) -> Estimate:
@@ -318,7 +294,7 @@ def _scaled(estimate: Estimate, factor: float) -> Estimate:
     return replace(estimate, ratio=estimate.ratio * factor, low=low, high=high)
 
 
-def _break_even(a: MoneyRow, b: MoneyRow, speedup: Speedup) -> BreakEven | None:
+def _break_even(a: MoneyRow, b: MoneyRow, speedup: Estimate) -> BreakEven | None:
     """None unless B uses exactly one tier that A does not, and all others have a price."""
     own = [s for s in b.shares if s.tier not in {other.tier for other in a.shares}]
     others = [s for s in b.shares if s not in own]
@@ -330,6 +306,6 @@ def _break_even(a: MoneyRow, b: MoneyRow, speedup: Speedup) -> BreakEven | None:
     def price(ratio: float) -> float:
         return max(0.0, (ratio * price_a - rest) / share.gb)
 
-    value, *ends = speedup
-    low, high = (None if one is None else price(one) for one in ends)
-    return BreakEven(share.tier, price(value), low, high, share.per_gb)
+    low, high = (None if one is None else price(one) for one in (speedup.low, speedup.high))
+    now = share.per_gb
+    return BreakEven(share.tier, price(speedup.ratio), low, high, now, speedup.confidence)

@@ -39,14 +39,13 @@ from reports.conditions import (
     uncontrolled,
 )
 from reports.explain.ceilings import Ceilings, ceilings
-from reports.explain.comparisons import NO_EVIDENCE, Evidence, explained
-from reports.explain.known import Missing, Value
+from reports.explain.comparisons import explained
+from reports.explain.known import Missing
 from reports.explain.output import ExplainedView
-from reports.explain.score import score
 from reports.formatting import counted, interval_text, times, utc, verdict_text
 from reports.history import History, histories
 from reports.metric_registry import metric_title
-from reports.money import Money, Speedup, money
+from reports.money import Money, money
 from reports.noise import Expected, expected
 from reports.over_time import representative
 from reports.page import write_page
@@ -91,7 +90,6 @@ def write_report(
     card: bool = False,
     conclusions: Sequence[Checked] = (),
     prices: Path | None = None,
-    evidence: Evidence = NO_EVIDENCE,
     calibrations: Sequence[Calibration] = (),
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
@@ -103,15 +101,15 @@ def write_report(
     first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
     is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
     devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested;
-    ``prices``: a file of prices, in place of those recorded with the runs; ``evidence``: other
-    runs, which explain comparisons; ``calibrations``: the noise of workloads on this and other
-    hosts. UsageError where there is no run or ``out`` cannot be written.
+    ``prices``: a file of prices, in place of those recorded with the runs; ``calibrations``: the
+    noise of workloads on this and other hosts. UsageError where there is no run or ``out`` cannot
+    be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
     listed = read_prices(prices) if prices else None
-    view = view_of(runs, title, over, baseline, series, force, listed, evidence)
+    view = view_of(runs, title, over, baseline, series, force, listed)
     tested = tuple(one for one in conclusions if one.tested)
     noise = tuple(_noise(view.panels, calibrations))
     view = replace(view, card=card, conclusions=tested, noise=noise)
@@ -161,7 +159,6 @@ class CeilingRow:
 class PanelView:
     """One engine's part of the report.
 
-    ``stored``: all runs that may explain it.
     ``tables``: results; ``counters``: what explains them, with the ``breakdown`` of every query
     and ``unexplained``: why plans are missing; ``what``: the workload, its driver and every
     parameter; ``stalls``: cycles by cache level, where processors count them; ``updates``: what a
@@ -171,7 +168,6 @@ class PanelView:
     panel: Panel
     number: int
     published: tuple[PublishedSeries, ...]
-    stored: tuple[StoredRun, ...]
     tables: tuple[ResultTable, ...]
     counters: tuple[ResultTable, ...]
     breakdown: tuple[BreakdownRow, ...]
@@ -189,7 +185,7 @@ class PanelView:
     @cached_property
     def why(self) -> list[Drawing]:
         """Of what explains them."""
-        return draw_panel(self.panel, self.number, self.published, why=True, runs=self.stored)
+        return draw_panel(self.panel, self.number, self.published, why=True)
 
     @cached_property
     def over_time(self) -> list[Drawing]:
@@ -345,7 +341,6 @@ def view_of(
     published: Sequence[PublishedSeries] = (),
     force: bool = False,
     prices: PriceList | None = None,
-    evidence: Evidence = NO_EVIDENCE,
 ) -> View:
     """Everything that the report says about ``runs``; as for ``write_report``."""
     compared = over or compared_dimension(runs)
@@ -364,7 +359,6 @@ def view_of(
     answers = tuple((p.title_with_workload, group) for p in comparable for group in p.groups)
     swept = sweeps(found)
     stamps = sorted(run.run["started_unix_ns"] for run in runs)
-    known = _explained(comparable, evidence)
     return View(
         title=title,
         statuses=Counter(str(run.run["status"]) for run in runs),
@@ -373,7 +367,7 @@ def view_of(
         answers=answers,
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
         ceilings=tuple(_ceilings(found)),
-        explained=known,
+        explained=_explained(comparable),
         warnings=tuple(one for panel in comparable for one in panel_warnings(panel)),
         uncontrolled=tuple(uncontrolled(runs)),
         checks=tuple(checks(runs)),
@@ -382,14 +376,12 @@ def view_of(
             table for p in ([] if over_drivers else driven) for table in PanelTables(p).results
         ),
         durability=tuple(durability(found)),
-        money=money(comparable, prices, _predicted(known) if known else {}),
+        money=money(comparable, prices),
         sweeps=tuple(
             SweepView(f"sweep-{i}", tuple(group), tuple(published))
             for i, group in enumerate(side_by_side(swept), 1)
         ),
-        panels=tuple(
-            _panel_view(panel, i, published, evidence.runs) for i, panel in enumerate(found, 1)
-        ),
+        panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(found, 1)),
         memory=tuple(memory_row(panel, arm) for panel in found for arm in panel.arms),
         troubles=tuple(troubles(runs)),
         manifests=manifests(runs),
@@ -411,23 +403,12 @@ def _single(panel: Panel, arm: Arm) -> Single:
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
 
 
-def _explained(comparable: Sequence[Panel], evidence: Evidence) -> ExplainedView | None:
-    """None where no comparison of placements has a trace."""
-    rows = [row for row in explained(comparable, evidence) if row.moved]
-    if all(
-        isinstance(row.sensitivity, Missing) and row.sensitivity.why == "no trace" for row in rows
-    ):
+def _explained(comparable: Sequence[Panel]) -> ExplainedView | None:
+    """None where no comparison of placements has waits and a trace."""
+    rows = [row for row in explained(comparable) if row.moved]
+    if all(isinstance(row.ceiling, Missing) and row.ceiling.why == "no waits" for row in rows):
         return None
-    return ExplainedView(tuple(rows), score(rows))
-
-
-def _predicted(known: ExplainedView) -> dict[tuple[str, str, str], Speedup]:
-    """Of whole comparisons, by the causal model."""
-    return {
-        (row.where, row.a, row.b): (row.predicted.value, row.predicted.low, row.predicted.high)
-        for row in known.rows
-        if not row.query and isinstance(row.predicted, Value)
-    }
+    return ExplainedView(tuple(rows))
 
 
 def _noise(views: Sequence[PanelView], calibrations: Sequence[Calibration]) -> Iterator[Expected]:
@@ -453,18 +434,12 @@ def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:
                 yield CeilingRow(panel.title_with_workload, arm.marked_name, known, first)
 
 
-def _panel_view(
-    panel: Panel,
-    number: int,
-    published: Sequence[PublishedSeries],
-    stored: tuple[StoredRun, ...],
-) -> PanelView:
+def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
     tables = PanelTables(panel)
     return PanelView(
         panel,
         number,
         tuple(published),
-        stored,
         tables.results,
         tables.counters,
         tuple(breakdown(panel)),

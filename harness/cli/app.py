@@ -21,7 +21,6 @@ _MODULES = {
     "experiment": "experiment",
     "model": "model",
     "curve": "curve",
-    "whatif": "whatif",
     "runs": "runs",
     "data": "data",
     "compare": "results",

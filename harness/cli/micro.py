@@ -18,7 +18,6 @@ from harness.errors import UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
 from harness.micro.host_capacity import variables_here
-from harness.micro.like_suite import suite_like
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
@@ -108,9 +107,6 @@ class MicroOptions(CommonOptions):
     suite: Annotated[
         str | None, typer.Option(help="Name of a suite (`harness micro suites`), or its file.")
     ] = None
-    like: Annotated[
-        str | None, typer.Option(metavar="RUN", help="File I/O like that of a run, instead.")
-    ] = None
     tier: Annotated[list[str] | None, typer.Option(help="Tier to measure; may repeat.")] = None
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Overwrite the content of a raw device.")
@@ -168,17 +164,12 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
 
 
 def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
-    """Name and files of the suite, or of the one that is derived from a run."""
-    if options.suite is not None and options.like is not None:
-        raise UsageError("run micro", "--suite and --like are two suites", "leave one of them out")
-    if options.like is not None:
-        document = suite_like(store(options.results).run(options.like))
-        return document.value["name"], [document]
+    """Return the name and the files of the suite."""
     if options.suite is None:
         raise UsageError(
             "run micro",
             "no suite is named",
-            "add --suite quick, say (`harness micro suites` lists them), a file, or --like RUN",
+            "add --suite quick, say (`harness micro suites` lists them), or a file",
         )
     path = find_suite(options.suite)
     return suite_name(path), load_documents(path)

@@ -10,7 +10,7 @@ from harness import hdr
 from harness.terminal import print_table
 from harness.units import format_ns
 
-_WHOLE = ("operation_duration_ns", "io_like_duration_ns")
+_WHOLE = "operation_duration_ns"
 _PERCENTILES = "p50, p99.9, max"
 #: Of the calls that one operation consists of, each for itself.
 _OF_PARTS = f"of each call: {_PERCENTILES}"
@@ -43,8 +43,6 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
 
     ``wal/access=4096,sync=dsync,direct=auto (direct=yes)``.
     """
-    if "part" in labels:  # of a suite like a run
-        return f"{labels['part']}/{labels['operation']}/{labels['role']}"
     name = labels.get("configuration", metric)
     named = name.partition("/")[2].split(",")
     stated = (f"{key}={labels[key]}" for key in _AS_DONE if labels.get(key, "none") != "none")
@@ -74,6 +72,6 @@ def _percentiles(name: str, times: hdr.Histogram) -> tuple[str, str] | None:
     p50, p999 = times.percentiles([50.0, 99.9])
     tail = format_ns(p999) if times.total >= hdr.fewest(99.9) else "—"  # too few operations
     text = f"{format_ns(p50)}, {tail}, {format_ns(times.max)}"
-    if name in _WHOLE:
+    if name == _WHOLE:
         return _PERCENTILES, text
     return _OF_PARTS, f"{name.removesuffix('_duration_ns').replace('_', ' ')} {text}"

@@ -39,7 +39,6 @@ from harness.paper.plan import (
     run_cells,
     with_looks,
 )
-from harness.store.runs import StoredRun
 from harness.terminal import print_table
 from harness.units import counted, parse_duration_ns
 
@@ -104,20 +103,19 @@ def paper(
     from harness.paper.report import figure_runs
 
     shown = figure_runs(done, made, {**chosen.left_out, **left_out}, request)
-    _write(found, shown, into.runs(), out, json_)
+    _write(found, shown, out, json_)
     show.exit_for(made)
 
 
 def _write(
     found: Paper,
     figures: Sequence[FigureRuns],
-    stored: Sequence[StoredRun],
     out: Path,
     json_: bool,
 ) -> None:
     from reports.fidelity.page import page_of, write_paper
 
-    page = page_of(found.name, found.title, figures, found.published, stored)
+    page = page_of(found.name, found.title, figures, found.published)
     files = write_paper(page, out)
     if json_:
         paths = {form: str(path) for form, path in files.items()}
@@ -135,8 +133,6 @@ def _write(
             for one in page.figures
         ],
     )
-    if more := sum(len(one.to_predict) for one in page.figures):
-        print(f"predicted speed-ups: the page has {counted(more, 'command')} for what they lack")
     print(f"page: {files['html'].absolute()}")
 
 

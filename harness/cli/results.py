@@ -88,10 +88,9 @@ def explain(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare device ratio, ceiling, prediction, measurement."""
-    from reports.explain.comparisons import Evidence, explained
+    """Compare ceiling and measurement of each comparison of placements."""
+    from reports.explain.comparisons import explained
     from reports.explain.output import ExplainedView, to_json
-    from reports.explain.score import score
     from reports.micro.points import is_micro
     from reports.page import print_page
     from reports.select import unplanted
@@ -102,18 +101,14 @@ def explain(
     of_engines = [stored for stored in every if not is_micro(stored)]
     chosen = chosen_runs(where, runs, of_engines) if runs else unplanted(of_engines)
     chosen = [stored for stored in chosen if not is_micro(stored)]
-    rows = (
-        explained(panels(chosen, "placement", baseline, anyway), Evidence.of(every))
-        if chosen
-        else []
-    )
+    rows = explained(panels(chosen, "placement", baseline, anyway)) if chosen else []
     if not rows:
         raise UsageError(
             f"explain {', '.join(runs) if runs else 'all runs'}",
             "no two placements of one engine and workload are among them",
             "measure both: harness run … --placement ssd-both --placement pmem-both",
         )
-    view = ExplainedView(tuple(rows), score(rows))
+    view = ExplainedView(tuple(rows))
     if json_:
         print_json(to_json(view))
     else:
@@ -188,7 +183,6 @@ def report(
     """
     from reports.conclusions.catalogue import OF_ENGINES
     from reports.conclusions.model import check_all
-    from reports.explain.comparisons import Evidence
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
     from reports.report import write_report
@@ -216,7 +210,6 @@ def report(
             bool(micro),
             conclusions,
             prices,
-            Evidence.of(where.runs()),
             CalibrationStore(where.root).all(),
         )
         if chosen

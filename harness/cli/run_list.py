@@ -198,16 +198,13 @@ def print_run_list(
     earlier: Store,
     json_: bool,
     sequence: Sequential | None = None,
-    follow: int = 0,
 ) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
-    Of a ``sequence`` the runs before its first look. ``follow``: the runs, at most, that their
-    results decide on.
+    Of a ``sequence`` the runs before its first look.
 
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
-    each], counts: [repeats at each look], budget_repeats, follow_at_most}``; ``budget_repeats``
-    None if not known.
+    each], counts: [repeats at each look], budget_repeats}``; ``budget_repeats`` None if not known.
     """
     within = _blocks_within(sequence, steps, earlier) if sequence else None
     repeats, expected = _forecast(steps, env, earlier, sequence.plan.looks if sequence else 1)
@@ -224,7 +221,6 @@ def print_run_list(
                 "expected": [asdict(one) for one in expected],
                 "counts": counts,
                 "budget_repeats": within,
-                "follow_at_most": follow,
             }
         )
         return
@@ -247,8 +243,6 @@ def print_run_list(
     )
     for text in filter(None, (repeats.text, *(one.text for one in expected))):
         print(text)
-    if follow:
-        print(f"a run follows for each operation that its sessions call often: at most {follow}")
     if within is not None:
         print(f"the budget allows about {counted(within, 'repeat')}")
     if len(counts) > 1:

@@ -53,10 +53,7 @@ def clients_of(
     if isinstance(engine, RunsInClient):
         return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
     joined = engine if isinstance(engine, HasOwnNetwork) else None
-    if not prepared.client_cpus:
-        return Clients(env.supervisor, env.credentials, scratch, joined=joined)
-    pinned = env.supervisor.capped_by(None, prepared.client_cpus)
-    return Clients(pinned, env.credentials, scratch, pinned=True, joined=joined)
+    return Clients(env.supervisor, env.credentials, scratch, joined=joined)
 
 
 def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:

@@ -50,13 +50,12 @@ from harness.experiment.preflight import (
     work_directory,
 )
 from harness.experiment.run_time import Estimator, RunTime
-from harness.explain.blocks import DelayBlocks
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.host.working_set import own_memory_bytes
 from harness.iotrace.intervals import TimedIo
-from harness.iotrace.plant import parse_plant, varied
+from harness.iotrace.plant import parse_plant
 from harness.iotrace.trace import LIBRARY, IoTrace
 from harness.models.table import PageCache, models_table
 from harness.monitors import MonitorContext
@@ -304,10 +303,6 @@ class _Run:
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
             record.warnings += session.timed_io.check_models(modelled_parts(prepared))
             record.artifacts["io-operations"] = session.timed_io.operations()
-        if session.delays is not None:
-            found = session.delays.concluded(record.metrics, record.artifacts["io-operations"])
-            record.metrics += [metric for one in found for metric in one.metrics()]
-            record.artifacts["whatif"] = {"fits": [one.to_json() for one in found]}
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
             self.record_config(engine.effective_config())
         if self.places is not None:
@@ -378,10 +373,6 @@ class _Run:
             self._model_devices([])
             for text in self.prepared.spec.plant:
                 parse_plant(text).apply(trace.page)
-            if (plant := varied(self.prepared.spec.plant)) is not None:
-                seed = self.prepared.spec.seed_of_block()
-                self.session.delays = DelayBlocks(trace.page, plant, seed)
-                self.stack.callback(self.session.delays.end)  # before the page is closed
 
     def _model_devices(self, processes: Sequence[ProcessId]) -> None:
         """Have the files of modelled tiers take their devices' times.

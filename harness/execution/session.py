@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from harness.engine import Credentials, Engine
 from harness.execution.monitoring import GuardedMonitor
-from harness.explain.blocks import DelayBlocks
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
 from harness.iotrace.intervals import TimedIo
@@ -74,8 +73,6 @@ class RunSession:
     timed_io: TimedIo | None = None
     #: The observer of this second execution.
     observed: Spans | None = None
-    #: Delays that change during a window.
-    delays: DelayBlocks | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()
     residency: list[dict[str, Any]] = field(default_factory=list)
@@ -139,8 +136,6 @@ class RunSession:
             self._mark(begins=False)
         elif moment == "under way":
             self._in_window = not self._in_window
-            if self.delays is not None and not self._in_window:
-                self.delays.end()
             self._mark(begins=self._in_window)
         with silence.phase("counters"):
             for read in order[moment]:
@@ -148,8 +143,6 @@ class RunSession:
         silence.enter(self._phase_after(moment))
         if moment == "before":
             self._mark(begins=True)
-        if self.delays is not None and moment == "under way" and self._in_window:
-            self.delays.begin()
         return counters
 
     def _phase_after(self, moment: Moment) -> str:

@@ -17,7 +17,6 @@ from harness.engine import (
     Listens,
     MemoryPolicy,
     ProcessStarter,
-    RunsInClient,
     RunsSql,
     TakesOptionFile,
     TracesIo,
@@ -28,10 +27,9 @@ from harness.execution.monitoring import check_monitors
 from harness.execution.observing import check_observers
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.tuning import settings_for
-from harness.explain.blocks import check_varied
 from harness.host.listen_address import Address, check_listen, parse_listen
-from harness.host.processors import apart, resolve_cpus
-from harness.iotrace.plant import parse_plant, varied
+from harness.host.processors import resolve_cpus
+from harness.iotrace.plant import parse_plant
 from harness.iotrace.trace import LIBRARY
 from harness.models.device import DeviceModel
 from harness.monitors.io import IoMonitor
@@ -75,8 +73,6 @@ class ResolvedRun:
     threads: int
     #: Processors that the engine may run on; empty for all of them.
     cpus: tuple[int, ...] = ()
-    #: Processors of its clients alone; empty where they may use all.
-    client_cpus: tuple[int, ...] = ()
     #: Where the server listens for clients on other hosts; None: nowhere.
     listen: Address | None = None
     #: Addresses of the clients' hosts on the way to it.
@@ -162,11 +158,6 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
         )
     _check_plant(spec, engine, supported)
     _check_models(prepared, engine, supported)
-    if (plant := varied(spec.plant)) is not None:
-        check_varied(plant, spec.driver, params)
-        if not (isinstance(engine, RunsInClient) or outline.delay_rounds):
-            cpus, client_cpus = apart(cpus)
-            prepared = replace(prepared, cpus=cpus, client_cpus=client_cpus)
     if isinstance(workload, AsksOfEngine):
         workload.check_engine(params, spec.driver, engine, settings)
     source = workload.source_key(params, engine) if isinstance(workload, HasSource) else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from harness.errors import UsageError
 from harness.store.result import Check, CheckStatus
@@ -66,45 +66,6 @@ def resolve_cpus(
             f"processors {text!r}", f"{format_cpus(missing)} cannot be used", f"{here}; {_HELP}"
         )
     return numbers
-
-
-def apart(
-    server: tuple[int, ...], usable: Collection[int] | None = None, kernel: Kernel = LIVE
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the processors of a server and of its clients; they share no physical core.
-
-    ``server``: those that were requested; empty: a quarter of the cores is the clients'. UsageError
-    where no core is left for one of the two: hardware threads of one core slow each other.
-    """
-    known = sorted(os.sched_getaffinity(0) if usable is None else usable)
-    cores = _cores(known, kernel)
-    if not server:
-        clients = max(1, len(cores) // 4)
-        server = tuple(sorted(cpu for core in cores[:-clients] for cpu in core))
-    others = tuple(sorted(cpu for core in cores if not set(core) & set(server) for cpu in core))
-    if not server or not others:
-        raise UsageError(
-            "processors for a server and its clients",
-            f"usable here: {format_cpus(known)}, on {len(cores)} cores; of these "
-            f"{format_cpus(server) or 'none'} for the server",
-            "use a host with two cores or more, and leave all threads of a core to the clients "
-            "(--cpus)",
-        )
-    return server, others
-
-
-def _cores(cpus: Sequence[int], kernel: Kernel) -> list[tuple[int, ...]]:
-    """Return the processors grouped by physical core, in the order of each core's first one.
-
-    Numbers do not tell: on Intel servers threads n and n + cores share a core, on others n and
-    n + 1.
-    """
-    cores: dict[tuple[int, ...], None] = {}
-    for cpu in cpus:
-        listed = kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")
-        siblings = _numbers(listed, "thread_siblings_list") if listed else (cpu,)
-        cores[tuple(sorted(set(siblings) & set(cpus)))] = None
-    return list(cores)
 
 
 def format_cpus(numbers: Iterable[int]) -> str:

@@ -8,18 +8,14 @@ import re
 import shlex
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import RunFailed, UsageError
-from harness.iotrace.trace import IoTrace
 from harness.micro.protocol import Workplace
 from harness.supervise import programs
 from harness.supervise.conversation import converse
 from harness.supervise.failures import ending, log_tail
-from harness.supervise.supervisor import Confinement, SupervisedProcess
 from harness.supervise.user_files import acting_as
 from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
@@ -75,51 +71,22 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
         )
 
 
-@dataclass
-class Started:
-    """A program that runs in the run's directory as the unprivileged user."""
+def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
+    """Run a program in the run's directory as the unprivileged user; return what it printed.
 
-    work: Workplace
-    argv: Sequence[str]
-    process: SupervisedProcess
-    log: Path
-
-    def finish(self, stdin: str = "") -> str:
-        """What it printed, at its end; RunFailed with its last words where it fails."""
-        code, output = converse(self.process, stdin)
-        printed = output.decode(errors="replace")
-        if code != 0:
-            said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
-            last = "; ".join(said[-3:]) or log_tail(self.log, self.work.env.credentials)
-            raise RunFailed(shlex.join(self.argv), f"it {ending(code)}: {last}")
-        with acting_as(self.work.env.credentials):
-            self.log.unlink(missing_ok=True)
-        return printed
-
-
-@contextmanager
-def started(
-    work: Workplace, argv: Sequence[str], trace: IoTrace | None = None
-) -> Iterator[Started]:
-    """The program under way; it is dead when this ends, whatever happens."""
+    RunFailed with its last words where it fails.
+    """
+    user = work.env.credentials
     log = work.scratch / f"{argv[0]}-{uuid.uuid4().hex}.log"
     process = work.env.supervisor.spawn(
-        argv,
-        cwd=work.directory,
-        log=log,
-        credentials=work.env.credentials,
-        traced=trace is not None,
-        pipes=True,
-        confinement=Confinement(trace=trace),
+        argv, cwd=work.directory, log=log, credentials=user, pipes=True
     )
-    try:
-        yield Started(work, argv, process, log)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
-    """What it prints, to its end."""
-    with started(work, argv) as one:
-        return one.finish(stdin)
+    code, output = converse(process, stdin)
+    printed = output.decode(errors="replace")
+    if code != 0:
+        said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
+        last = "; ".join(said[-3:]) or log_tail(log, user)
+        raise RunFailed(shlex.join(argv), f"it {ending(code)}: {last}")
+    with acting_as(user):
+        log.unlink(missing_ok=True)
+    return printed

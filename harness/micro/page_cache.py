@@ -29,16 +29,15 @@ def drop(path: Path, user: Credentials | None = None) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def warm(path: Path, user: Credentials | None = None, size_bytes: int | None = None) -> None:
-    """All of the file lies in the page cache, or as many of its first bytes; what has to be
-    fetched comes in pages of 4 KiB.
+def warm(path: Path, user: Credentials | None = None) -> None:
+    """Read all of the file into the page cache; what has to be fetched comes in pages of 4 KiB.
 
     WILLNEED fetches such whatever the file system could (readahead proper would not); the reads
     after it wait for that.
     """
     with _opened(path, user) as file:
         number = file.fileno()
-        size = os.fstat(number).st_size if size_bytes is None else size_bytes
+        size = os.fstat(number).st_size
         for at in range(0, size, _ASKED_BYTES):
             os.posix_fadvise(number, at, _ASKED_BYTES, os.POSIX_FADV_WILLNEED)
         os.posix_fadvise(number, 0, 0, os.POSIX_FADV_RANDOM)  # no readahead where one is missing

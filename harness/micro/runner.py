@@ -31,7 +31,6 @@ from harness.micro import native
 from harness.micro.fio import Fio
 from harness.micro.host_capacity import llc_bytes
 from harness.micro.ioping import Ioping
-from harness.micro.like import Like
 from harness.micro.model import Suite
 from harness.micro.params import MicroParams
 from harness.micro.protocol import MeasuringProgram, Planned, Workplace
@@ -46,9 +45,7 @@ from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import NS_PER_S
 from harness.yamlfile import Document
 
-_OTHERS: Mapping[str, type[Fio | Ioping | Like]] = {
-    one.workload: one for one in (Fio, Ioping, Like)
-}
+_OTHERS: Mapping[str, type[Fio | Ioping]] = {one.workload: one for one in (Fio, Ioping)}
 #: Of other programs.
 _UNSCALED = ScaledSuite((), ())
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
@@ -264,7 +261,7 @@ def _on_tier(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:
     return first if "program" in first else first.get("block") if on_blocks else None
 
 
-def _kind(part: Mapping[str, Any]) -> type[Fio | Ioping | Like]:
+def _kind(part: Mapping[str, Any]) -> type[Fio | Ioping]:
     return registry.named("program", part["program"], _OTHERS)
 
 

@@ -62,8 +62,6 @@ class Outline:
     ``scale``: NaN for a workload without one. ``connections``: of the clients; 0 if unknown.
     ``window_ns``: length of the measurement window; 0 if no duration bounds it. ``clients``:
     processes. ``stall_timeout_ns``: time without an answer; 0 for the client's default.
-    ``delay_rounds``: executions of each query under each level of a varied delay; 0 for a workload
-    with a window. ``kills``: whether the server is killed in the window.
     """
 
     scale: float = math.nan
@@ -74,8 +72,6 @@ class Outline:
     client_hosts: tuple[str, ...] = ()
     clients: int = 1
     stall_timeout_ns: int = 0
-    delay_rounds: int = 0
-    kills: bool = False
 
 
 # Kinds of values ------------------------------------------------------------------

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.store.runs import StoredRun
 from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.drawing import Drawing
 from reports.charts.forest import speedups
@@ -22,7 +21,6 @@ from reports.charts.stacked import (
     working_set,
 )
 from reports.charts.waits import operation_waits, query_waits
-from reports.charts.what_if import whatif_fits
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.series import Panel
@@ -54,7 +52,6 @@ KINDS = (
     ChartKind("operations_per_second", "rate", rate_bars),
     ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
     ChartKind("query_duration_ns", "speedups", speedups),
-    ChartKind("whatif_slope", "what-if", whatif_fits, why=True),
     ChartKind("wait_ns", "waits", operation_waits, why=True),
     ChartKind("query_wait_ns", "waits", query_waits, why=True),
     ChartKind("plan_operator_ns", "operators", operator_times, why=True),
@@ -65,13 +62,9 @@ KINDS = (
 
 
 def draw_panel(
-    panel: Panel,
-    number: int,
-    published: Sequence[PublishedSeries],
-    why: bool,
-    runs: Sequence[StoredRun] = (),
+    panel: Panel, number: int, published: Sequence[PublishedSeries], why: bool
 ) -> list[Drawing]:
-    """The charts of a panel's results, or of what explains them (``why``): ``runs``, too.
+    """The charts of a panel's results, or of what explains them (``why``).
 
     In the order of ``KINDS``, then the others.
     """
@@ -90,8 +83,6 @@ def draw_panel(
                 if one.engine == panel.engine_name and one.metric == kind.metric
             ]
             drawing = bars_on_log_axis(panel, kind.metric, title, name, own)
-        elif kind.draw is whatif_fits:
-            drawing = whatif_fits(panel, kind.metric, title, name, runs)
         else:
             drawing = kind.draw(panel, kind.metric, title, name)
         if drawing:

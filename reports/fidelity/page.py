@@ -14,14 +14,10 @@ from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, check_all
-from reports.explain.comparisons import Evidence, Explained, explained
-from reports.explain.known import Value
-from reports.explain.output import commands
 from reports.formatting import (
     NOTHING,
     interval_text,
     quantity_text,
-    significant,
     times,
     verdict_text,
 )
@@ -64,17 +60,13 @@ class FigureRuns:
 
 @dataclass(frozen=True)
 class FigureView:
-    """A figure as the page shows it: a table of published numbers, and one of comparisons.
-
-    ``to_predict``: commands that measure what its predictions lack.
-    """
+    """A figure as the page shows it: a table of published numbers, and one of comparisons."""
 
     of: FigureRuns
     head: Cells
     rows: tuple[tuple[Cell, ...], ...]
     compared: tuple[Cells, ...] = ()
     notes: tuple[str, ...] = ()
-    to_predict: tuple[str, ...] = ()
 
     @property
     def done(self) -> int:
@@ -117,7 +109,6 @@ class FigureView:
                 for row in self.rows
             ],
             "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
-            "to_predict": as_json(self.to_predict),
         }
 
 
@@ -135,18 +126,10 @@ class PaperPage:
     figures: tuple[FigureView, ...]
     conclusions: tuple[Checked, ...]
 
-    @cached_property
+    @property
     def compared_head(self) -> Cells:
-        """Columns of comparisons: without ``predicted`` where nothing is."""
-        return COMPARED if self._predicted else _without_prediction(COMPARED)
-
-    def compared(self, one: FigureView) -> list[Cells]:
-        """A figure's comparisons in these columns."""
-        return [row if self._predicted else _without_prediction(row) for row in one.compared]
-
-    @cached_property
-    def _predicted(self) -> bool:
-        return any(row[_PREDICTED] != NOTHING for one in self.figures for row in one.compared)
+        """Columns of comparisons."""
+        return COMPARED
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:
@@ -163,46 +146,32 @@ class PaperPage:
         return attributes(self, "title", "figures", "conclusions")
 
 
-#: Columns of comparisons. ``published``: the speed-up by the paper's numbers at the same place;
-#: ``predicted``: by planted delays and the devices' figures, a column only where one is.
+#: Columns of comparisons. ``published``: the speed-up by the paper's numbers at the same place.
 COMPARED = (
     "engine and workload",
     "measured on",
     "published",
-    "predicted",
     "speed-up",
     "interval",
     "verdict",
     "medians",
 )
-_PREDICTED = COMPARED.index("predicted")
 #: More names than this are counted.
 _NAMED = 3
 #: Columns of published numbers of engines.
 _PUBLISHED = ("figure", "engine and placement", "point", "metric", "published", "measured here")
 
 
-def _without_prediction(row: Cells) -> Cells:
-    return (*row[:_PREDICTED], *row[_PREDICTED + 1 :])
-
-
 def page_of(
-    name: str,
-    title: str,
-    figures: Sequence[FigureRuns],
-    published: Path | None = None,
-    stored: Sequence[StoredRun] = (),
+    name: str, title: str, figures: Sequence[FigureRuns], published: Path | None = None
 ) -> PaperPage:
-    """The page of a paper's figures. ``published``: its numbers, those that come along if None;
-    ``stored``: all runs of the store, among which predictions are found.
-    """
+    """The page of a paper's figures. ``published``: its numbers, those that come along if None."""
     path = published or published_file(name)
     series = read_published(path) if path.exists() else []
     micro = {run.run_id: run for one in figures for run in one.runs if is_micro(run)}
     usable = [run for run in micro.values() if run.run["status"] != "failed"]
     rows = paper_rows(devices(usable)) if usable else None
-    evidence = Evidence.of(stored)
-    views = tuple(_view(name, one, series, rows, evidence) for one in figures)
+    views = tuple(_view(name, one, series, rows) for one in figures)
     every = {run.run_id: run for one in figures for run in one.runs}
     own = [one for one in CONCLUSIONS if one.paper == name]
     return PaperPage(title, views, tuple(check_all(own, every.values())))
@@ -215,11 +184,7 @@ def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
 
 
 def _view(
-    name: str,
-    one: FigureRuns,
-    series: Sequence[PublishedSeries],
-    micro: PaperRows | None,
-    evidence: Evidence,
+    name: str, one: FigureRuns, series: Sequence[PublishedSeries], micro: PaperRows | None
 ) -> FigureView:
     own = [each for each in series if each.figure in one.published]
     notes = tuple(dict.fromkeys(f"{each.figure}: {each.note}" for each in own if each.note))
@@ -230,11 +195,8 @@ def _view(
             return FigureView(one, _renamed(micro.head), found, notes=notes)
     made = _panels([run for run in one.runs if not is_micro(run)])
     rows = tuple(row.cells for row in published_rows(made, sweeps(made), own))
-    known = explained(made, evidence)
-    predicted = _predictions(known)
-    groups = tuple(_cells(panel, group, own, predicted) for panel in made for group in panel.groups)
-    compared = (*groups, *_singles(made))
-    return FigureView(one, _PUBLISHED, rows, compared, notes, tuple(commands(known)))
+    groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
+    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
 
 
 def _renamed(head: Cells) -> Cells:
@@ -246,33 +208,11 @@ def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     return panels(usable, compared_dimension(usable), None) if usable else []
 
 
-def _predictions(rows: Sequence[Explained]) -> dict[Cells, str]:
-    """The causal model's speed-ups by engine, workload and arms."""
-    return {
-        (row.where, row.a, row.b): _interval(row.predicted)
-        for row in rows
-        if not row.query and isinstance(row.predicted, Value)
-    }
-
-
-def _interval(found: Value) -> str:
-    if found.low is None or found.high is None:
-        return times(found.value)
-    return f"{times(found.value)} [{significant(found.low)}, {significant(found.high)}]"
-
-
-def _cells(
-    panel: Panel,
-    group: Group,
-    series: Sequence[PublishedSeries],
-    predicted: Mapping[Cells, str],
-) -> Cells:
+def _cells(panel: Panel, group: Group, series: Sequence[PublishedSeries]) -> Cells:
     row = group.deciding
     against = f"{group.b.marked_name} against {group.a.marked_name}"
     printed = _published_speed_up(panel, group, series)
-    where = panel.title_with_workload
-    expected = predicted.get((where, group.a.marked_name, group.b.marked_name), NOTHING)
-    first = (where, against, times(printed) if printed else NOTHING, expected)
+    first = (panel.title_with_workload, against, times(printed) if printed else NOTHING)
     if row is None or row.estimate is None or row.a is None or row.b is None:
         return *first, NOTHING, NOTHING, verdict_text(group.verdict), NOTHING
     medians = " → ".join(quantity_text(side.median, row.unit) for side in (row.a, row.b))

@@ -9,7 +9,7 @@ import pytest
 from patience import PATIENCE_S
 
 from harness.errors import UsageError
-from harness.host.processors import affinity_check, apart, format_cpus, parse_cpus, resolve_cpus
+from harness.host.processors import affinity_check, format_cpus, parse_cpus, resolve_cpus
 from harness.supervise.process import process_identity
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.linux.kernel import Kernel
@@ -87,56 +87,6 @@ def test_a_cpuset_narrows_a_socket(two_sockets: Kernel) -> None:
     assert resolve_cpus("socket:0", two_sockets, {1, 2, 3}) == (1,)
     with pytest.raises(UsageError, match="no processor that may be used"):
         resolve_cpus("socket:0", two_sockets, {2})
-
-
-#: thread_siblings_list of each processor, as Linux numbers them.
-INTEL = ["0,4", "1,5", "2,6", "3,7"] * 2  # a Xeon: all first threads, then all second ones
-AMD = ["0-1", "0-1", "2-3", "2-3", "4-5", "4-5", "6-7", "6-7"]  # as guests often have it, too
-PLAIN = [str(cpu) for cpu in range(8)]
-
-
-def topology(root: Path, siblings: list[str]) -> Kernel:
-    for cpu, text in enumerate(siblings):
-        folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        folder.mkdir(parents=True)
-        (folder / "thread_siblings_list").write_text(f"{text}\n")
-    return Kernel(root)
-
-
-@pytest.mark.parametrize(
-    ("siblings", "server", "usable", "expected"),
-    [
-        (PLAIN, (), "0-1", ("0", "1")),
-        (PLAIN, (), "0-7", ("0-5", "6-7")),
-        (PLAIN, (1,), "0-1,4", ("1", "0,4")),
-        ([], (), "0-7", ("0-5", "6-7")),  # no topology is known
-        (INTEL, (), "0-7", ("0-2,4-6", "3,7")),
-        (INTEL, (0, 1), "0-7", ("0-1", "2-3,6-7")),
-        (INTEL, (), "0-1,4-5", ("0,4", "1,5")),
-        (INTEL, (), "2-5", ("2-4", "5")),  # a cpuset with single threads of its cores
-        (AMD, (), "0-7", ("0-5", "6-7")),
-        (AMD, (0,), "0-7", ("0", "2-7")),
-        (AMD, (), "1,3", ("1", "3")),
-    ],
-)
-def test_a_server_and_its_clients_share_no_core(
-    tmp_path: Path, siblings: list[str], server: tuple[int, ...], usable: str,
-    expected: tuple[str, str],
-) -> None:  # fmt: skip
-    kernel = topology(tmp_path, siblings)
-    found = apart(server, resolve_cpus(usable, usable=range(8)), kernel)
-    assert tuple(map(format_cpus, found)) == expected
-
-
-@pytest.mark.parametrize(
-    ("siblings", "server", "usable"),
-    [(PLAIN, (), {3}), (PLAIN, (0, 1), {0, 1}), (AMD, (), {0, 1}), (INTEL, (0, 1, 2, 3), range(8))],
-)
-def test_without_a_core_for_each_of_the_two_it_is_refused(
-    tmp_path: Path, siblings: list[str], server: tuple[int, ...], usable: set[int]
-) -> None:
-    with pytest.raises(UsageError):
-        apart(server, usable, topology(tmp_path, siblings))
 
 
 def test_a_supervised_process_and_its_children_stay_on_their_processors(tmp_path: Path) -> None:

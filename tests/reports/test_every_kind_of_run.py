@@ -67,11 +67,9 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for inside in (False, True):
         for placement in ("ssd-both", "pmem-both"):
             ycsb(root, placement=placement, inside=inside, threads=8)
-    like = explained_runs.tpcc(root)
+    explained_runs.tpcc(root)
     explained_runs.tpcc(root, "ssd-data-pmem-wal", rate=80_000)
     explained_runs.tpcc(root, plant=("wal.sync=+100us",), block=1)
-    explained_runs.what_if(root, "wal", "sync", 1.0)
-    explained_runs.suites(root, like)
     for placement in ("ssd-both", "pmem-both"):
         test_stalls.tpcc(root, placement, test_stalls.FAST, 100)
     card_run(root)

@@ -21,9 +21,8 @@ from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.comparisons import having
 from reports.conclusions.model import check_all
 from reports.explain import output as explain_output
-from reports.explain.comparisons import Evidence, explained
+from reports.explain.comparisons import explained
 from reports.explain.output import ExplainedView
-from reports.explain.score import score
 from reports.micro.points import is_micro
 from reports.micro.report import write_cards
 from reports.report import write_report
@@ -44,10 +43,10 @@ def pages(folder: Path) -> dict[str, str]:
     card = write_cards([run for run in runs if is_micro(run)], folder / "pages")
     files = {"report.md": report.markdown, "report.csv": report.csv, "card.md": card.markdown}
     ssd, pmem = (having(engines, {"placement": place}) for place in ("ssd-both", "pmem-both"))
-    rows = tuple(explained(panels(engines, "placement", None), Evidence.of(runs)))
+    rows = tuple(explained(panels(engines, "placement", None)))
     documents = {
         "compare.json": compare_output.to_json(compare(ssd, pmem), 0.05),
-        "explain.json": explain_output.to_json(ExplainedView(rows, score(rows))),
+        "explain.json": explain_output.to_json(ExplainedView(rows)),
         "conclusions.json": [one.to_json() for one in check_all(CONCLUSIONS, runs)],
     }
     made = {page: file.read_text("utf-8") for page, file in files.items()}

@@ -107,19 +107,6 @@ def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: P
     assert fast.break_even.confidence == fast.ratio.confidence == pytest.approx(0.75)
 
 
-def test_a_predicted_speed_up_has_a_break_even_price_next_to_the_measured_one(
-    tmp_path: Path,
-) -> None:
-    runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 30_000)]
-    (panel,) = panels(runs, "placement", None)
-    key = (panel.title_with_workload, "ssd-both", "pmem-both")
-    made = money([panel], None, {key: (2.0, 1.5, None)})
-    ssd, pmem = made.tables[0].rows
-    assert ssd.predicted is None and pmem.predicted is not None and pmem.break_even is not None
-    assert (pmem.predicted.value, pmem.predicted.low) == pytest.approx((2 * 0.4, 1.5 * 0.4))
-    assert pmem.predicted.high is None and pmem.break_even.value == pytest.approx(3 * 0.4)
-
-
 def test_a_tier_without_a_price_still_has_one_at_which_it_pays(tmp_path: Path) -> None:
     priced = PriceList("USD", "x", ({"tier": "ssd", "modules": 1, "price_per_module": 0.4,
                                      "gb_per_module": 1, "name": "x"},))  # fmt: skip

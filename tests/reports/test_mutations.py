@@ -28,7 +28,7 @@ import playbook_modules  # noqa: F401
 import pytest
 from example_run import SPEC
 from micro_runs import card_run
-from report_runs import Case, lognormal, metric, with_artifacts, write
+from report_runs import Case, histogram, lognormal, metric, with_artifacts, write
 from tierbench.changes import plan_changes
 from tierbench.commands import Commands, Done
 from tierbench.desired_state import DesiredState
@@ -44,12 +44,11 @@ from harness.experiment.profile import load_profile
 from harness.host.dimms import parse_ndctl_dimms
 from harness.host.mode import parse_memory_resources
 from harness.iotrace.page import CELL_FIELDS
-from harness.micro import fio, iolog
+from harness.micro import fio
 from harness.micro.fio import Fio
 from harness.micro.fio_result import sample_of
-from harness.micro.like import Like
-from harness.micro.like_suite import suite_like
 from harness.micro.suite import load_suite
+from harness.models.curve import shape_of
 from harness.paths import data_folder
 from harness.progress import SilentProgress
 from harness.store.calibrations import Calibration, CalibrationStore, MetricNoise, latest_of
@@ -471,8 +470,8 @@ def _steps(tmp_path: Path) -> tuple[list[bytes], Read]:
 
 
 def _io_operations(tmp_path: Path) -> tuple[list[bytes], Read]:
-    metrics = [metric("window_duration_ns", 1e9)]
-    run = write(tmp_path, Case(placement="ssd-both", metrics=metrics))
+    made = metric("io_duration_ns", histogram([4e5] * 90), part="wal", operation="sync")
+    run = write(tmp_path, Case(placement="ssd-both", metrics=[made]))
     cell = dict.fromkeys(CELL_FIELDS, 0) | {"role": "foreground", "calls": 90, "timed": 90}
     moved = {"bytes": 90 * 8192, "ns": 9_000_000, "sizes": {"8192": 90}}
     cells = [cell | {"part": part, "operation": operation} | moved
@@ -482,13 +481,7 @@ def _io_operations(tmp_path: Path) -> tuple[list[bytes], Read]:
 
     def read(content: bytes) -> None:
         path.write_bytes(content)
-        trace = suite_like(Store(tmp_path).run(run.run_id)).value["params"]["trace"]
-        plan = Like.from_mapping({"trace": trace, "duration": "10ms", "size": "64MiB"}).plan(None)
-        for number, job in enumerate(plan.jobs):
-            text = iolog.Thread(plan, job, 0, 1).log() or ""
-            assert len(text.splitlines()) < 100_000
-            fio.section(f"{job.part}-{number}-0", {"iodepth": job.depth})
-        _commands(run.directory, ["run", "micro", "--like", run.run_id, "--dry-run"])
+        shape_of(Store(tmp_path).run(run.run_id), "wal")
 
     return [path.read_bytes()], read
 

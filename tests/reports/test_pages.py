@@ -16,8 +16,6 @@ from report_runs import demo, histogram
 from rich.console import Console
 
 from harness import hdr
-from harness.explain.fit import Block
-from harness.explain.whatif import Calls, WhatIf
 from harness.store.runs import StoredRun
 from reports import page, report
 from reports.agreement import Agreement
@@ -28,7 +26,6 @@ from reports.conclusions import model as conclusions
 from reports.explain.ceilings import Ceiling
 from reports.explain.known import Value
 from reports.explain.output import ExplainedView
-from reports.explain.score import Correlation, ModelScore
 from reports.fidelity.page import COMPARED, FigureView, PaperPage
 from reports.history import Execution
 from reports.matching import Difference
@@ -106,24 +103,18 @@ def makers(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Mapping[A
             report.SweepView, sweeps=(made.make(Sweep), *made.make(tuple[Sweep, ...]))
         ),
         Ceiling: ceiling,
-        ModelScore: lambda made: made.members(
-            ModelScore, **dict.fromkeys(("median", "largest"), made.make(float | None))
-        ),
         PaperRows: lambda made: made.members(PaperRows, rows=cells(made)),
         Arm: lambda made: made.members(Arm, runs=(made.make(StoredRun),)),
         Execution: lambda made: made.members(Execution, runs=(made.make(StoredRun),)),
         Value: lambda made: made.members(Value, value=made.one_of((0.5, 1.0, 2.0))),
-        Correlation: correlation,
         card.Card: lambda made: made.members(
             card.Card, practices=tuple(practice(made, number) for number in (1, 2, 3, 4))
         ),
         Drawing: lambda made: DRAWING,
-        WhatIf: lambda made: WhatIf("wal", "fsync", LEVELS, Calls(9, 1e3, 9e3), 1.0),
     }
 
 
 DRAWING = Drawing("name", "title", "alt", "caption", "<svg />", b"")
-LEVELS = [Block(number, ns, ns, 1e6 + ns) for number in range(6) for ns in (0, 1000, 2000, 3000)]
 
 
 def finding(made: Generator) -> findings.Finding:
@@ -164,13 +155,6 @@ def row(made: Generator) -> Row:
 def agreement(made: Generator) -> Agreement:
     known = made.members(Row, estimate=made.make(Estimate), decision=made.make(Decision))
     return made.members(Agreement, row=known)
-
-
-def correlation(made: Generator) -> Correlation:
-    known = made.one_of((None, 0.5))
-    return made.members(
-        Correlation, **dict.fromkeys(("rho", "chance_low", "chance_high", "p"), known)
-    )
 
 
 def ceiling(made: Generator) -> Ceiling:

@@ -37,6 +37,6 @@ def test_comparisons_and_the_repeats_that_they_need(
     assert (found.comparisons, found.needed) == (comparisons, needed)
     assert bool(found.text) == bool(comparisons)
     planted = planned_repeats(
-        [replace(spec, plant=("wal.sync=+auto",)) for spec in specs], "Default"
+        [replace(spec, plant=("wal.sync=+200us",)) for spec in specs], "Default"
     )
     assert (planted.comparisons, planted.needed, planted.text) == (0, None, "")

@@ -29,7 +29,7 @@ from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.client_hosts import Afar
 from harness.drivers.loadgen.protocols import Tunnel
-from harness.drivers.loadgen.several import coarser, merged, split, summed
+from harness.drivers.loadgen.several import merged, split, summed
 from harness.drivers.result import SERIES_NS, WindowCallbacks, intervals_per_histogram
 from harness.engine import Credentials, Process
 from harness.errors import RunFailed
@@ -90,22 +90,19 @@ def offer(
 
     ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
     """
-    delays = session.delays
-    series_ns = SERIES_NS if delays is None else delays.series_ns
     whole = {
         **spec,
         "connections": outline.connections,
         "ramp_up_ns": outline.ramp_up_ns,
         "drain_ns": _OFFER_DRAIN_NS,
-        "series_interval_ns": series_ns,
+        "series_interval_ns": SERIES_NS,
         "seed": session.seed,
     }
     seconds = None
     if outline.window_ns:
         whole["duration_ns"] = outline.window_ns
         intervals = -(-outline.window_ns // SERIES_NS)
-        of_series = SERIES_NS // series_ns
-        whole["intervals_per_histogram"] = of_series * intervals_per_histogram(intervals)
+        whole["intervals_per_histogram"] = intervals_per_histogram(intervals)
         seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
     if outline.stall_timeout_ns:
         whole["stall_timeout_ns"] = outline.stall_timeout_ns
@@ -115,9 +112,6 @@ def offer(
         watch = Watch(clock.measuring, clock.measured, clock.tick)
         afar = Afar.of(hosts, session.engine) if hosts else None
         result = drive(split(whole, outline.clients), session.clients(), watch, afar)
-    if delays is not None:
-        delays.offered(result["series"])
-        result["series"] = coarser(result["series"], SERIES_NS // series_ns)
     return result, clock.counts
 
 

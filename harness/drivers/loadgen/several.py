@@ -143,11 +143,6 @@ def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[di
     return merged_intervals
 
 
-def coarser(series: Sequence[Mapping[str, Any]], times: int) -> list[dict[str, Any]]:
-    """A series by intervals of that many of its own."""
-    return [_one_interval(series[at : at + times]) for at in range(0, len(series), times)]
-
-
 def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The keys that all processes of YCSB together drew most often."""
     if "key_counts" not in results[0]:

@@ -231,7 +231,6 @@ class TpccParams(Parameters):
             client_hosts=self.client_hosts,
             clients=self.clients,
             stall_timeout_ns=self.stall_timeout.ns if self.stall_timeout else 0,
-            kills=self.test == "durability",
         )
 
 

@@ -8,7 +8,6 @@ from datetime import date
 from typing import Any, ClassVar, Literal
 
 from harness.errors import UsageError
-from harness.explain.fit import LEAST_ROUNDS
 from harness.store.spec import Json
 from harness.workloads.parameters import (
     CacheMode,
@@ -29,7 +28,6 @@ from harness.workloads.tpch.tables import OFFICIAL_SCALES, keys_are_unique
 Test = Literal["queries", "power", "throughput", "both"]
 #: The tests in which streams run at the same time.
 CONCURRENT: frozenset[Test] = frozenset({"throughput", "both"})
-_DELAY_ROUNDS = 10
 #: The query that has a variant with a chosen interval of l_shipdate.
 VARIANT_QUERY = 6
 
@@ -190,12 +188,6 @@ class TpchParams(Parameters):
         default_text="a whole function",
         help="Orders of one transaction of a refresh function.",
     )
-    delay_rounds: int | None = parameter(
-        Count(10_000, least=LEAST_ROUNDS),
-        default_text=f"{_DELAY_ROUNDS} with a varied delay",
-        help="Executions of each query under each level of a varied delay, and without one.",
-        omit_unset=True,
-    )
     q6_dates: tuple[str, str] | None = parameter(
         _Dates(),
         help="Interval of l_shipdate, the only predicate of query 6 then (VLDB 2023, Fig 4).",
@@ -273,14 +265,8 @@ class TpchParams(Parameters):
                 "leave it out, or choose test queries",
             )
 
-    @property
-    def varied_rounds(self) -> int:
-        """Of executions, if a delay varies."""
-        return self.delay_rounds or _DELAY_ROUNDS
-
     def outline(self) -> Outline:
-        rounds = self.varied_rounds if self.test == "queries" else 0
-        return Outline(scale=self.scale, cache=self.cache, delay_rounds=rounds)
+        return Outline(scale=self.scale, cache=self.cache)
 
     def to_json(self) -> dict[str, Json]:
         """Without the parameters that a run of test ``queries`` does not have."""

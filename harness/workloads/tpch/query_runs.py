@@ -149,25 +149,9 @@ class QueryRuns:
             statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
         ).to_json()
 
-    def _again(self, statement: Statement) -> int | None:
-        """Execute it for what it leaves in the caches; its duration in ns."""
-        result = execute(self._course.connection(), statement, self._timeout_s)
-        return None if result is None else result.duration_ns
-
-    def vary(self, todo: Sequence[Statement], rounds: int) -> None:
-        """Each query again under each level of a varied delay; nothing in other runs."""
-        if (delays := self._session.delays) is None:
-            return
-        order = delays.order(rounds)
-        with self._session.progress.task("vary the delay", len(order) * len(todo)) as task:
-            for number, level_ns in order:
-                for statement in todo:
-                    self._course.ready(f"{statement.step}-{number}-{level_ns}", statement.name)
-                    self._course.connection()  # before the delay
-                    again = partial(self._again, statement)
-                    with explained_failure(statement):
-                        delays.execute(statement.labels, number, level_ns, again)
-                    task.advance()
+    def _again(self, statement: Statement) -> None:
+        """Execute it for what it leaves in the caches."""
+        execute(self._course.connection(), statement, self._timeout_s)
 
     def explain(self, executions: Sequence[Execution]) -> list[Explained]:
         """Each query that ended again, with profiling on.

@@ -82,9 +82,7 @@ class _Test:
         query_runs = QueryRuns(self.session, self.engine, params, course)
         course.cold_point("run")
         if params.test == "queries":
-            todo = chosen_statements(params, self._sql)
-            self.executions = query_runs.time(todo)
-            query_runs.vary(todo, params.varied_rounds)
+            self.executions = query_runs.time(chosen_statements(params, self._sql))
         if params.test in ("power", "both"):
             self._power(functions, query_runs)
         if params.test in ("throughput", "both"):

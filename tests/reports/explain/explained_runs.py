@@ -1,17 +1,15 @@
-"""Stored runs that explain others, made up: suites like a run, and what-ifs of it."""
+"""Made-up runs of TPC-C with waits and an I/O trace, as comparisons are explained from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report_runs import Case, metric, with_artifacts, write
+from report_runs import Case, metric, write
 
 from harness import hdr
-from harness.explain.fit import Block
-from harness.explain.whatif import Calls, WhatIf
 from harness.store.runs import StoredRun
 
 US = 1e3
@@ -80,57 +78,3 @@ def tpcc(
     used = {"part_bytes": PART_BYTES}
     return write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics,
                             run_changes=used))  # fmt: skip
-
-
-#: Of each repeat of a suite: mean durations over those of all.
-REPEATS = (0.99, 1.01, 1.0, 1.0)
-
-
-def suite(
-    root: Path, like: StoredRun, tier: str, means_us: Mapping[tuple[str, ...], float],
-    repeats: Sequence[float] = REPEATS,
-) -> None:  # fmt: skip
-    """One run of the suite derived from ``like``."""
-    spec = {"workload": "micro", "engine": "fio", "params": {"suite": "like", "like": like.run_id}}
-    metrics = [
-        metric("io_like_mean_duration_ns", [us * US * one for one in repeats], "lower",
-               **labels_of(cell))
-        for cell, us in means_us.items()
-    ]  # fmt: skip
-    write(root, Case(placement=f"data={tier}", spec_changes=spec, metrics=metrics))
-
-
-def suites(root: Path, like: StoredRun, made: Made = CALLS) -> None:
-    """On both tiers."""
-    for tier, index in (("ssd", 1), ("pmem", 2)):
-        suite(root, like, tier, {cell: found[index] for cell, found in made.items()})
-
-
-def what_if(
-    root: Path,
-    part: str,
-    operation: str,
-    slope: float,
-    bend: float = 0.0,
-    base_us: float = 1000.0,
-    noise_us: float = 1.0,
-    floor_us: float | None = None,
-    labels: Mapping[str, str] = NOTHING,
-    **changes: Any,
-) -> StoredRun:
-    """Of the runs above; ``bend``: added to the slope per millisecond. ``changes``: to its spec."""
-    random = np.random.default_rng(1)
-    blocks = [
-        Block(number, round(us * US), us * US, (latency_us + random.normal(0, noise_us)) * US)
-        for number in range(12)
-        for us in (100, 200, 400, 800)
-        for latency_us in [base_us + slope * us + bend * us**2 / 1e3]
-    ]
-    own = Calls(1000, CALLS[part, operation][1] * US)
-    floor_ns = None if floor_us is None else floor_us * US
-    fit = WhatIf(part, operation, blocks, own, 1.0, floor_ns, labels)
-    spec = {"workload": "tpcc", "params": TPCC | {"duration": "1m"}, "driver": "loadgen",
-            "plant": (f"{part}.{operation}=+100us/200us/400us/800us",)}  # fmt: skip
-    metrics = [metric(one.name, one.value or 0, **one.labels) for one in fit.metrics()]
-    run = write(root, Case(placement="ssd-both", spec_changes=spec | changes, metrics=metrics))
-    return with_artifacts(run, {"whatif": {"fits": [fit.to_json()]}})

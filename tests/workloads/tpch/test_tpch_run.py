@@ -77,10 +77,10 @@ def toy(sources, tmp_path, monkeypatch):
 
 @pytest.fixture
 def measure(toy, sources, quiet):
-    def run(delays=None, **params):
+    def run(**params):
         source = sources["parquet"].files["region"][0].parents[1]
         params = TpchParams.from_mapping({"scale": SCALE} | params)
-        return WORKLOAD.measure(params, ToySession(toy, quiet, source, delays=delays))
+        return WORKLOAD.measure(params, ToySession(toy, quiet, source))
 
     return run
 
@@ -110,32 +110,6 @@ def test_warm_runs_each_query_untimed_before_it_is_timed(measure, toy):
     outcome = measure(queries="6,1", cache="warm", warmups=2, plans=False)
     assert toy.calls == ["connect", *["run 6"] * 3, *["run 1"] * 3, "close"]
     assert len(metric(outcome, "query_duration_ns")) == 2
-
-
-class ToyDelays:
-    """Two levels; a round has both."""
-
-    def __init__(self):
-        self.executed = []
-
-    def order(self, rounds):
-        return [(number, level_ns) for number in range(rounds) for level_ns in (1, 2)]
-
-    def execute(self, labels, number, level_ns, execute):
-        self.executed.append((labels["query"], number, level_ns, execute()))
-
-
-def test_a_varied_delay_executes_each_query_again_from_its_cache_state(measure, toy):
-    delays = ToyDelays()
-    toy.too_slow = {1}
-    outcome = measure(delays, queries="6,1", plans=False, delay_rounds=6, query_timeout_s=60)
-    assert len(metric(outcome, "query_duration_ns", query="6")) == 1
-    assert [one[:3] for one in delays.executed] == [
-        (query, number, level_ns)
-        for number in range(6) for level_ns in (1, 2) for query in ("6", "1")
-    ]  # fmt: skip
-    assert all((one[3] is None) == (one[0] == "1") for one in delays.executed)
-    assert sum(call.startswith("cold") for call in toy.calls) == 2 + 24
 
 
 def test_every_query_has_a_time_a_check_its_counters_and_its_plan(measure):

@@ -18,7 +18,6 @@ class ToySession:
     progress: Any
     source: Path | None = None
     changes: Path | None = None
-    delays: Any = None
     reads: int = 0
     steps: dict[str, Any] = field(default_factory=dict)
 

@@ -1,1 +1,0 @@
-"""What if a device were faster: planted delays as an experiment (docs/what-if.md)."""
