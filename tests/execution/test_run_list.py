@@ -205,7 +205,7 @@ def test_identical_runs_of_a_block_have_a_last_attempt_each(ends: list[str], exp
     names = {"f": "failed", "c": "complete"}
     own = [_Attempted(SSD, *(names[end] for end in each)) for each in ends]
     steps = [Step(one.spec, one, None) for one in own]
-    made = run_plan(PLAN, steps, RUNNING, None, False, Retries(max(map(len, ends)) - 1))
+    made = run_plan(PLAN, steps, RUNNING, NO_STORE, False, Retries(max(map(len, ends)) - 1))
     found = last_attempts_of(len(ends), made)
     assert [one.run["status"] for one in found] == [names[end] for end in expected]
     assert found[0] is not found[1]

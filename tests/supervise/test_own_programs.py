@@ -133,4 +133,4 @@ def test_a_client_is_killed_at_the_limit_with_what_it_started(tmp_path, monkeypa
         run_client("download it", command, tmp_path, "check the network")
     assert "HARNESS_SILENCE=download=" in failed.value.hint
     child = int((tmp_path / "child").read_text())
-    eventually(lambda: process_stat(child) is None or process_stat(child).dead)
+    assert eventually(lambda: (found := process_stat(child)) is None or found.dead)
