@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import explained_runs
 import pytest
 import test_report_tpcc
 import test_stalls
-from explain import explained_runs
 from micro_runs import card_run, numa_tier
 from report_runs import Case, demo, metric, write, write_unfinished
 from test_report_ycsb import ycsb

@@ -21,8 +21,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import playbook_modules  # noqa: F401
 import pytest
@@ -56,7 +57,7 @@ from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore, remove_datasets
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import RunSpec
+from harness.store.spec import Json, RunSpec
 from harness.store.transfer import import_archive
 from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
@@ -151,7 +152,7 @@ def test_files_that_a_person_writes(tmp_path: Path) -> None:
         for content in mutations(original.read_bytes(), original.name):
             path = tmp_path / original.name
             path.write_bytes(content)
-            outcomes.append(refused(lambda read=read, path=path: read(path)))
+            outcomes.append(refused(partial(read, path)))
         assert any(outcomes), original.name
 
 
@@ -255,6 +256,7 @@ def test_golden_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = DatasetStore(tmp_path, Keeper())
     for name in ("tpch-broken", "tpch-sound"):
         with store.building(name) as building:
+            assert building is not None
             (building.content / "table").write_text("rows")
             building.publish({"data": {"scale": 1}}, {"rows": {}}, SilentProgress())
     path = tmp_path / "tpch-broken" / "golden.json"
@@ -294,7 +296,8 @@ def a_journal(state: Path, tmp_path: Path) -> bytes:
 
 def test_archives(results: Path, tmp_path: Path) -> None:
     run = next((results / "runs").iterdir())
-    packed = {mode: io.BytesIO() for mode in ("w:gz", "w")}
+    modes: tuple[Literal["w:gz", "w"], ...] = ("w:gz", "w")
+    packed = {mode: io.BytesIO() for mode in modes}
     for mode, buffer in packed.items():
         with tarfile.open(fileobj=buffer, mode=mode) as archive:
             archive.add(run, arcname=run.name)
@@ -459,7 +462,7 @@ def _steps(tmp_path: Path) -> tuple[list[bytes], Read]:
                 line["crc32"] = binascii.crc32(content)
                 content = json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
         path.write_bytes(whole[0] + content + whole[1])
-        if again := store.resume(SPEC, CONDITIONS, str):
+        if again := store.resume(SPEC, CONDITIONS, lambda _: None):
             assert [one.run_id for one in again.checkpoint.attempts]
             assert again.checkpoint.finished
             again.checkpoint.collected("residency")
@@ -491,7 +494,12 @@ def _fio(tmp_path: Path) -> tuple[list[bytes], Read]:
     side = {"bw_bytes": 9, "iops": 1.5, "total_ios": 3, "lat_ns": lat}
     job = {"error": 0, "write": side, "sync": {"lat_ns": lat}}
     printed = {"fio version": "fio-3.33", "jobs": [job]}
-    measured = {"operation": "write", "pattern": "random", "access": 4096, "sync": "fdatasync"}
+    measured: Json = {
+        "operation": "write",
+        "pattern": "random",
+        "access": 4096,
+        "sync": "fdatasync",
+    }
     (asked,) = Fio.from_mapping({"measurements": {"w": measured}}).jobs
 
     def read(content: bytes) -> None:
@@ -632,7 +640,7 @@ def test_mutations(
         read(original)
         for content in mutations(original, kind, -(-COUNT // len(originals))):
             began = time.monotonic()
-            count, wrong = count + 1, wrong + refused(lambda content=content: read(content))
+            count, wrong = count + 1, wrong + refused(partial(read, content))
             slowest = max(slowest, time.monotonic() - began)
             capfd.readouterr()
     if MANY:

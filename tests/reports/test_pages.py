@@ -29,7 +29,7 @@ from reports.explain.output import ExplainedView
 from reports.fidelity.page import COMPARED, FigureView, PaperPage
 from reports.history import Execution
 from reports.matching import Difference
-from reports.micro import findings, points, policies, practices, saturation
+from reports.micro import findings, hypotheses, points, policies, practices, saturation
 from reports.micro import report as card
 from reports.micro.papers import PaperRows
 from reports.published import Cell, PublishedRow
@@ -130,7 +130,7 @@ def finding(made: Generator) -> findings.Finding:
 def practice(made: Generator, number: int) -> practices.Practice:
     trials = made.make(tuple[practices.Trial, ...])
     tried = (
-        practices.Tried(one, one.claim and made.members(findings.Verdict, claim=one.claim))
+        practices.Tried(one, one.claim and made.members(hypotheses.Verdict, claim=one.claim))
         for one in trials
     )
     return made.members(practices.Practice, number=number, trials=tuple(tried))
@@ -180,8 +180,8 @@ def test_a_file_shows_each_variant(
 ) -> None:
     for of, member in ((report.PanelView, "drawings"), (report.PanelView, "why")):
         monkeypatch.setattr(of, member, [DRAWING])
-    for of, member in ((report.SweepView, "drawing"), (report.View, "overview")):
-        monkeypatch.setattr(of, member, DRAWING)
+    monkeypatch.setattr(report.SweepView, "drawing", DRAWING)
+    monkeypatch.setattr(report.View, "overview", DRAWING)
     monkeypatch.setattr(report.PanelView, "over_time", [])
     for seed in SEEDS:
         view = Generator(seed, makers).make(WRITTEN[name])

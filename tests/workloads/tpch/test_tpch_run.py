@@ -7,6 +7,7 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_session import ToySession
@@ -28,7 +29,7 @@ SCALE = 0.01
 class Toy:
     """An engine that notes what is done with it."""
 
-    views: object
+    views: Any
     name: str = "toy"
     sql_folder: Path = Path("/nonexistent")
     calls: list = field(default_factory=list)
@@ -79,8 +80,8 @@ def toy(sources, tmp_path, monkeypatch):
 def measure(toy, sources, quiet):
     def run(**params):
         source = sources["parquet"].files["region"][0].parents[1]
-        params = TpchParams.from_mapping({"scale": SCALE} | params)
-        return WORKLOAD.measure(params, ToySession(toy, quiet, source))
+        requested = TpchParams.from_mapping({"scale": SCALE} | params)
+        return WORKLOAD.measure(requested, ToySession(toy, quiet, source))
 
     return run
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.host.working_set import Footprint
+from harness.workload import Clients, Moment
 
 
 @dataclass
@@ -18,21 +20,29 @@ class ToySession:
     progress: Any
     source: Path | None = None
     changes: Path | None = None
+    driver: str = "native"
+    seed: int = 1
     reads: int = 0
     steps: dict[str, Any] = field(default_factory=dict)
 
-    def cold_start(self, label):
+    def cold_start(self, label: str) -> None:
         self.engine.calls.append(f"cold {label}")
 
-    def counters(self, moment="after"):
+    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
         self.reads += 1
         return {"read_bytes": self.reads * 4096, "cpu_ns": self.reads, "faults": 0}
 
-    def remember(self, step, document):
+    def remember(self, step: str, document: Any) -> None:
         self.steps[step] = json.loads(json.dumps(document))
 
-    def recalled(self, step):
+    def recalled(self, step: str) -> Any | None:
         return self.steps.get(step)
 
-    def footprint(self):
+    def measured(self) -> None:
+        """Nothing of the engine runs inside a client."""
+
+    def clients(self) -> Clients:
+        raise AssertionError("this workload starts no client programs")
+
+    def footprint(self) -> Footprint:
         return Footprint(lambda: [], lambda: [])  # it has neither files nor processes
