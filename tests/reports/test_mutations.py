@@ -1,8 +1,5 @@
-"""Mutations: each reader refuses them with an error or a warning, and one file disables no other.
-
-Seeded mutations of every kind of file that the harness reads, and of what programs print.
-``MUTATIONS=500`` makes that many of each kind, reads them through the commands themselves, prints
-how many were refused, and fails for a command that takes longer than 20 s.
+"""Mutations of stored files: each reader refuses them with an error or a warning, and no file
+disables another one (see mutating.py).
 """
 
 from __future__ import annotations
@@ -12,148 +9,44 @@ import binascii
 import io
 import json
 import os
-import random
 import shutil
 import struct
 import tarfile
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import playbook_modules  # noqa: F401
 import pytest
 from example_run import SPEC
 from micro_runs import card_run
+from mutating import COUNT, MANY, Kind, command, mutations, read_mutations, refused
 from report_runs import Case, histogram, lognormal, metric, with_artifacts, write
-from tierbench.changes import plan_changes
-from tierbench.commands import Commands, Done
-from tierbench.desired_state import DesiredState
-from tierbench.ipmctl import Goal, current_goal, ratio_note, read_goals
-from tierbench.ndctl import parse_daxctl, parse_ndctl
-from tierbench.state import State as HostState
 
-from engines.rocksdb.optionsfile import read_options_file
 from harness import hdr
-from harness.cli.app import app
-from harness.errors import HarnessError, UsageError
-from harness.experiment.profile import load_profile
-from harness.host.dimms import parse_ndctl_dimms
-from harness.host.mode import parse_memory_resources
 from harness.iotrace.page import CELL_FIELDS
-from harness.micro import fio
-from harness.micro.fio import Fio
-from harness.micro.fio_result import sample_of
-from harness.micro.suite import load_suite
 from harness.models.curve import shape_of
-from harness.paths import data_folder
 from harness.progress import SilentProgress
 from harness.store.calibrations import Calibration, CalibrationStore, MetricNoise, latest_of
 from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore, remove_datasets
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import Json, RunSpec
+from harness.store.spec import RunSpec
 from harness.store.transfer import import_archive
 from harness.supervise.journal import Journal, recover
-from harness.tiers.hostfile import load_host_file
 from harness.warnings import RunWarning
-from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.properties import parameters
 from reports.canary import moved_figures
 from reports.micro.configured import settings_of
 from reports.micro.points import devices
 from reports.noise import to_json as calibration_as_json
-from reports.published import read_published
 from reports.query_breakdown import plan_sums
 from reports.values import natural
 
-MANY = int(os.environ.get("MUTATIONS", "0"))
-#: Of a document of a run, which many commands read; of everything else.
-ROUNDS = min(MANY, 60) or 6
-COUNT = MANY or 40
-LONGEST_S = 20
-PROFILES = data_folder("profiles")
-WORDS = ["", "null", "-1", "1e999", "NaN", "[]", "{}", '"x"', "true", "0" * 5000, "\0", "é", "\\",
-         "*a", "&a [*a]", "<<", "../..", "[" * 3000]  # fmt: skip
 CONDITIONS = {"kernel": "6.1"}
-VALUES: list[Any] = [None, [], {}, "", -1, 2**70, 1e308, True, "x" * 300, "a\0b", [[]], {"": {}}]
-
-
-def damaged(content: bytes, rng: random.Random) -> bytes:
-    """The file cut, spliced or overwritten somewhere; as JSON also with another shape."""
-    try:
-        document = json.loads(content)
-    except ValueError:
-        document = None
-    if document is not None and rng.random() < 0.6:
-        return json.dumps(_reshaped(document, rng)).encode()
-    start = rng.randrange(len(content))
-    end = min(len(content), start + rng.choice([0, 1, 2, 20, 500]))
-    middle = rng.choice(
-        [b"", bytes([rng.randrange(256)]), rng.choice(WORDS).encode(), content[start:end] * 2]
-    )
-    tail = b"" if rng.random() < 0.1 else content[end:]
-    return content[:start] + middle + tail
-
-
-def _reshaped(document: Any, rng: random.Random) -> Any:
-    """With one value, anywhere in it, replaced, removed or under another name."""
-    if not isinstance(document, dict | list) or not document or rng.random() < 0.1:
-        return rng.choice(VALUES)
-    if isinstance(document, list):
-        place = rng.randrange(len(document))
-        return [*document[:place], _reshaped(document[place], rng), *document[place + 1 :]]
-    key = rng.choice(sorted(document))
-    rest = {name: value for name, value in document.items() if name != key}
-    if rng.random() < 0.15:
-        return rest | rng.choice([{}, {"": document[key]}, {f"{key}x": document[key]}])
-    return document | {key: _reshaped(document[key], rng)}
-
-
-def mutations(content: bytes, kind: str, count: int = ROUNDS) -> Iterator[bytes]:
-    for number in range(count):
-        yield damaged(content, random.Random(f"{kind} {number}"))
-
-
-def refused(read: Callable[[], Any]) -> bool:
-    """Whether it was refused in the harness's own words; any other exception is a failure."""
-    try:
-        read()
-    except (HarnessError, SystemExit) as error:
-        return not isinstance(error, SystemExit) or bool(error.code)
-    return False
-
-
-def command(*argv: object) -> Callable[[], Any]:
-    return lambda: app([str(word) for word in argv])
-
-
-def test_files_that_a_person_writes(tmp_path: Path) -> None:
-    host = tmp_path / "examples-host.yml"
-    host.write_text(
-        f"schema: 1\ntiers:\n  ssd: {{kind: block, path: {tmp_path}, price_per_gb: 0.1}}\n"
-        "  cxl: {kind: numa, node: 2, policy: bind}\n"
-    )
-    published = PROFILES / "papers" / "nvm-for-databases" / "published.csv"
-    readers: dict[Path, Callable[[Path], Any]] = {
-        PROFILES / "demo.yml": load_profile,
-        PROFILES / "papers" / "nvm-for-databases" / "fig4.yml": load_profile,
-        PROFILES / "micro" / "quick.yml": lambda path: load_suite(path, {}),
-        host: load_host_file,
-        published: read_published,
-    }
-    for original, read in readers.items():
-        outcomes = []
-        for content in mutations(original.read_bytes(), original.name):
-            path = tmp_path / original.name
-            path.write_bytes(content)
-            outcomes.append(refused(partial(read, path)))
-        assert any(outcomes), original.name
 
 
 @pytest.fixture
@@ -330,10 +223,8 @@ def test_labels_are_ordered_by_their_numbers_of_any_length() -> None:
 
 # One kind after another: made once, then read again with each mutation ---------------------------
 
-Read = Callable[[bytes], Any]
 
-
-def _hdr(tmp_path: Path) -> tuple[list[bytes], Read]:
+def _hdr(tmp_path: Path) -> Kind:
     """A run's histogram, as text and as what is deflated in it."""
     run = _stored(tmp_path)
     return [HISTOGRAM.encode(), b"deflated" + _inflated()], lambda content: _read_hdr(run, content)
@@ -377,7 +268,7 @@ def _commands(run: Path, *argvs: list[str]) -> None:
         refused(command(*argv))
 
 
-def _index(tmp_path: Path) -> tuple[list[bytes], Read]:
+def _index(tmp_path: Path) -> Kind:
     """``runs.index``, with and without right checksums."""
     run = _stored(tmp_path)
     path = tmp_path / "runs.index"
@@ -397,7 +288,7 @@ def _index(tmp_path: Path) -> tuple[list[bytes], Read]:
     return [path.read_bytes(), lines[0][9:]], read
 
 
-def _calibrations(tmp_path: Path) -> tuple[list[bytes], Read]:
+def _calibrations(tmp_path: Path) -> Kind:
     store = CalibrationStore(tmp_path)
     runs = [write(tmp_path, Case(placement="ssd-both", block=n)) for n in range(2)]
     noise = MetricNoise("queries_geomean_ns", "ns", "lower", {}, (0.1, -0.1, 0.02))
@@ -424,7 +315,7 @@ def _calibrations(tmp_path: Path) -> tuple[list[bytes], Read]:
 WARNING = RunWarning("other-load", "other programs run", "load average 3", "stop them")
 
 
-def _canaries(tmp_path: Path) -> tuple[list[bytes], Read]:
+def _canaries(tmp_path: Path) -> Kind:
     store = CanaryStore(tmp_path)
     runs = [write(tmp_path, Case(placement="ssd-both", block=n)) for n in range(2)]
     figure = Figure("dram", "read", (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))
@@ -443,7 +334,7 @@ def _canaries(tmp_path: Path) -> tuple[list[bytes], Read]:
     return [path.read_bytes()], read
 
 
-def _steps(tmp_path: Path) -> tuple[list[bytes], Read]:
+def _steps(tmp_path: Path) -> Kind:
     """A line with a right checksum; others are in ``test_steps_of_an_interrupted_run``."""
     store = Store(tmp_path)
     writer = store.begin(SPEC)
@@ -472,7 +363,7 @@ def _steps(tmp_path: Path) -> tuple[list[bytes], Read]:
     return whole, read
 
 
-def _io_operations(tmp_path: Path) -> tuple[list[bytes], Read]:
+def _io_operations(tmp_path: Path) -> Kind:
     made = metric("io_duration_ns", histogram([4e5] * 90), part="wal", operation="sync")
     run = write(tmp_path, Case(placement="ssd-both", metrics=[made]))
     cell = dict.fromkeys(CELL_FIELDS, 0) | {"role": "foreground", "calls": 90, "timed": 90}
@@ -489,141 +380,13 @@ def _io_operations(tmp_path: Path) -> tuple[list[bytes], Read]:
     return [path.read_bytes()], read
 
 
-def _fio(tmp_path: Path) -> tuple[list[bytes], Read]:
-    lat = {"mean": 9.0, "N": 3, "bins": {"9": 1, "19": 2}}
-    side = {"bw_bytes": 9, "iops": 1.5, "total_ios": 3, "lat_ns": lat}
-    job = {"error": 0, "write": side, "sync": {"lat_ns": lat}}
-    printed = {"fio version": "fio-3.33", "jobs": [job]}
-    measured: Json = {
-        "operation": "write",
-        "pattern": "random",
-        "access": 4096,
-        "sync": "fdatasync",
-    }
-    (asked,) = Fio.from_mapping({"measurements": {"w": measured}}).jobs
-
-    def read(content: bytes) -> None:
-        document, _ = fio.document_of(content.decode(errors="replace"))
-        sample = sample_of(document, asked)
-        assert 0 < sample.operations < 1e18 and sample.bytes_per_second >= 0
-
-    return [
-        b"fio: note\n" + json.dumps(printed).encode() + b"\nbye",
-        json.dumps(printed).encode(),
-    ], read
-
-
-def _listings(name: str, file: str = "nvdimm-guest") -> bytes:
-    path = Path(__file__).parents[1] / "playbooks" / "recordings" / f"{file}.json"
-    return str(json.loads(path.read_text())["recordings"][name]["out"]).encode()
-
-
-Parsed = TypeVar("Parsed")
-
-
-def _parsed(parse: Callable[[str], Parsed], content: bytes) -> Parsed:
-    """What the parser makes of it; a ValueError is how it refuses."""
-    try:
-        return parse(content.decode(errors="replace"))
-    except ValueError as error:
-        raise UsageError("a listing", str(error)) from error
-
-
-def _ndctl(tmp_path: Path) -> tuple[list[bytes], Read]:
-    def read(content: bytes) -> None:
-        parse_ndctl_dimms(content.decode(errors="replace"))
-        inventory = _parsed(parse_ndctl, content)
-        for mode in ("appdirect", "devdax", "system-ram", "teardown"):
-            assert (
-                plan_changes(HostState(inventory=inventory), DesiredState(mode)).notes is not None
-            )
-
-    return [_listings("everything"), _listings("blank-labels")], read
-
-
-def _daxctl(tmp_path: Path) -> tuple[list[bytes], Read]:
-    one = {"chardev": "dax1.0", "size": 1 << 30, "target_node": 1, "mode": "devdax",
-           "online_memblocks": 1, "total_memblocks": 8, "movable": True}  # fmt: skip
-
-    def read(content: bytes) -> None:
-        found = _parsed(parse_daxctl, content)
-        devices = tuple(replace(each, origin="cxl") for each in found)
-        plan_changes(HostState(dax=devices), DesiredState("system-ram", (), devices=None))
-
-    return [json.dumps([one]).encode(), json.dumps(one).encode()], read
-
-
-def _ipmctl(tmp_path: Path) -> tuple[list[bytes], Read]:
-    class Answers(Commands):
-        def __init__(self, out: str) -> None:
-            self.out = out
-
-        def has(self, program: str) -> bool:
-            return True
-
-        def run(self, argv: object) -> Done:
-            return Done(0, self.out, "")
-
-    def read(content: bytes) -> None:
-        text = content.decode(errors="replace")
-        goals = read_goals(Answers(text))
-        assert current_goal(goals) != ""
-        Goal("AppDirect").is_met(goals)
-        ratio_note(goals, 100)
-        parse_memory_resources(text)
-
-    names = ("resources-app-direct", "resources-memory-mode", "goal-pending")
-    return [_listings(name, "ipmctl-optane") for name in names], read
-
-
-def _properties(tmp_path: Path) -> tuple[list[bytes], Read]:
-    path = tmp_path / "workload.properties"
-
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        found, _ = parameters([path])
-        YcsbParams.from_mapping(found).resolve()
-
-    return [PROPERTIES.encode()], read
-
-
-PROPERTIES = """# Yahoo! Cloud System Benchmark
-recordcount=1000
-operationcount=1000
-workload=site.ycsb.workloads.CoreWorkload
-readallfields=true
-readproportion=0.5
-updateproportion=0.5
-scanproportion=0
-insertproportion=0
-requestdistribution=zipfian
-"""
-
-
-def _rocksdb_options(tmp_path: Path) -> tuple[list[bytes], Read]:
-    path = tmp_path / "OPTIONS"
-    recorded = Path(__file__).parents[1] / "engines" / "recordings"
-
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        read_options_file(path).options()
-
-    return [file.read_bytes() for file in sorted(recorded.glob("rocksdb-*.OPTIONS"))[:2]], read
-
-
-KINDS: dict[str, Callable[[Path], tuple[list[bytes], Read]]] = {
+KINDS: dict[str, Callable[[Path], Kind]] = {
     "HDR strings": _hdr,
     "runs.index": _index,
     "calibrations": _calibrations,
     "canaries": _canaries,
     "steps.jsonl": _steps,
     "io-operations": _io_operations,
-    "fio": _fio,
-    "ndctl": _ndctl,
-    "daxctl": _daxctl,
-    "ipmctl": _ipmctl,
-    "YCSB properties": _properties,
-    "OPTIONS": _rocksdb_options,
 }
 
 
@@ -633,17 +396,4 @@ def test_mutations(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_RESULTS", str(tmp_path))
-    originals, read = KINDS[kind](tmp_path)
-    count = wrong = 0
-    slowest = 0.0
-    for original in originals:
-        read(original)
-        for content in mutations(original, kind, -(-COUNT // len(originals))):
-            began = time.monotonic()
-            count, wrong = count + 1, wrong + refused(partial(read, content))
-            slowest = max(slowest, time.monotonic() - began)
-            capfd.readouterr()
-    if MANY:
-        assert slowest < LONGEST_S
-        with capfd.disabled():
-            print(f"\n{kind}: {count} mutations, {wrong} refused, slowest {slowest:.2f} s")
+    read_mutations(kind, KINDS[kind](tmp_path), capfd)
