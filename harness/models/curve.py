@@ -116,7 +116,7 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         )
     name = run.manifest["spec"]["placement"][part]
     (tier,) = [one for one in run.manifest["tiers"] if one["name"] == name]
-    readahead_bytes = tier["facts"]["readahead_bytes"] or DEFAULT_READAHEAD_BYTES
+    readahead_bytes = tier["facts"].get("readahead_bytes") or DEFAULT_READAHEAD_BYTES
     return Shape(part, points, means[main], readahead_bytes)
 
 

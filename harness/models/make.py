@@ -74,7 +74,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
             "read": _largest(metrics, "bandwidth_bytes_per_second", ("read", "bulk_read")),
             "write": _largest(metrics, "bandwidth_bytes_per_second", ("write", "bulk_write")),
         },
-        readahead_bytes=facts["readahead_bytes"] or DEFAULT_READAHEAD_BYTES,
+        readahead_bytes=facts.get("readahead_bytes") or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
     )
 
