@@ -198,14 +198,16 @@ def _performance(run: StoredRun, name: str) -> float | None:
 
 
 def _dram_of(runs: Sequence[StoredRun]) -> Mapping[str, Any] | None:
-    """The tier of the host's DRAM as one of these runs describes it, empty where none does.
+    """The host's DRAM as a tier with the price that one of these runs recorded, else without.
 
     None where no run places memory: it is alike in all then, and not counted.
     """
     placements = [run.spec.placement for run in runs]
     if not any(one is not None and one.memory is not None for one in placements):
         return None
-    return next((tiers[_DRAM] for run in runs if _DRAM in (tiers := _tiers(run))), {})
+    recorded = (run.manifest.get("prices_per_gb", {}) for run in runs if run.manifest)
+    prices = (prices[_DRAM] for prices in recorded if _DRAM in prices)
+    return next(({"price_per_gb": price} for price in prices), {})
 
 
 def _row(arm: Arm, name: str, prices: PriceList | None, dram: Mapping[str, Any] | None) -> MoneyRow:

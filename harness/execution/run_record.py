@@ -334,6 +334,12 @@ class RunRecord:
             "spec": self.spec.to_json(),
             "host": dict(self.env.host),
             "tiers": [tier.to_json() for tier in self.tiers],
+            # Also of tiers that no part is placed on: unplaced memory costs what DRAM does.
+            "prices_per_gb": {
+                name: tier.claim.price_per_gb
+                for name, tier in self.env.tiers.items()
+                if tier.claim.price_per_gb is not None
+            },
             "engine": vars(program),
             "dataset": self.dataset,
             "restore_method": self.restore_method,

@@ -11,17 +11,30 @@ import pytest
 from example_run import SPEC
 
 from harness.errors import RunFailed
-from harness.execution.run_record import ResumePolicy, RunRecord
+from harness.execution.run_record import Program, ResumePolicy, RunRecord
 from harness.progress import SilentProgress
 from harness.store.result import Check, Metric
 from harness.store.runs import Store
 
 ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
 POLICY = ResumePolicy({"name": "x", "hash": "0"}, None)
+PROGRAM = Program("postgres", "18", "", "")
 
 
 def record() -> RunRecord:
     return RunRecord(SPEC, ENV, POLICY, [])
+
+
+def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
+    tiers = {
+        name: SimpleNamespace(claim=SimpleNamespace(price_per_gb=price))
+        for name, price in {"dram": 5.0, "ssd": None}.items()
+    }
+    env: Any = SimpleNamespace(**vars(ENV), tiers=tiers, argv=())
+    one = RunRecord(SPEC, env, POLICY, [])
+    with one.storing(Store(tmp_path)):
+        manifest = one._manifest(PROGRAM)
+    assert (manifest["tiers"], manifest["prices_per_gb"]) == ([], {"dram": 5.0})
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,11 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
     base, cxl = none.tables[0].rows
     assert base.price is None and base.note == "no price of dram" and cxl.break_even is None
 
-    named = tpcc(tmp_path, "data=ssd,memory=dram", 10_000, 1)
-    tier = {"name": "dram", "kind": "numa", "price_per_gb": 5.0}
-    named[0].manifest["tiers"].append(tier)
-    assert capacity(runs[0], None, tier).price == pytest.approx(40 + limit_gb * 5)
+    changes = {"manifest_changes": {"prices_per_gb": {"dram": 5.0}}}
+    recorded = [*tpcc(tmp_path / "b", "ssd-both", 10_000, **changes),
+                *tpcc(tmp_path / "b", "data=ssd,memory=cxl", 9_000, **changes)]  # fmt: skip
+    base, _ = rows(recorded, None)
+    assert base.price and base.price.median == pytest.approx(40 + limit_gb * 5)
 
 
 def test_in_memory_mode_unplaced_memory_has_no_price(tmp_path: Path) -> None:
