@@ -13,7 +13,7 @@ from harness.cli import show
 from harness.cli.common import JsonOption, names, print_json, store
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
-from harness.cli.run_list import estimated_ns, list_rows
+from harness.cli.run_list import plan_json
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
@@ -33,6 +33,7 @@ from harness.micro.suite import (
 )
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table
+from harness.tiers.discovery import stand_in_names
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from harness.yamlfile import Document
@@ -155,7 +156,7 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
         options.pairs,
         options.repeats,
         options.seed,
-        tuple(dict.fromkeys(one.partition("=")[0] for one in options.emulate or ())),
+        stand_in_names(options.emulate),
         options.overwrite,
         tuple(names(options.monitor)),
         tuple(names(options.no_monitor)),
@@ -187,8 +188,7 @@ def _print_plan(
     steps: Sequence[Step], suites: Sequence[ResolvedSuite], earlier: Store, json_: bool
 ) -> None:
     if json_:
-        rows = list_rows(steps, earlier)
-        print_json({"plan": rows, "estimated_duration_ns": estimated_ns(rows)})
+        print_json(plan_json(steps, earlier))
         return
     for step, one in zip(steps, suites, strict=True):
         planned, program = one.planned, one.program

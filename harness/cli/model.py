@@ -15,6 +15,7 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    RetriesOption,
     key_values,
     print_json,
     short_phases,
@@ -26,9 +27,11 @@ from harness.models.score import Score, ScoreStore, now_ns
 from harness.models.table import quantile_ns
 from harness.store.runs import StoredRun
 from harness.terminal import print_table
+from harness.tiers.discovery import stand_in_names
 from harness.units import format_bytes, format_ns
 
 if TYPE_CHECKING:  # a command that prints models needs no plan
+    from harness.execution.run_list import Step
     from harness.experiment.profile import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, show and make models of devices.")
@@ -157,6 +160,7 @@ def make(
     quiet: QuietOption = False,
 ) -> None:
     """Measure a tier (about five minutes) and write its model."""
+    from harness.cli.run_list import plan_json
     from harness.execution.environment import command_environment
     from harness.execution.run_list import plan_steps, run_plan
     from harness.micro.runner import SuiteRequest, suite_plan
@@ -171,12 +175,15 @@ def make(
         tier,
         key_values(param, "--param"),
         repeats,
-        emulate=tuple(one.partition("=")[0] for one in emulate or ()),
+        emulate=stand_in_names(emulate),
     )
     with command_environment(host, emulate or [], quiet) as env:
         into = store(results)
         plan, suites = suite_plan([request], env)
         steps = plan_steps(plan, env, into, again=True, prepared=suites)
+        if dry_run and json_:
+            print_json(plan_json(steps, into))
+            return
         if dry_run:
             planned = suites[0].planned
             count = len(planned.configurations) * suites[0].repeats
@@ -204,6 +211,7 @@ def verify(
     ],
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Paired blocks.")] = 3,
     again: Annotated[bool, typer.Option("--again", help="Make complete runs again.")] = False,
+    retries: RetriesOption = 1,
     dry_run: DryRunOption = False,
     emulate: EmulateOption = None,
     host: HostOption = None,
@@ -212,7 +220,7 @@ def verify(
     quiet: QuietOption = False,
 ) -> None:
     """Score a model: the same runs on the tier and on its model."""
-    from harness.cli.run_list import print_run_list
+    from harness.cli.run_list import plan_json, print_run_list
     from harness.execution.environment import command_environment
     from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
     from harness.models.tier import refuse_modelled
@@ -220,6 +228,7 @@ def verify(
     known = find_model(model)
     into = store(results)
     found: list[Score] = []
+    planned: list[Step] = []
     for text in case:
         plan = _plan(text, model, tier, repeats, emulate, host, results)
         with command_environment(host, plan.emulate, quiet) as env:
@@ -227,14 +236,18 @@ def verify(
             with plan.blaming():
                 steps = plan_steps(plan, env, into, again)
             if dry_run:
-                print_run_list(steps, env, into, json_)
+                planned += steps
+                if not json_:
+                    print_run_list(steps, env, into, False)
                 continue
-            finished = last_attempts(run_plan(plan, steps, env, into, again, Retries(1)))
+            finished = last_attempts(run_plan(plan, steps, env, into, again, Retries(retries)))
             host_id = str(env.host["host_id"])
         score = _score(text, known, tier, host_id, finished)
         ScoreStore(into.root).write(score)
         found.append(score)
     if dry_run:
+        if json_:
+            print_json(plan_json(planned, into))
         return
     if json_:
         print_json({"scores": [score.to_json() for score in found]})

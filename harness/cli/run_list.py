@@ -298,6 +298,12 @@ def _forecast(
     return repeats, [one for one in found if one is not None]
 
 
+def plan_json(steps: Sequence[Step], earlier: Store) -> dict[str, Any]:
+    """``{plan: [a run each], estimated_duration_ns}``, as every dry run has them."""
+    rows = list_rows(steps, earlier)
+    return {"plan": rows, "estimated_duration_ns": estimated_ns(rows)}
+
+
 def estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
     """Of the runs that remain; None if one of them is not known."""
     known = [row["estimated_duration_ns"] for row in rows if row["complete"] is None]

@@ -27,7 +27,7 @@ from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
-from harness.tiers.discovery import stand_in_option
+from harness.tiers.discovery import stand_in_names, stand_in_option
 from harness.units import format_ns
 from harness.yamlfile import load_yaml, scalar
 
@@ -257,7 +257,7 @@ class _Figures:
             load_documents(path),
             tier,
             repeats=self.request.repeats,
-            emulate=tuple(one.partition("=")[0] for one in self.request.emulate),
+            emulate=stand_in_names(self.request.emulate),
         )
 
 

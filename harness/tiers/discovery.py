@@ -52,7 +52,7 @@ def find_tiers_and_problems(
 
     tiers: dict[str, Tier] = {}
     problems: list[UsageError] = []
-    stand_ins = {request.partition("=")[0] for request in emulated}
+    stand_ins = stand_in_names(emulated)
     path = find_host_file(host_file)
     if path is None:
         tiers = discover(paths.default_tier())
@@ -187,6 +187,11 @@ def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
 
 
 # Emulation -----------------------------------------------------------------------
+
+
+def stand_in_names(requests: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the tiers that are requested to be emulated or modelled, each once."""
+    return tuple(dict.fromkeys(one.partition("=")[0] for one in requests or ()))
 
 
 def stand_in_option(request: str) -> tuple[str, str]:

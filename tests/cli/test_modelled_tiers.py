@@ -100,10 +100,14 @@ def test_models_are_listed_with_what_they_do_not_state(loaded):
 
 def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     small = ("-p", "duration=50ms", "-p", "size=16MiB", "--repeats", "1")
+    assert loaded("model", "make", "a-disk", "--tier", "ssd", "--dry-run", "--json").json["plan"]
     made = loaded("model", "make", "a-disk", "--tier", "ssd", *small, "--json").json
     assert made["model"]["missing"] == []
     assert loaded("model", "make", "a-disk", "--tier", "ssd", *small).code == 2  # it exists
     case = "ycsb rocksdb workload=a recordcount=2000 operationcount=200 sync=true"
+    cases = ("--case", case, "--case", case.replace("200", "100"), "--dry-run", "--json")
+    planned = loaded("model", "verify", "a-disk", "--tier", "ssd", *cases).json["plan"]
+    assert len(planned) == 2 * 2 * 3  # sides and blocks of both cases
     scored = loaded("model", "verify", "a-disk", "--tier", "ssd", "--case", case, "--repeats", "1",
                     "--json").json["scores"]  # fmt: skip
     assert [one["metrics"][0]["name"] for one in scored] == ["throughput"]
