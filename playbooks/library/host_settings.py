@@ -62,10 +62,14 @@ recorded:
 """
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.tierbench import host_settings
+
+if TYPE_CHECKING:
+    from tierbench import host_settings
+else:
+    from ansible.module_utils.tierbench import host_settings
 
 
 def main() -> None:

@@ -67,11 +67,18 @@ ansible_facts:
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.tierbench.commands import Commands
-from ansible.module_utils.tierbench.run import Consent, run
-from ansible.module_utils.tierbench.state import Files
+
+if TYPE_CHECKING:
+    from tierbench.commands import Commands
+    from tierbench.run import Consent, run
+    from tierbench.state import Files
+else:
+    from ansible.module_utils.tierbench.commands import Commands
+    from ansible.module_utils.tierbench.run import Consent, run
+    from ansible.module_utils.tierbench.state import Files
 
 
 def main() -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.linux.numa import dax_origin, nodes
+from ansible.module_utils.linux.numa import nodes
 from simulated import GIB, Dax_, Region_, SimulatedHost
 from tierbench.changes import plan_changes
 from tierbench.desired_state import DesiredState, parse_desired_state
+from tierbench.linux import dax_origin
 from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
 from tierbench.record import load_record

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible.module_utils.linux.kernel import Kernel
 from tierbench.commands import Commands, Done
+from tierbench.linux import Kernel
 from tierbench.namespace_users import namespace_users
 from tierbench.ndctl import Namespace
 
