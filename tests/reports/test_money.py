@@ -159,7 +159,7 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
     base, cxl = none.tables[0].rows
     assert base.price is None and base.note == "no price of dram" and cxl.break_even is None
 
-    changes = {"manifest_changes": {"prices_per_gb": {"dram": 5.0}}}
+    changes: dict[str, Any] = {"manifest_changes": {"prices_per_gb": {"dram": 5.0}}}
     recorded = [*tpcc(tmp_path / "b", "ssd-both", 10_000, **changes),
                 *tpcc(tmp_path / "b", "data=ssd,memory=cxl", 9_000, **changes)]  # fmt: skip
     base, _ = rows(recorded, None)
