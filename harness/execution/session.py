@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.engine import Credentials, Engine
+from harness.engine import Credentials, Engine, PublishesLate
 from harness.execution.monitoring import GuardedMonitor
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
@@ -119,8 +119,9 @@ class RunSession:
         controllers) are in between: they include what the processes caused, also by requests
         that are still in progress afterwards (read-ahead) and are waited for.
 
-        ``under way``, other clients are at work: nothing is waited for, and the engine comes
-        last, since a busy server delays the reading.
+        ``under way``, other clients are at work: nothing is waited for. As a window begins, an
+        engine whose counters move with each operation comes first: the operations until the
+        reading would be missing. It comes last otherwise, since a busy server delays the reading.
         """
         before = (self.engine.counters, self._devices_before, self._processes)
         after = (self._processes, self._devices_after, self.engine.counters)
@@ -132,14 +133,15 @@ class RunSession:
             "under way": (self._processes, self._devices, self.engine.counters),
         }
         counters: dict[str, float] = {}
+        reads = list(order[moment])
         if moment == "after":
             self._mark(begins=False)
         elif moment == "under way":
             self._in_window = not self._in_window
+            if self._in_window and not isinstance(self.engine, PublishesLate):
+                counters |= _read([reads.pop()])
             self._mark(begins=self._in_window)
-        with silence.phase("counters"):
-            for read in order[moment]:
-                counters |= read()
+        counters |= _read(reads)
         silence.enter(self._phase_after(moment))
         if moment == "before":
             self._mark(begins=True)
@@ -241,3 +243,8 @@ def _cold(found: Residency) -> bool | None:
         return None
     evictable = found.total_bytes - found.unevictable_bytes
     return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * max(evictable, 0)
+
+
+def _read(reads: Sequence[Callable[[], Mapping[str, float]]]) -> dict[str, float]:
+    with silence.phase("counters"):
+        return {name: value for read in reads for name, value in read().items()}

@@ -99,8 +99,11 @@ def read_ahead(one: RunSession, path: Path, size: int) -> tuple[Any, Footprint]:
         return difference(before, one.counters("after")), footprint
 
 
-def test_under_way_the_processes_are_read_before_a_busy_server():
-    """And nothing is waited for: what is on its way to a device belongs to others, too."""
+@pytest.mark.parametrize("late", [False, True])
+def test_operations_that_a_window_s_first_reading_misses_are_those_until_the_engine_s(late: bool):
+    """Else the processes are read before a busy server, and nothing is waited for: what is on its
+    way to a device belongs to others, too.
+    """
     asked: list[str] = []
 
     def processes():
@@ -111,10 +114,13 @@ def test_under_way_the_processes_are_read_before_a_busy_server():
         asked.append("engine")
         return {"commits_count": 1.0}
 
-    engine = SimpleNamespace(processes=processes, counters=counters, files=list)
-    found = session(engine, monitors=[process_monitor(engine)]).counters("under way")
-    assert asked == ["processes", "engine"]
-    assert {"cpu_ns", "commits_count"} <= found.keys()
+    published = {"published_after_ns": 1, "publication_cost": {}} if late else {}
+    engine = SimpleNamespace(processes=processes, counters=counters, files=list, **published)
+    one = session(engine, monitors=[process_monitor(engine)])
+    for _ in range(2):  # the window's ends
+        assert {"cpu_ns", "commits_count"} <= one.counters("under way").keys()
+    first = ["processes", "engine"] if late else ["engine", "processes"]
+    assert asked == [*first, "processes", "engine"]
 
 
 def test_an_observer_follows_queries_and_windows():
