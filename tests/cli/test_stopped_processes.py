@@ -116,17 +116,19 @@ silence.phase = stopping_phase
 """
 
 WINDOW = ("warm-up", "counters", "measure", "check")
+QUERIED = ("warm-up", "counters", "query", "check", "stop")
 SERVED = {
     "server": ("load", "start", "prepare", *WINDOW, "stop"),
     "client": ("load", *WINDOW),
     "supervisor": ("prepare", "load", "restore", "start", *WINDOW, "stop"),
 }
-QUERIED = ("warm-up", "counters", "query", "check", "stop")
+#: Those that have SQL have queries, too.
+ASKED = {target: (*phases, "query") for target, phases in SERVED.items() if target != "client"}
 #: The phases in which each target of an engine is there, and the run waits for it.
 PHASES = {
-    "postgres": SERVED,
-    "mysql": SERVED,
-    "mariadb": SERVED,
+    "postgres": SERVED | ASKED,
+    "mysql": SERVED | ASKED,
+    "mariadb": SERVED | ASKED,
     "voltdb": SERVED,
     "rocksdb": {
         "client": ("load", *WINDOW),
@@ -167,10 +169,15 @@ def test_the_few_have_each_phase_and_are_of_the_whole():
     assert set(named.replace("\n", " ").split(", ")) == {phase for _, _, phase in WHOLE}
 
 
+def _command(engine, phase):
+    return TPCH if phase == "query" else COMMANDS[engine]
+
+
 def _argv(engine, phase):
-    workload = COMMANDS[engine][1]
+    command = _command(engine, phase)
+    workload = command[1]
     option, there, other = SIZES[workload]
-    argv = [*COMMANDS[engine], "--engine", engine, option, other if phase == "load" else there]
+    argv = [*command, "--engine", engine, option, other if phase == "load" else there]
     if workload == "tpch":
         return argv
     ramp_up, window = ("60s" if phase == long else "1s" for long in ("warm-up", "measure"))
@@ -182,7 +189,7 @@ def _started(loaded, notes, engine, target, phase, *options):
         phase=phase,
         target=target,
         clients=CLIENTS,
-        driven=COMMANDS[engine] != TPCH,
+        driven=_command(engine, phase) != TPCH,
         notes=str(notes),
     )
     argv = [*_argv(engine, phase), "--again", "--retries", "0", *options]
