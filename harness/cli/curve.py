@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import show
-from harness.cli.common import OutOption, names, print_json, short_phases, store
+from harness.cli.common import OutOption, print_json, short_phases, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import estimated_ns, hours, list_rows
@@ -128,11 +128,12 @@ def _print_plan(
 def _parts(options: CurveOptions) -> list[Part]:
     if options.part and options.parts:
         raise UsageError("curve", "--part and --parts", "leave one of them out")
-    chosen = names([options.parts]) if options.parts else [options.part or "wal"]
+    chosen = options.parts.split(",") if options.parts else [options.part or "wal"]
     for part in chosen:
         if part not in DIRECTORY_PARTS:
-            hint = f"one of {', '.join(DIRECTORY_PARTS)}"
-            raise UsageError(f"--part {part}", "no part that has a device", hint)
+            option = "--parts" if options.parts else "--part"
+            hint = f"known: {', '.join(DIRECTORY_PARTS)}"
+            raise UsageError(f"{option} {part}", "no part that has a device", hint)
     if len(options.engine or ()) != 1:
         context = f"--engine is given {len(options.engine or ())} times"
         raise UsageError("curve", context, "give it once")

@@ -116,6 +116,21 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     assert listed["a-disk"]["scores"] == shown["scores"] == scored
 
 
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        (("--part", "data"), 3 * 7),
+        (("--parts", "wal,data"), 3 * 13),
+        (("--parts", "wal,log"), None),
+        (("--part", "memory"), None),
+        (("--part", "wal", "--parts", "data"), None),
+    ],
+)
+def test_a_curve_of_each_part_is_planned(loaded, options, runs):
+    done = loaded("curve", *YCSB[1:], *options, "--dry-run")
+    assert done.json["runs"] == runs if runs else done.code == 2
+
+
 def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):
     out = loaded.root / "curve"
     command = ("curve", *YCSB[1:], "--operations", "200", "--repeats", "1", "--out")
