@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,7 +82,7 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
         own_folder(options.out)  # before hours of measuring
         (first,) = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
         _check(first, options)
-        shapes = [shape_of(first, part) for part in parts]
+        shapes, left_out = _shapes(first, parts)
         points = [
             step
             for shape in shapes
@@ -102,7 +102,7 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
             to_do = sum(row["complete"] is None for row in rows)
             env.progress.say(f"{counted(to_do, 'run')}, about {hours(expected_ns)}")
         finished = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
-    _print([_curve(shape, points, finished) for shape in shapes], options)
+    _print([_curve(shape, points, finished) for shape in shapes], left_out, options)
     show.exit_for(finished)
 
 
@@ -123,6 +123,22 @@ def _print_plan(
         f"today's tier, and {len(FACTORS)} modelled ones of {' and '.join(parts)}; no run is "
         "started"
     )
+
+
+def _shapes(first: StoredRun, parts: Sequence[Part]) -> tuple[list[Shape], dict[Part, str]]:
+    """The shapes of parts that wait for their device, and why others have none."""
+    shapes, left_out = [], {}
+    for part in parts:
+        try:
+            shapes.append(shape_of(first, part))
+        except RunFailed as error:
+            if len(parts) == 1:
+                raise
+            left_out[part] = error.context
+    if not shapes:
+        hint = "more data than memory, or a memory limit"
+        raise RunFailed(f"curves of {', '.join(parts)}", "no part waits for its device", hint)
+    return shapes, left_out
 
 
 def _parts(options: CurveOptions) -> list[Part]:
@@ -174,7 +190,9 @@ def _tier(run: StoredRun, part: Part) -> str | None:
     return run.spec.placement.tier_of(part) if run.spec.placement else None
 
 
-def _print(found: Sequence[ResponseCurve], options: CurveOptions) -> None:
+def _print(
+    found: Sequence[ResponseCurve], left_out: Mapping[Part, str], options: CurveOptions
+) -> None:
     from reports.charts.response import draw_curves
     from reports.page import write_drawing
 
@@ -182,13 +200,16 @@ def _print(found: Sequence[ResponseCurve], options: CurveOptions) -> None:
     if options.json_:
         documents = [one.to_json() for one in found]
         only = documents[0] if len(documents) == 1 else {}
-        print_json({"modelled": True, "curves": documents, "chart": str(chart), **only})
+        document = {"modelled": True, "curves": documents, "left_out": dict(left_out)}
+        print_json({**document, "chart": str(chart), **only})
         return
-    if len(found) > 1:
+    if len(found) > 1 or left_out:
         print(_which_first(found))
     for one in sorted(found, key=lambda curve: -curve.ceiling.value):
         print(_answer(one))
         _print_curve(one)
+    for part, why in left_out.items():
+        print(f"{part}: no curve: {why}")
     print(f"chart: {chart}")
 
 

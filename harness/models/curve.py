@@ -31,8 +31,8 @@ from harness.supervise.user_files import make_own, replacing
 
 #: Of today's latency; zero is no waiting at all.
 FACTORS = (0.0, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)
-#: The operation that the latency of a part is stated by.
-MAIN_OPERATION = {"wal": "sync", "data": "read", "index": "read", "temp": "read"}
+#: The operations that the latency of a part is stated by: the first that waits for the device.
+_MAIN = {"wal": ("sync",), "data": ("read", "sync"), "index": ("read", "sync"), "temp": ("read",)}
 #: Shorter reads are served by the page cache: a device's is never that fast.
 _CACHED_NS = 10_000
 _PAGE_BYTES = 4096
@@ -43,18 +43,15 @@ _HISTOGRAM = "io_duration_ns"
 class Shape:
     """Durations of a part's calls on today's device, of those that reach it.
 
-    ``points``: by operation, of the mean size of a call; ``mean_ns``: of the main operation.
+    ``operation``: what the latency is stated by; ``points``: by operation, of the mean size of a
+    call; ``mean_ns``: of ``operation``.
     """
 
     part: Part
+    operation: str
     points: dict[str, Point]
     mean_ns: float
     readahead_bytes: int
-
-    @property
-    def operation(self) -> str:
-        """The operation that the latency is stated by."""
-        return MAIN_OPERATION[self.part]
 
     def scaled(self, factor: float, name: str) -> DeviceModel:
         """Return the model of a device with this share of today's latency."""
@@ -107,17 +104,18 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         pairs = zip(map(float, PROBABILITIES), durations, strict=True)
         points[operation] = Point(size, tuple(pairs))
         means[operation] = found.mean
-    main = MAIN_OPERATION[part]
-    if main not in means:
+    main = next((operation for operation in _MAIN[part] if operation in means), None)
+    if main is None:
         raise RunFailed(
             f"curve of {part}",
-            f"run {run.run_id} made no {main} of {part} that waited for the device",
+            f"run {run.run_id} made no {' or '.join(_MAIN[part])} of {part} that waited for the "
+            "device",
             "choose another part, more data than memory, or a memory limit",
         )
     name = run.manifest["spec"]["placement"][part]
     (tier,) = [one for one in run.manifest["tiers"] if one["name"] == name]
     readahead_bytes = tier["facts"].get("readahead_bytes") or DEFAULT_READAHEAD_BYTES
-    return Shape(part, points, means[main], readahead_bytes)
+    return Shape(part, main, points, means[main], readahead_bytes)
 
 
 def _of_device(found: hdr.Histogram, operation: str) -> hdr.Histogram | None:

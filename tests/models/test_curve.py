@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
+from harness import hdr
+from harness.errors import RunFailed
+from harness.models.curve import shape_of
 from reports.response import (
     Measured,
     PointOfCurve,
@@ -76,3 +83,30 @@ def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:
     assert [one.part for one in first_parts([data, wal])] == ["wal"]
     close = curve("data", 2.9, 2.5, 3.0)
     assert [one.part for one in first_parts([close, wal])] == ["wal", "data"]
+
+
+def run_with(**durations_ns: int) -> Any:
+    """A run whose calls of the data took these times, by operation."""
+    layout = hdr.Layout(1, 10**9, 2)
+
+    def metric(operation: str, duration_ns: int) -> dict[str, Any]:
+        counts = np.zeros(layout.counters, dtype=np.int64)
+        counts[np.searchsorted(layout.bounds()[0], duration_ns, "right") - 1] = 9
+        labels = {"part": "data", "operation": operation}
+        encoded = hdr.Histogram(layout, counts).encode()
+        return {"name": "io_duration_ns", "labels": labels, "hdr": encoded}
+
+    return SimpleNamespace(
+        run_id="r",
+        run={"metrics": [metric(*one) for one in durations_ns.items()]},
+        manifest={"spec": {"placement": {"data": "ssd"}}, "tiers": [{"name": "ssd", "facts": {}}]},
+        artifact=lambda _: [],
+    )
+
+
+def test_the_latency_of_data_is_that_of_reads_or_else_of_syncs() -> None:
+    assert shape_of(run_with(read=90_000, sync=500_000), "data").operation == "read"
+    of_syncs = shape_of(run_with(read=2_000, sync=500_000), "data")  # reads from the page cache
+    assert of_syncs.operation == "sync" and of_syncs.points.keys() == {"sync"}
+    with pytest.raises(RunFailed):
+        shape_of(run_with(read=2_000), "data")
