@@ -18,7 +18,14 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.models.curve import FACTORS, ModelledPoint, Shape, marks, shape_of, write_points
+from harness.models.curve import (
+    FACTORS,
+    ModelledPoint,
+    Shape,
+    marks,
+    shape_of,
+    write_points,
+)
 from harness.models.tier import refuse_modelled
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table
@@ -90,7 +97,10 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
         ]
     whole = replace(
         options,
-        placement=[f"{options.from_}-both", *(p.placement(options.from_) for p in points)],
+        placement=[
+            f"{options.from_}-both",
+            *(p.placement(options.from_, parts) for p in points),
+        ],
         model=[p.request for p in points],
     )
     plan = plan_of(parameters, whole)
@@ -181,7 +191,8 @@ def _curve(
         if one and today and (point := one.point(latency_ns, today))
     ]
     at_today = today.point(shape.mean_ns, today) if today else None
-    if today is None or at_today is None or len(points) < 2:
+    whole = points and (points[0].latency_ns, points[-1].latency_ns) == (0, shape.mean_ns)
+    if today is None or at_today is None or not whole:  # without an end there is no answer
         raise RunFailed(f"curve of {part}", "too few runs are complete", "run it again")
     return curve_of(part, shape.operation, today.unit, points, at_today, marks(shape))
 
@@ -224,18 +235,21 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
 
 
 def _answer(one: ResponseCurve) -> str:
+    interval = f" {interval_text(one.ceiling)}" if one.ceiling.low is not None else ""
     return (
-        f"{one.part}: a device of no latency gives {times(one.ceiling.value)} "
-        f"{interval_text(one.ceiling)} the throughput of today's, which takes "
-        f"{format_ns(one.today.latency_ns)} per {one.operation}; {_enough(one)} ({MODELLED})"
+        f"{one.part}: a device of no latency gives {times(one.ceiling.value)}{interval} the "
+        f"throughput of today's, which takes {format_ns(one.today.latency_ns)} per "
+        f"{one.operation}; {_enough(one)} ({MODELLED})"
     )
 
 
 def _enough(one: ResponseCurve) -> str:
+    from reports.response import DIMINISHING
+
     at_ns = one.diminishing_at_ns
     if at_ns is None:
         return "every faster device that was tried gains more than 5 %"
-    if at_ns >= one.points[-1].latency_ns:
+    if at_ns >= one.points[-1].latency_ns or one.ceiling.value < 1 + DIMINISHING:
         return "no faster device gains 5 %"
     below = max(p.latency_ns for p in one.points if p.latency_ns <= at_ns)
     above = min(p.latency_ns for p in one.points if p.latency_ns > at_ns)

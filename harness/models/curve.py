@@ -145,10 +145,13 @@ class ModelledPoint:
     factor: float
     latency_ns: float
 
-    def placement(self, today: str) -> str:
-        """Return the placement: the part on the modelled tier, all others on today's."""
-        parts = {"data": today, "wal": today} | {self.part: self.tier}
-        return ",".join(f"{part}={tier}" for part, tier in parts.items())
+    def placement(self, today: str, parts: Sequence[Part]) -> str:
+        """Return the placement: the part on the modelled tier, all others on today's.
+
+        ``parts``: those that have a curve; without one, index and temp are with the data.
+        """
+        tiers = dict.fromkeys(("data", "wal", *parts), today) | {self.part: self.tier}
+        return ",".join(f"{part}={tier}" for part, tier in tiers.items())
 
     @property
     def request(self) -> str:
