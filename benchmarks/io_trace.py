@@ -297,15 +297,21 @@ def undelayed(loop: Loop, calls: int, rounds: int) -> None:
                   f"{traced - alone:+.0f} ns", flush=True)  # fmt: skip
 
 
-def durations(loop: Loop, operation: str, points: Points, calls: int) -> tuple[Histogram, ...]:
-    """Those that were due and achieved of one run of the loop."""
+def durations(
+    loop: Loop, operation: str, points: Points, calls: int
+) -> tuple[Histogram, Histogram, float]:
+    """Those that were due and achieved of one run of the loop, and the processor time of a call."""
     device = DeviceModel("dax", "", "published", False, points={operation: points})
     file, cell = loop.folder / "data" / "file", Cell("data", operation, "foreground")
     with loop.modelled(device) as trace:
+        before = os.times()
         loop.batches_ns(operation, file, 4096, calls, 1, trace=trace)
+        after = os.times()
         reading = trace.page.read()
-    found = (reading.histogram(cell, kind) for kind in ("due", "achieved"))
-    return tuple(one for one in found if one is not None)
+    due, achieved = (reading.histogram(cell, kind) for kind in ("due", "achieved"))
+    assert due is not None and achieved is not None
+    spent_s = sum(after[2:4]) - sum(before[2:4])  # of children
+    return due, achieved, spent_s * 1e6 / due.total
 
 
 def delayed(loop: Loop, calls: int, rounds: int) -> None:
@@ -313,14 +319,15 @@ def delayed(loop: Loop, calls: int, rounds: int) -> None:
     for name, (operation, quantiles) in DELAYED.items():
         distances = []
         for _ in range(rounds):
-            due, achieved = durations(loop, operation, (Point(4096, quantiles),), calls)
+            due, achieved, spent_us = durations(loop, operation, (Point(4096, quantiles),), calls)
             distances.append(distance(due, achieved))
         each = ", ".join(
             f"p{p} {due.percentile(p) / 1000:.1f} and {achieved.percentile(p) / 1000:.1f} us"
             for p in (50, 99)
         )
         print(f"{name}: distance {statistics.median(distances):.3f} ({min(distances):.3f} to "
-              f"{max(distances):.3f}); due and achieved: {each}", flush=True)  # fmt: skip
+              f"{max(distances):.3f}); due and achieved: {each}; processor time {spent_us:.0f} us",
+              flush=True)  # fmt: skip
 
 
 def calls(rounds: int) -> None:
