@@ -1,12 +1,17 @@
 """A run's specification and the smallest result that the store takes."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from harness.experiment.placement import parse_placement
+from harness.store.runs import RunWriter
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
 
-def result(writer, status="complete"):
+def result(writer: RunWriter, status: str = "complete") -> dict[str, Any]:
     return {
         "schema": RUN_SCHEMA,
         "run_id": writer.run_id,

@@ -15,6 +15,7 @@ import os
 import select
 import struct
 import sys
+from typing import Any
 
 _CREATE, _MOVED_TO, _OPEN, _MODIFY = 0x100, 0x80, 0x20, 0x2
 _EVENT = struct.Struct("iIII")
@@ -23,22 +24,22 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Watcher:
-    def __init__(self, spec):
+    def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
         self.uid = spec["uid"]
         self.descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.paths = {}
-        self.own = set()
-        self.won = []
+        self.paths: dict[int, str] = {}
+        self.own: set[str] = set()
+        self.won: list[str] = []
         self.seen = 0
 
-    def watch(self, path, mask):
-        number = _libc.inotify_add_watch(self.descriptor, os.fsencode(path), mask)
+    def watch(self, path: str, mask: int) -> bool:
+        number: int = _libc.inotify_add_watch(self.descriptor, os.fsencode(path), mask)
         if number >= 0:
             self.paths[number] = path
         return number >= 0
 
-    def begin(self):
+    def begin(self) -> None:
         for folder in self.spec["folders"]:
             if not self.watch(folder, _CREATE | _MOVED_TO):
                 sys.exit(f"{folder} cannot be watched")
@@ -47,7 +48,7 @@ class Watcher:
         for path in self.spec["foreseen"]:
             self.plant(path)
 
-    def race(self):
+    def race(self) -> None:
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
         poll.register(0, select.POLLIN)
@@ -58,7 +59,7 @@ class Watcher:
             elif 0 in ready:
                 return
 
-    def read(self):
+    def read(self) -> None:
         with contextlib.suppress(BlockingIOError):
             events = os.read(self.descriptor, 1 << 16)
             while events:
@@ -69,7 +70,7 @@ class Watcher:
                 if path := self.paths.get(number):
                     self.happened(path, name, mask)
 
-    def happened(self, path, name, mask):
+    def happened(self, path: str, name: str, mask: int) -> None:
         if path in self.own:
             inner = os.path.join(path, name) if name else path
             if inner not in self.own:
@@ -80,7 +81,7 @@ class Watcher:
         if new not in self.own:
             self.attack(path, name)
 
-    def attack(self, folder, name):
+    def attack(self, folder: str, name: str) -> None:
         for suffix in _SUFFIXES:
             if name.endswith(suffix):
                 self.plant(os.path.join(folder, name.removesuffix(suffix).lstrip(".")))
@@ -101,7 +102,7 @@ class Watcher:
             for inner in self.spec["names"]:
                 self.plant(os.path.join(path, inner))
 
-    def plant(self, path, directory=True):
+    def plant(self, path: str, directory: bool = True) -> None:
         """A directory (or, in a turn, a link to a directory) of its own, watched from now on."""
         with contextlib.suppress(OSError):
             if not directory:
@@ -120,7 +121,7 @@ class Watcher:
             for name in self.spec["names"]:
                 self.watch(os.path.join(path, name), _OPEN | _MODIFY)
 
-    def end(self):
+    def end(self) -> None:
         for path in self.own:
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_uid != self.uid:
@@ -130,7 +131,7 @@ class Watcher:
                 (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
 
 
-def main():
+def main() -> None:
     spec = json.loads(sys.argv[1])
     os.umask(0)
     os.setgroups([])

@@ -20,11 +20,11 @@ RECORDINGS = Path(__file__).with_name("recordings")
 _deselected: list[str] = []
 
 
-def pytest_configure(config):
+def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hammerdb: needs HammerDB 4.x at HAMMERDB_HOME")
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if os.environ.get("HAMMERDB_HOME"):
         return
     real = [item for item in items if item.get_closest_marker("hammerdb")]
@@ -34,12 +34,12 @@ def pytest_collection_modifyitems(config, items):
         _deselected.extend(item.nodeid for item in real)
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _deselected:
         terminalreporter.write_line(_left_out(), yellow=True)
 
 
-def pytest_sessionfinish(session):
+def pytest_sessionfinish(session: pytest.Session) -> None:
     if _deselected and hasattr(session.config, "workeroutput"):  # said by who started us
         session.config.workeroutput["left_out"] = _left_out()
 
@@ -72,7 +72,7 @@ def clients(lab: Lab) -> Clients:
 
 
 @pytest.fixture
-def replay(lab, monkeypatch) -> Callable[..., HammerDb]:
+def replay(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Callable[..., HammerDb]:
     """An installation that says what was recorded, whatever it is asked, and then ``does``."""
 
     def make(name: str, does: str = "exit 0", version: str = "v4.12", before: str = "") -> HammerDb:

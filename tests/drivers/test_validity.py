@@ -30,6 +30,9 @@ class Session:
         return {"cpu_ns": 0}
 
 
+SESSION: Any = Session()
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The instants in seconds, at which a clock will be read."""
@@ -40,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def counted() -> WindowCounters:
-    counters = WindowCounters(Session())  # type: ignore[arg-type]
+    counters = WindowCounters(SESSION)
     counters.begin()
     counters.end()
     return counters
@@ -79,7 +82,7 @@ def test_counters_that_were_not_read_twice_are_of_no_time_at_all():
     def told(counters: WindowCounters) -> Iterator[object]:
         return late_counters(DriverResult("loadgen", "1", 10 * S), counters)
 
-    counters = WindowCounters(Session())  # type: ignore[arg-type]
+    counters = WindowCounters(SESSION)
     assert not list(told(counters))
     counters.begin()
     assert not list(told(counters))
@@ -120,8 +123,7 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
 )
 def test_a_rate_of_several_hosts_has_several_queues(hosts, offered, codes):
     driven = DriverResult("loadgen", "1", 10 * S, offered_count=offered)
-    session: Any = Session()
-    found = host_warnings(session.engine, driven, WindowCounters(session), hosts, "")
+    found = host_warnings(SESSION.engine, driven, WindowCounters(SESSION), hosts, "")
     assert [warning.code for warning in found] == codes
 
 

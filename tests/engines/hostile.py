@@ -14,12 +14,15 @@ import random
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+Kind = Callable[[Path, dict[str, Any]], None]
 _PID_FILE = "{pid}\n/data\n1\n5432\n/tmp\n\n  5432001 {segment}\nready   \n"
 
 
-def main():
+def main() -> None:
     spec = json.loads(sys.argv[1])
     os.setgroups([])
     os.setgid(spec["gid"])
@@ -40,7 +43,7 @@ def main():
         time.sleep(0.002)
 
 
-def plant(folder, name, kind, spec):
+def plant(folder: Path, name: str, kind: Kind, spec: dict[str, Any]) -> None:
     """Put one thing at a name, in place of what is there."""
     made = folder / f".planted-{os.getpid()}"
     shutil.rmtree(made, ignore_errors=True)
@@ -54,27 +57,27 @@ def plant(folder, name, kind, spec):
         made.rename(path)
 
 
-def link_to_file(path, spec):
+def link_to_file(path: Path, spec: dict[str, Any]) -> None:
     path.symlink_to(spec["file"])
 
 
-def link_to_folder(path, spec):
+def link_to_folder(path: Path, spec: dict[str, Any]) -> None:
     path.symlink_to(spec["folder"])
 
 
-def link_to_new_file(path, spec):
+def link_to_new_file(path: Path, spec: dict[str, Any]) -> None:
     path.symlink_to(Path(spec["folder"], "new"))
 
 
-def fifo(path, spec):
+def fifo(path: Path, spec: dict[str, Any]) -> None:
     os.mkfifo(path)
 
 
-def directory(path, spec):
+def directory(path: Path, spec: dict[str, Any]) -> None:
     path.mkdir()
 
 
-def pid_file(path, spec):
+def pid_file(path: Path, spec: dict[str, Any]) -> None:
     path.write_text(_PID_FILE.format(pid=spec["pid"], segment=spec["segment"]))
 
 

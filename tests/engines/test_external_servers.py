@@ -34,7 +34,8 @@ ENV = {"dsn": "env"}
 def execute(engine: Any, *statements: str) -> list[Any]:
     """The rows of the last statement."""
     with closing(engine.connect()) as connection:
-        return [connection.execute(statement) for statement in statements][-1].rows  # type: ignore[no-any-return]
+        rows: list[Any] = [connection.execute(one) for one in statements][-1].rows
+        return rows
 
 
 @pytest.fixture(scope="module", params=("postgres", *INNODB))

@@ -122,6 +122,7 @@ def test_a_release_without_explain_analyze_names_one_with_it(banner: str, releas
         def get_server_info(self) -> str:
             return banner
 
-    connection = MySqlConnection(Greeted())  # type: ignore[arg-type]
+    greeted: Any = Greeted()
+    connection = MySqlConnection(greeted)
     with pytest.raises(CannotExplain, match=rf"MySQL {release} .* 8\.0\.18"):
         explain_mysql.explain(connection, "select 1")

@@ -14,6 +14,7 @@ import pytest
 from patience import PATIENCE_S, eventually
 
 from engines._innodb.connection import MySqlConnection
+from engines._innodb.installation import Flavour
 from engines._innodb.load import _SESSION, Loader, combined, load_file, loading_settings
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -82,8 +83,12 @@ def test_settings_fit_the_memory_cap_and_the_release() -> None:
     settings = loading_settings("mysql", (9, 7, 4), 4, 1 << 30, 10 << 20)
     assert int(settings["innodb_buffer_pool_size"]) <= 1 << 29
     assert "innodb_ddl_threads" in settings and "innodb_log_file_size" not in settings
-    for flavour, version, files in (("mysql", (8, 0, 15), 2), ("mariadb", (10, 11, 19), 1)):
-        older = loading_settings(flavour, version, 4, 1 << 30, 1 << 30)  # type: ignore[arg-type]
+    releases: tuple[tuple[Flavour, tuple[int, int, int], int], ...] = (
+        ("mysql", (8, 0, 15), 2),
+        ("mariadb", (10, 11, 19), 1),
+    )
+    for flavour, version, files in releases:
+        older = loading_settings(flavour, version, 4, 1 << 30, 1 << 30)
         assert "innodb_ddl_threads" not in older and "innodb_redo_log_capacity" not in older
         reserved = estimate_bytes(1, "csv")["wal"]  # a little more than 1 GiB of files
         assert int(older["innodb_log_file_size"]) * files <= reserved

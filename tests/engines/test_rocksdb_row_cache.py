@@ -133,10 +133,9 @@ def test_an_options_file_that_names_it_is_refused_with_its_line(tmp_path: Path) 
     """RocksDB does not write it there, and reads no file that has it."""
     path = tmp_path / "OPTIONS"
     path.write_text("[DBOptions]\n  max_background_jobs=3\n  row_cache=67108864\n")
+    factory: Any = factory_of("rocksdb")
     with pytest.raises(UsageError) as caught:
-        factory_of("rocksdb").settings_of_file(  # type: ignore[attr-defined]
-            {"options_file": str(path)}, paths.engines_prefix()
-        )
+        factory.settings_of_file({"options_file": str(path)}, paths.engines_prefix())
     assert f"{path}:3" in str(caught.value) and "--set row_cache=" in caught.value.hint
 
 

@@ -34,7 +34,7 @@ class Faults:
         for name in _OF_PATH:
             monkeypatch.setattr(Path, name, self._around(getattr(Path, name)))
         monkeypatch.setattr(os, "fsync", self._fsync)
-        host.run = self._around_command(host.run)  # type: ignore[method-assign]
+        monkeypatch.setattr(host, "run", self._around_command(host.run))
 
     def _place(self) -> None:
         self.places += 1

@@ -7,12 +7,14 @@ it cannot show is real hardware: the test machine's tests do (tests/vm).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from narrowed import present
 from tierbench.commands import Commands, Done
 from tierbench.run import Consent, Outcome, run
 from tierbench.state import Files
@@ -100,6 +102,8 @@ class SimulatedHost(Commands):
     devices: dict[str, Dax_] = field(default_factory=dict)
     owners: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of files below /dev
     ran: list[list[str]] = field(default_factory=list)
+    #: What answers a command (``blkid``, ``ndctl list``) instead of the method of its name.
+    replies: dict[str, Callable[[list[str]], Done]] = field(default_factory=dict)
     cut_at: int | None = None
     cut_after: int | None = None
     numbers: int = 0
@@ -255,10 +259,10 @@ class SimulatedHost(Commands):
         return done
 
     def _answer(self, words: list[str]) -> Done:
-        name = "_" + words[0].replace(".", "_").replace("-", "_")
-        if words[0] in ("ndctl", "daxctl"):
-            name += "_" + words[1].replace("-", "_")
-        return getattr(self, name)(words)  # type: ignore[no-any-return]
+        command = " ".join(words[:2]) if words[0] in ("ndctl", "daxctl") else words[0]
+        method = "_" + re.sub(r"\W", "_", command)
+        answer: Callable[[list[str]], Done] = self.replies.get(command) or getattr(self, method)
+        return answer(words)
 
     def _ndctl_list(self, words: list[str]) -> Done:
         told = [self._region(region) for region in self.regions.values()]
@@ -343,7 +347,7 @@ class SimulatedHost(Commands):
 
     def _chown(self, words: list[str]) -> Done:
         user, _, group = words[1].partition(":")
-        self.owners[words[2]] = (int(user), int(group), self.owner_of(words[2])[2])  # type: ignore[index]
+        self.owners[words[2]] = (int(user), int(group), present(self.owner_of(words[2]))[2])
         return Done(0, "", "")
 
     def _chmod(self, words: list[str]) -> Done:

@@ -86,9 +86,7 @@ def owners_own(host: SimulatedHost) -> None:
 
 
 def test_what_its_owner_makes_where_creating_one_failed_is_the_owners(host: SimulatedHost) -> None:
-    host._ndctl_create_namespace = (  # type: ignore[method-assign]
-        lambda words: Done(234, "", "region0: misaligned")
-    )
+    host.replies["ndctl create-namespace"] = lambda _: Done(234, "", "region0: misaligned")
     assert provision(host).failures
     assert load_record(host.files.record).creating is None
     owners_own(host)
@@ -118,7 +116,7 @@ def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(
         create(words)
         return Done(1, "", "killed")
 
-    host._ndctl_create_namespace = make_and_fail  # type: ignore[method-assign]
+    host.replies["ndctl create-namespace"] = make_and_fail
     assert provision(host).failures
     # By consent, since the xfs of before shows through; not refused as somebody's.
     outcome = provision(host, Consent(True, ("namespace0.0",)))
@@ -137,7 +135,7 @@ def test_a_file_system_is_made_once_though_the_look_at_it_failed(host: Simulated
             return Done(4, "", "an ambivalent low-level probing result")
         return look(words)
 
-    host._blkid = fails_behind_mkfs  # type: ignore[method-assign]
+    host.replies["blkid"] = fails_behind_mkfs
     assert "/dev/pmem0" in [each.object for each in provision(host).failures]
     signature = host.spaces["namespace0.0"].signature
     outcome = provision(host)

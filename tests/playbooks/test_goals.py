@@ -135,8 +135,12 @@ def test_a_share_too_small_to_be_told_from_alignment_is_said_so(host: OptaneHost
 
 def goals_of(tmp_path: Path, recorded: str) -> Goals:
     """As ipmctl tells them where ``show -memoryresources`` answers as recorded."""
-    host = OptaneHost(tmp_path)
-    host._resources = lambda: optane(recorded)  # type: ignore[method-assign]
+
+    class Recorded(OptaneHost):
+        def _resources(self) -> str:
+            return optane(recorded)
+
+    host = Recorded(tmp_path)
     assert host.run(["ipmctl", "show", "-memoryresources"]) == Done(0, optane(recorded), "")
     return read_goals(host)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from simulated import GIB, Region_, SimulatedHost, Space_
+from tierbench.commands import Done
 from tierbench.run import Consent, Outcome
 
 CONFIRMED = Consent(True, ("namespace0.0",))
@@ -142,7 +143,7 @@ def test_another_namespace_under_a_confirmed_name_is_not_destroyed(host: Simulat
 
 
 def test_a_step_that_shows_no_effect_fails(host: SimulatedHost) -> None:
-    host._ndctl_init_labels = host._daxctl_list  # type: ignore[method-assign]
+    host.replies["ndctl init-labels"] = host._daxctl_list
     outcome = provision(host)
     assert "succeeded without effect" in outcome.failures[0].why
 
@@ -151,9 +152,7 @@ def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:
     host.regions["region0"].labelled = True
     host.spaces.pop("namespace0.0")
     host.write_tree()
-    host._ndctl_create_namespace = (  # type: ignore[method-assign]
-        lambda words: type(host._daxctl_list(words))(234, "", "region0: misaligned")
-    )
+    host.replies["ndctl create-namespace"] = lambda _: Done(234, "", "region0: misaligned")
     outcome = provision(host, Consent())
     assert "exit 234: region0: misaligned" in outcome.failures[0].why
     assert outcome.steps[0]["done"] is False
@@ -246,8 +245,10 @@ def test_two_runs_at_once_are_one_too_many(host: SimulatedHost) -> None:
     assert host.ran == []
 
 
-def test_without_ndctl_it_is_named_and_nothing_is_read(host: SimulatedHost) -> None:
-    host.has = lambda program: program != "ndctl"  # type: ignore[method-assign]
+def test_without_ndctl_it_is_named_and_nothing_is_read(
+    host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "has", lambda program: program != "ndctl")
     told = provision(host).to_json()
     assert told["missing_tools"] == ["ndctl"]
     assert told["missing_packages"] == ["ndctl"]

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from example_run import SPEC, result
@@ -81,8 +82,9 @@ def test_a_changed_result_does_not_count(directory):
 
 def test_a_line_outside_the_contract_is_not_written(directory):
     steps = Checkpoint.create(directory)
+    soon: Any = "soon"
     with pytest.raises(UsageError, match="attempt"):
-        steps.begin(Attempt("r", "soon", CONDITIONS))  # type: ignore[arg-type]
+        steps.begin(Attempt("r", soon, CONDITIONS))
     assert (directory / FILE).read_text() == ""
 
 
@@ -209,8 +211,9 @@ def test_a_run_that_another_finishes_meanwhile_is_not_resumed(tmp_path, monkeypa
         monkeypatch.undo()
         if what == "killed after its result":
             monkeypatch.setattr(owner.checkpoint, "remove", owner.checkpoint.close)
-        by = store.resume(SPEC, CONDITIONS, print) if what == "resumed by another" else owner
-        present(by).finish(result(by))
+        resumed = what == "resumed by another"
+        by = present(store.resume(SPEC, CONDITIONS, print)) if resumed else owner
+        by.finish(result(by))
         lock(descriptor)
 
     monkeypatch.setattr(steps_module, "_lock", lock_late)

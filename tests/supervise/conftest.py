@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,21 +30,21 @@ daemon.main()
 
 
 @pytest.fixture(autouse=True)
-def earlier_processes():
+def earlier_processes() -> None:
     """Servers that other tests of this session keep are none of this test's processes."""
     started_processes.earlier.clear()
     started_processes.earlier.update(mark_of(pid) for pid in processes_of(os.getpid()))
 
 
 @pytest.fixture(autouse=True)
-def patient_harness(monkeypatch):
+def patient_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the harness does in this process is given time, too."""
     monkeypatch.setattr(supervisor_module, "_END_S", 4 * PATIENCE_S)
     monkeypatch.setattr(undo, "kill_all", lambda find, timeout_s: kill_all(find, PATIENCE_S))
 
 
 @pytest.fixture
-def patient_daemon(tmp_path_factory):
+def patient_daemon(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of a supervisor process that gives time."""
     program = tmp_path_factory.mktemp("daemon") / "patient.py"
     program.write_text(PATIENT_DAEMON)
@@ -51,22 +52,22 @@ def patient_daemon(tmp_path_factory):
 
 
 @pytest.fixture
-def state(tmp_path):
+def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
 @pytest.fixture
-def supervisor(state):
+def supervisor(state: Path) -> Iterator[Supervisor]:
     with Supervisor(state) as supervisor:
         yield supervisor
 
 
 @pytest.fixture
-def harness_program():
+def harness_program() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
     """Start ``python -c SOURCE ARGUMENTS``, with its first line of output."""
-    started = []
+    started: list[subprocess.Popen[str]] = []
 
-    def start(source, *arguments):
+    def start(source: str, *arguments: object) -> tuple[subprocess.Popen[str], str]:
         program = subprocess.Popen(
             [sys.executable, "-c", source, *map(str, arguments)],
             stdout=subprocess.PIPE,

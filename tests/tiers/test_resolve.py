@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded_kernel import write
@@ -17,8 +18,8 @@ from harness.tiers.residency import residency
 from harness.tiers.resolve import check_space, free_now, resolve
 
 
-def tier(name: str, kind: TierKind = "block", **claim: object) -> Tier:
-    return Tier(TierClaim(name, kind, **claim), TierFacts(kind, filesystem_id="259:1"))  # type: ignore[arg-type]
+def tier(name: str, kind: TierKind = "block", **claim: Any) -> Tier:
+    return Tier(TierClaim(name, kind, **claim), TierFacts(kind, filesystem_id="259:1"))
 
 
 TIERS = {

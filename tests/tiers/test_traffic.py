@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded_kernel import write
@@ -18,9 +19,9 @@ MIB = 1 << 20
 STAT = "100 0 {read} 5 50 0 {written} 5 0 5 10 0 0 0 0 0 0"
 
 
-def tier(name: str, **facts: object) -> Tier:
-    known = {"kind": "block", "filesystem": "ext4", "dax": False} | facts
-    return Tier(TierClaim(name, known["kind"], f"/mnt/{name}"), TierFacts(**known))  # type: ignore[arg-type]
+def tier(name: str, **facts: Any) -> Tier:
+    known: dict[str, Any] = {"kind": "block", "filesystem": "ext4", "dax": False} | facts
+    return Tier(TierClaim(name, known["kind"], f"/mnt/{name}"), TierFacts(**known))
 
 
 def disk(root: Path, number: str, name: str, read: int, written: int, iostats: str = "1") -> None:

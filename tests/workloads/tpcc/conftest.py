@@ -1,6 +1,7 @@
 """Engines loaded with one warehouse by the native client."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ ENGINES = ("postgres", "mysql")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
+def loaded(request: pytest.FixtureRequest, running: Any) -> Iterator[RunSession]:
     """PostgreSQL, then MySQL, each with one warehouse."""
     with running(request.param, WORKLOAD, TpccParams.from_mapping({"warehouses": 1})) as session:
         yield session

@@ -2,12 +2,15 @@
 
 import shutil
 import tempfile
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import open_lab
 
+from harness.engine import LoadFormat
 from harness.progress import SilentProgress
 from harness.workload import Clients, Loading
 from harness.workloads.tpch import data
@@ -18,12 +21,12 @@ SCALE = 0.01
 
 
 @pytest.fixture(scope="session")
-def quiet():
+def quiet() -> SilentProgress:
     return SilentProgress()
 
 
 @pytest.fixture(scope="session")
-def tpch_root():
+def tpch_root() -> Iterator[Path]:
     """A folder that the servers' user can enter (pytest's own are for their owner only)."""
     root = Path(tempfile.mkdtemp(prefix="tb-tpch-"))
     root.chmod(0o755)
@@ -32,10 +35,11 @@ def tpch_root():
 
 
 @pytest.fixture(scope="session")
-def sources(tpch_root, quiet):
+def sources(tpch_root: Path, quiet: SilentProgress) -> dict[str, data.Source]:
     """Source data by format."""
-    made = {}
-    for load_format in ("csv", "tbl", "parquet"):
+    made: dict[str, data.Source] = {}
+    formats: tuple[LoadFormat, ...] = ("csv", "tbl", "parquet")
+    for load_format in formats:
         folder = tpch_root / load_format / "content"
         data.generate(SCALE, load_format, folder, quiet)
         made[load_format] = data.read_source(folder)
@@ -43,7 +47,7 @@ def sources(tpch_root, quiet):
 
 
 @contextmanager
-def running(name, source, progress):
+def running(name: str, source: Path, progress: SilentProgress) -> Iterator[Any]:
     """A started engine of that name with TPC-H loaded from ``source``."""
     with open_lab() as lab:
         engine = lab.engine(name)
@@ -60,13 +64,15 @@ def running(name, source, progress):
 
 
 @pytest.fixture(scope="session")
-def start_engine():
+def start_engine() -> Callable[..., AbstractContextManager[Any]]:
     """:func:`running`, for tests that change an engine's data."""
     return running
 
 
 @pytest.fixture(scope="session")
-def engines(tpch_root, sources, quiet):
+def engines(
+    tpch_root: Path, sources: dict[str, data.Source], quiet: SilentProgress
+) -> Iterator[dict[str, Any]]:
     """Both engines of the main job, loaded."""
     with ExitStack() as stack:
         yield {
