@@ -20,10 +20,12 @@ from harness import registry
 from harness.copytree import copy_tree
 from harness.engine import Credentials, Process, ProcessStarter
 from harness.errors import RunFailed, UsageError
+from harness.native_programs import readable_to
 from harness.observers import Observer, Pauses, home, metrics
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
 from harness.supervise import workdirs
+from harness.supervise.credentials import unprivileged
 from harness.supervise.failures import log_tail
 from harness.supervise.journal import Journal
 from harness.supervise.user_files import read_bytes
@@ -39,9 +41,17 @@ _NMI_WATCHDOG = Path("/proc/sys/kernel/nmi_watchdog")
 
 def check_observers(spec: RunSpec) -> None:
     """UsageError for an unknown observer, a missing program, and a server that is the user's."""
-    known = registry.observers()
+    known, user = registry.observers(), unprivileged()
     for name in spec.observe:
-        registry.named("observer", name, known).program()
+        observer = registry.named("observer", name, known)
+        program = observer.program()
+        if user is not None and observer.reports and not readable_to(program, user):
+            raise UsageError(
+                f"--observe {name}",
+                f"{user.name}, the user that servers run as, makes its reports and cannot read "
+                f"{program}",
+                "install it where every user can read it",
+            )
     if spec.observe and spec.placement is None:
         raise UsageError(
             f"--observe {spec.observe[0]} on an external server",

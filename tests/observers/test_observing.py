@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness import registry
 from harness.errors import RunFailed, UsageError
 from harness.execution import observing
-from harness.execution.observing import Observing
+from harness.execution.observing import Observing, check_observers
 from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
@@ -190,6 +192,15 @@ def test_a_report_that_is_a_link_is_not_followed(toy: Toy) -> None:
     with pytest.raises(RunFailed):
         one.result()
     assert not (one.tree / "summary.csv").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_program_that_the_servers_user_cannot_read_is_refused_beforehand(toy: Toy) -> None:
+    spec: Any = SimpleNamespace(observe=["vtune:hotspots"], placement={})
+    check_observers(spec)
+    toy.folder("vtune:hotspots").chmod(0o700)
+    with pytest.raises(UsageError):
+        check_observers(spec)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
