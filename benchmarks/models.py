@@ -126,7 +126,8 @@ def score(device: Device, cases: Sequence[str], options: argparse.Namespace) -> 
     host.write_text(f"schema: 1\ntiers:\n  {device.name}: {kind}\n")
     shared = ("--host", str(host), "--results", options.results)
     name = f"benchmark-{device.name}"
-    measured = ("-p", "duration=100ms", "-p", "size=64MiB") if options.smoke else ()
+    small = ("-p", "duration=50ms", "-p", "size=16MiB", "--repeats", "1")
+    measured = small if options.smoke else ()
     make = ("model", "make", name, "--tier", device.name, "--replace", *measured, *shared)
     command(HARNESS, *make, cgroup=device.cgroup)
     named = [word for case in cases for word in ("--case", case)]
