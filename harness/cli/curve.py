@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from harness.models.curve import (
     shape_of,
     write_points,
 )
+from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table
@@ -229,6 +231,8 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
     from reports.response import first_parts
 
     first = first_parts(found)
+    if first[0].ceiling.low is None:
+        return f"{first[0].part} gains most, but one repeat shows nothing ({MODELLED})"
     if len(first) == 1:
         return f"move {first[0].part} first: it gains most ({MODELLED})"
     return f"the gains of {' and '.join(one.part for one in first)} overlap ({MODELLED})"
@@ -249,7 +253,9 @@ def _enough(one: ResponseCurve) -> str:
     at_ns = one.diminishing_at_ns
     if at_ns is None:
         return "every faster device that was tried gains more than 5 %"
-    if at_ns >= one.points[-1].latency_ns or one.ceiling.value < 1 + DIMINISHING:
+    if at_ns >= one.points[-1].latency_ns:
+        return "its latency makes less than 5 %"
+    if one.ceiling.value < 1 + DIMINISHING:
         return "no faster device gains 5 %"
     below = max(p.latency_ns for p in one.points if p.latency_ns <= at_ns)
     above = min(p.latency_ns for p in one.points if p.latency_ns > at_ns)
@@ -278,7 +284,15 @@ def _print_curve(one: ResponseCurve) -> None:
     ]
     columns = (f"{one.operation} of {one.part}", one.unit, "of today's", "interval", "")
     print_table(columns, rows)
-    print(f"check: the model of today's device gives {times(one.at_today.value)} of its throughput")
+    print(_check_of_today(one))
+
+
+def _check_of_today(one: ResponseCurve) -> str:
+    """How far the method is off where it can be checked."""
+    off = abs(math.log(one.at_today.value)) > math.log(1 + CONTRADICTED)
+    doubt = ": do not rely on this curve; add --repeats, on an idle host" if off else ""
+    given = times(one.at_today.value)
+    return f"check: the model of today's device gives {given} of its throughput{doubt}"
 
 
 def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:

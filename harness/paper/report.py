@@ -69,16 +69,18 @@ def _why(
 def _command(figure: Figure, request: PaperRequest) -> str:
     """The command that runs all of it."""
     entry = figure.entry
+    options = [stand_in_option(one) for one in request.emulate]
+    modelled = {value.partition("=")[0] for name, value in options if name == "--model"}
+    tiers = [tier for tier in entry.tiers if tier not in modelled]  # a suite runs on no model
     if entry.profile:
         words = ["harness", "experiment", "run", entry.profile]
         words += ["--size", f"{request.size:g}"] if request.size else []
-    elif entry.suite:
+    elif entry.suite and tiers:
         words = ["harness", "run", "micro", "--suite", entry.suite]
-        words += [word for tier in entry.tiers for word in ("--tier", tier)]
+        words += [word for tier in tiers for word in ("--tier", tier)]
     else:
         return ""
     words += [word for k, v in figure.params.items() for word in ("-p", f"{k}={v}")]
     words += ["--repeats", str(request.repeats)] if request.repeats else []
-    options = [stand_in_option(one) for one in request.emulate]
     words += [word for one in options if entry.profile or one[0] == "--emulate" for word in one]
     return shlex.join(words)

@@ -16,7 +16,16 @@ from harness.experiment.profile import find_profile, known_profiles, load_profil
 from harness.experiment.run_time import Estimator
 from harness.micro.suite import find_suite, known_suites, load_documents
 from harness.paper.catalogue import Entry, find_paper, known_papers
-from harness.paper.plan import Cell, Figure, Part, check_stand_ins, choose, with_looks
+from harness.paper.plan import (
+    Cell,
+    Figure,
+    PaperRequest,
+    Part,
+    check_stand_ins,
+    choose,
+    with_looks,
+)
+from harness.paper.report import figure_runs
 from harness.store.spec import RunSpec
 
 S = 10**9
@@ -117,6 +126,21 @@ def test_what_has_no_estimate_is_counted_apart() -> None:
     found = choose([cell], 1, Estimator([]))
     assert (found.unknown, found.estimated_ns, len(found.cells)) == (1, 0, 1)
     assert replace(cell, parts=()).estimate_ns(Estimator([])) is None
+
+
+def test_the_commands_of_figures_have_the_stand_ins_that_they_take() -> None:
+    entries = [
+        Entry("Fig 1", profile="one.yml"),
+        Entry("Fig 2", suite="quick", tiers=("dram", "pmem", "cxl")),
+        Entry("Fig 3", suite="quick", tiers=("pmem",)),
+    ]
+    request = PaperRequest(emulate=("pmem=model:zero", "cxl"))
+    figures = [Figure(entry, (), ()) for entry in entries]
+    assert [one.command for one in figure_runs(figures, [], {}, request)] == [
+        "harness experiment run one.yml --model pmem=zero --emulate cxl",
+        "harness run micro --suite quick --tier dram --tier cxl --emulate cxl",
+        "",  # a suite measures no model
+    ]
 
 
 def test_repeats_that_are_raised_later_are_a_look_more(capsys: pytest.CaptureFixture[str]) -> None:
