@@ -40,6 +40,7 @@ from reports.conditions import (
 )
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
+from reports.explain.devices import Evidence
 from reports.explain.known import Missing
 from reports.explain.output import ExplainedView
 from reports.formatting import counted, interval_text, times, utc, verdict_text
@@ -64,6 +65,7 @@ from reports.values import Quantity, Summary
 
 #: Each is a figure of half a page.
 _MOST_OVER_TIME = 6
+NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def write_report(
     conclusions: Sequence[Checked] = (),
     prices: Path | None = None,
     calibrations: Sequence[Calibration] = (),
+    evidence: Evidence = NO_EVIDENCE,
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
     ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
@@ -102,14 +105,14 @@ def write_report(
     is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
     devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested;
     ``prices``: a file of prices, in place of those recorded with the runs; ``calibrations``: the
-    noise of workloads on this and other hosts. UsageError where there is no run or ``out`` cannot
-    be written.
+    noise of workloads on this and other hosts; ``evidence``: of their devices. UsageError where
+    there is no run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
     listed = read_prices(prices) if prices else None
-    view = view_of(runs, title, over, baseline, series, force, listed)
+    view = view_of(runs, title, over, baseline, series, force, listed, evidence)
     tested = tuple(one for one in conclusions if one.tested)
     noise = tuple(_noise(view.panels, calibrations))
     view = replace(view, card=card, conclusions=tested, noise=noise)
@@ -341,6 +344,7 @@ def view_of(
     published: Sequence[PublishedSeries] = (),
     force: bool = False,
     prices: PriceList | None = None,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> View:
     """Everything that the report says about ``runs``; as for ``write_report``."""
     compared = over or compared_dimension(runs)
@@ -367,7 +371,7 @@ def view_of(
         answers=answers,
         singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
         ceilings=tuple(_ceilings(found)),
-        explained=_explained(comparable),
+        explained=_explained(comparable, evidence),
         warnings=tuple(one for panel in comparable for one in panel_warnings(panel)),
         uncontrolled=tuple(uncontrolled(runs)),
         checks=tuple(checks(runs)),
@@ -403,10 +407,11 @@ def _single(panel: Panel, arm: Arm) -> Single:
     return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
 
 
-def _explained(comparable: Sequence[Panel]) -> ExplainedView | None:
-    """None where no comparison of placements has waits and a trace."""
-    rows = [row for row in explained(comparable) if row.moved]
-    if all(isinstance(row.ceiling, Missing) and row.ceiling.why == "no waits" for row in rows):
+def _explained(comparable: Sequence[Panel], evidence: Evidence) -> ExplainedView | None:
+    """None where no comparison of placements has anything but the measured speed-up."""
+    rows = [row for row in explained(comparable, evidence) if row.moved]
+    cells = [one for row in rows for one in (row.ceiling, row.device, row.modelled)]
+    if all(isinstance(one, Missing) for one in cells):
         return None
     return ExplainedView(tuple(rows))
 

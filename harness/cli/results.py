@@ -20,6 +20,7 @@ from harness.cli.common import (
 )
 from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
+from harness.models.score import ScoreStore
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO
@@ -88,8 +89,9 @@ def explain(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare ceiling and measurement of each comparison of placements."""
+    """Compare waits, devices, models and measurement of each comparison of placements."""
     from reports.explain.comparisons import explained
+    from reports.explain.devices import Evidence
     from reports.explain.output import ExplainedView, to_json
     from reports.micro.points import is_micro
     from reports.page import print_page
@@ -101,7 +103,8 @@ def explain(
     of_engines = [stored for stored in every if not is_micro(stored)]
     chosen = chosen_runs(where, runs, of_engines) if runs else unplanted(of_engines)
     chosen = [stored for stored in chosen if not is_micro(stored)]
-    rows = explained(panels(chosen, "placement", baseline, anyway)) if chosen else []
+    made = panels(chosen, "placement", baseline, anyway) if chosen else []
+    rows = explained(made, Evidence.of(every, ScoreStore(where.root).all()))
     if not rows:
         raise UsageError(
             f"explain {', '.join(runs) if runs else 'all runs'}",
@@ -183,6 +186,7 @@ def report(
     """
     from reports.conclusions.catalogue import OF_ENGINES
     from reports.conclusions.model import check_all
+    from reports.explain.devices import Evidence
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
     from reports.report import write_report
@@ -211,6 +215,7 @@ def report(
             conclusions,
             prices,
             CalibrationStore(where.root).all(),
+            Evidence.of(where.runs(), ScoreStore(where.root).all()),
         )
         if chosen
         else None

@@ -100,7 +100,7 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         if found is None:
             continue
         durations = found.percentiles(PROBABILITIES)
-        size = _mean_bytes(calls, part, operation)
+        size = mean_bytes(calls, part, operation)
         pairs = zip(map(float, PROBABILITIES), durations, strict=True)
         points[operation] = Point(size, tuple(pairs))
         means[operation] = found.mean
@@ -128,7 +128,8 @@ def _of_device(found: hdr.Histogram, operation: str) -> hdr.Histogram | None:
     return hdr.Histogram(found.layout, counts) if counts.any() else None
 
 
-def _mean_bytes(calls: Sequence[dict[str, Any]], part: str, operation: str) -> int:
+def mean_bytes(calls: Sequence[dict[str, Any]], part: str, operation: str) -> int:
+    """Return the mean size of calls, of syncs what was dirty; a page at least."""
     field = "dirtied_bytes" if operation == "sync" else "bytes"
     own = [one for one in calls if (one["part"], one["operation"]) == (part, operation)]
     made = sum(one["calls"] for one in own)

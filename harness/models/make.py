@@ -25,7 +25,7 @@ from harness.units import KIB, MIB
 
 SUITE = "device-model"
 #: Measurements of the suite by what they are of, with the metric that has the durations.
-_MEASURED = {
+MEASURED = {
     "read": "operation_duration_ns",
     "write": "operation_duration_ns",
     "sync": "fdatasync_duration_ns",
@@ -54,11 +54,9 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
     (tier,) = run.manifest["tiers"]
     metrics = run.run["metrics"]
-    points = {
-        operation: tuple(sorted(_points(metrics, operation, metric), key=lambda p: p.size_bytes))
-        for operation, metric in _MEASURED.items()
-    }
-    if missing := [operation for operation in _MEASURED if not points[operation]]:
+    points = {operation: tuple(_points(run, operation)) for operation in MEASURED}
+    measured = {metric["labels"].get("measurement") for metric in metrics}
+    if missing := [name for name in (*MEASURED, "parallel") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts = tier["facts"]
@@ -71,8 +69,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         parallel=_parallel(metrics),
         points=points,
         bandwidth={
-            "read": _largest(metrics, "bandwidth_bytes_per_second", ("read", "bulk_read")),
-            "write": _largest(metrics, "bandwidth_bytes_per_second", ("write", "bulk_write")),
+            "read": _bandwidth(metrics, ("read", "bulk_read")),
+            "write": _bandwidth(metrics, ("write", "bulk_write")),
         },
         readahead_bytes=facts.get("readahead_bytes") or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
@@ -85,12 +83,18 @@ def _of(metrics: list[dict[str, Any]], name: str, measurement: str) -> Iterator[
             yield metric
 
 
-def _points(metrics: list[dict[str, Any]], measurement: str, name: str) -> Iterator[Point]:
-    for metric in _of(metrics, name, measurement):
-        histogram = hdr.decode(metric["hdr"])
+def durations_of(run: StoredRun, operation: str) -> dict[int, hdr.Histogram]:
+    """Return how long an operation took in a run of the suite, one at a time, by its bytes."""
+    found = _of(run.run["metrics"], MEASURED[operation], operation)
+    by_size = {int(one["labels"]["access_size_bytes"]): hdr.decode(one["hdr"]) for one in found}
+    return dict(sorted(by_size.items()))
+
+
+def _points(run: StoredRun, operation: str) -> Iterator[Point]:
+    for size_bytes, histogram in durations_of(run, operation).items():
         durations = histogram.percentiles(PROBABILITIES)
         pairs = zip(map(float, PROBABILITIES), durations, strict=True)
-        yield Point(int(metric["labels"]["access_size_bytes"]), tuple(pairs))
+        yield Point(size_bytes, tuple(pairs))
 
 
 def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, ...]) -> int:
@@ -103,13 +107,18 @@ def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, 
     return int(max(samples))
 
 
+def _bandwidth(metrics: list[dict[str, Any]], measurements: tuple[str, ...]) -> int:
+    """Return the highest rate in whole MB/s, as the model's file has it."""
+    return round(_largest(metrics, "bandwidth_bytes_per_second", measurements) / 1e6) * 10**6
+
+
 def _parallel(metrics: list[dict[str, Any]]) -> int:
     """Little's law: requests under way are the rate times the duration of one alone."""
-    alone = next(
-        metric["samples"]
-        for metric in _of(metrics, "operation_mean_duration_ns", "read")
-        if metric["labels"]["access_size_bytes"] == "4096"
+    smallest = min(
+        _of(metrics, "operation_mean_duration_ns", "read"),
+        key=lambda metric: int(metric["labels"]["access_size_bytes"]),
     )
+    alone = smallest["samples"]
     mean_ns = sum(alone) / len(alone)
     rate = _largest(metrics, "operations_per_second", ("parallel",))
     return max(1, min(MOST_PARALLEL, int(rate * mean_ns / 1e9 + 0.5)))

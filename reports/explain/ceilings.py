@@ -25,7 +25,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from harness.store.runs import StoredRun
-from reports.explain.devices import Timed, timed_calls
+from reports.explain.devices import PARTS, Devices, Timed, timed_calls
 from reports.headline import headline
 from reports.metric_registry import load_of
 from reports.statistics import ALPHA
@@ -33,23 +33,17 @@ from reports.values import Quantity, histogram, measured, natural
 
 #: What times are of.
 Noun = Literal["query", "operation", "transaction"]
-Devices = Literal["log", "data", "all"]
 #: Why nothing bounds a gain: the trace saw too little of a part, sessions were observed too rarely,
 #: or nearly all of the time may be due to the devices.
 Reason = Literal["part not traced", "too few observations", "nearly all of the time"]
 DEVICES: tuple[Devices, ...] = get_args(Devices)
 
-#: The parts whose files a device holds, and the resources that its sessions wait for.
-PARTS: Mapping[Devices, frozenset[str]] = {
-    "log": frozenset(("wal",)),
-    "data": frozenset(("data", "index", "temp")),
-    "all": frozenset(("wal", "data", "index", "temp")),
-}
 _EACH: Mapping[Devices, tuple[Devices, ...]] = {
     "log": ("log",),
     "data": ("data",),
     "all": ("log", "data"),
 }
+#: The resources that sessions wait for.
 _DIRECT: Mapping[Devices, frozenset[str]] = {
     "log": frozenset(("log write", "log sync")),
     "data": frozenset(("data read", "data write")),

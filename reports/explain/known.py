@@ -15,19 +15,24 @@ Reason = Literal[
     "a rate was set",
     "memory moved",
     "no part moved",
-    "not measured",
+    "no trace",
+    "no figures",
+    "no modelled runs",
+    "modelled",
+    "not resolved",
 ]
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is no value."""
+    """Why there is no value. ``tiers``: those that lack figures."""
 
     why: Reason
+    tiers: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return {"value": None, "why": self.why}
+        return {"value": None, **attributes(self, "why", "tiers")}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Made-up runs of TPC-C with waits and an I/O trace, as comparisons are explained from."""
+"""Made-up runs that comparisons are explained from: TPC-C with waits and an I/O trace, on devices
+and on models of them, and the suite that device models are made of."""
 
 from __future__ import annotations
 
@@ -7,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report_runs import Case, metric, write
+from micro_runs import micro_run
+from report_runs import Case, metric, tier_document, write
 
 from harness import hdr
+from harness.experiment.placement import parse_placement
+from harness.models.device import DeviceModel
+from harness.models.make import MEASURED, SUITE
 from harness.store.runs import StoredRun
 
 US = 1e3
@@ -52,14 +57,13 @@ def tpcc(
     block: int = 0,
     rate: float = 60_000,
     plant: tuple[str, ...] = (),
-    given: Mapping[str, Any] = NOTHING,
+    model: DeviceModel | None = None,
     made: Made = CALLS,
     **params: Any,
 ) -> StoredRun:
-    """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``given``: of the
-    spec."""
+    """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
+    ``fast``."""
     spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen", "plant": plant}
-    spec |= given
     metrics = [
         metric("new_orders_per_minute", rate, "higher"),
         metric("transaction_duration_ns", calls(1000, TRANSACTIONS), "lower",
@@ -75,6 +79,31 @@ def tpcc(
         labels = labels_of(cell)
         metrics.append(metric("io_calls_count", count, **labels))
         metrics.append(metric("io_duration_ns", calls(us, count), **labels))
-    used = {"part_bytes": PART_BYTES}
+    changes: dict[str, Any] = {"part_bytes": PART_BYTES}
+    manifest = {}
+    if model is not None:
+        spec["models"] = (f"fast={model.name}",)
+        changes["modelled"] = [f"fast: {model.name}"]
+        named = {"kind": "modelled", "model": {"name": model.name, "digest": model.digest}}
+        used = parse_placement(placement).tiers()
+        tiers = [tier_document(tier) | (named if tier == "fast" else {}) for tier in used]
+        manifest = {"tiers": tiers}
     return write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics,
-                            run_changes=used))  # fmt: skip
+                            run_changes=changes, manifest_changes=manifest))  # fmt: skip
+
+
+def device_suite(root: Path, tier: str, us: float) -> StoredRun:
+    """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
+    twice as long."""
+    metrics = []
+    for operation, name in MEASURED.items():
+        for size, times in ((4096, 1), (16384, 2)):
+            labels = {"measurement": operation, "access_size_bytes": str(size)}
+            metrics += [
+                metric(name, calls(us * times, 1000), "lower", **labels),
+                metric("operation_mean_duration_ns", [us * times * US], "lower", **labels),
+                metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
+            ]
+    metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
+    here = {"host.host_id": "a1b2c3d4"}  # as of all other runs
+    return micro_run(root, metrics, tier=tier, suite=SUITE, manifest_changes=here)

@@ -310,7 +310,7 @@ def _merged(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
     return document
 
 
-def _tier(name: str, emulated: bool) -> dict[str, Any]:
+def tier_document(name: str, emulated: bool = False) -> dict[str, Any]:
     stand_in = {"filesystem": "tmpfs", "device": "tmpfs", "device_model": None, "dax": None}
     real = {
         "ssd": {"filesystem": "ext4", "device": "/dev/nvme0n1", "dax": False,
@@ -344,7 +344,7 @@ def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
         "argv": ["harness", "experiment", "run", "demo"],
         "spec": spec.to_json(),
         "host": _host(),
-        "tiers": [_tier(tier, tier in emulated) for tier in tiers],
+        "tiers": [tier_document(tier, tier in emulated) for tier in tiers],
         "engine": {
             "name": case.engine,
             "version": version,

@@ -15,6 +15,7 @@ from test_report_ycsb import ycsb
 from typer.testing import CliRunner
 
 from harness.cli.app import app
+from harness.models.make import model_of
 
 COMMANDS = (
     ("conclusions",),
@@ -70,6 +71,8 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     explained_runs.tpcc(root)
     explained_runs.tpcc(root, "ssd-data-pmem-wal", rate=80_000)
     explained_runs.tpcc(root, plant=("wal.sync=+100us",), block=1)
+    model = model_of(explained_runs.device_suite(root, "pmem", 10), "of-pmem")
+    explained_runs.tpcc(root, "ssd-data-fast-wal", rate=70_000, model=model)
     for placement in ("ssd-both", "pmem-both"):
         test_stalls.tpcc(root, placement, test_stalls.FAST, 100)
     card_run(root)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, _tier, lognormal, metric, write
+from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
 
 from harness import paths
 from harness.store.runs import StoredRun
@@ -122,7 +122,7 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
     """Table 6. Whatever the tier is called, the kernel's word tells them apart."""
     runs = []
     for block, size in enumerate((1024, 1024, 4096, 4096)):
-        tier = _tier("pmem_nodax", emulated=False)
+        tier = tier_document("pmem_nodax", emulated=False)
         tier["facts"]["block_size_bytes"] = size
         runs.append(tpcc(tmp_path, "pmem_nodax-both", 8, 1000.0 + size, block=block,
                          manifest={"tiers": [tier]}))  # fmt: skip

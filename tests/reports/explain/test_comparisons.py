@@ -5,17 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from explained_runs import tpcc
+from explained_runs import device_suite, tpcc
+from report_runs import with_artifacts
 
+from harness.models.device import DeviceModel, find_model, load_model
+from harness.models.make import as_yaml, model_of
+from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store
 from reports.explain.comparisons import Explained, explained
-from reports.explain.known import Missing, Value
+from reports.explain.devices import Call, Evidence
+from reports.explain.known import Known, Missing, Value
+from reports.explain.output import ExplainedView, to_json
+from reports.micro.points import is_micro
 from reports.select import unplanted
 from reports.series import panels
 
 
 def rows(root: Path, baseline: str | None = None) -> list[Explained]:
-    return explained(panels(unplanted(Store(root).runs()), "placement", baseline))
+    every = Store(root).runs()
+    chosen = [run for run in unplanted(every) if not is_micro(run)]
+    evidence = Evidence.of(every, ScoreStore(root).all())
+    return explained(panels(chosen, "placement", baseline), evidence)
 
 
 def moved(root: Path, to: str = "pmem-both", gain: float = 1.5, blocks: int = 6) -> None:
@@ -67,7 +77,7 @@ def test_what_was_measured_above_its_ceiling_is_marked(
 
 def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path), tpcc(tmp_path, rate=30_000, plant=("wal.sync=+400us",))]
-    (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"))
+    (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), Evidence())
     assert row.moved == ("wal",)
     assert known(row.measured).value == pytest.approx(2.0)
     assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
@@ -78,3 +88,99 @@ def test_a_set_rate_has_no_ceiling(tmp_path: Path) -> None:
         tpcc(tmp_path, placement, rate_per_s=100.0)
     (row,) = rows(tmp_path)
     assert why(row.ceiling) == "a rate was set"
+
+
+def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(
+    tmp_path: Path,
+) -> None:
+    """1,000 syncs of 400 us, of 10 KiB: half-way between 4 KiB and 16 KiB, which take twice."""
+    runs = [tpcc(tmp_path, placement) for placement in ("ssd-both", "pmem-both")]
+    cell = {"part": "wal", "operation": "sync", "role": "foreground", "calls": 10}
+    counters = dict.fromkeys(
+        ("errors", "bytes", "timed", "ns", "sequential", "direct", "durable", "submitted",
+         "extending", "datasync", "queued"), 0)  # fmt: skip
+    counters |= {"delayed": 0, "delay_ns": 0, "dirtied_bytes": 102_400}
+    with_artifacts(runs[0], {"io-operations": [{**cell, **counters, "sizes": {}}]})
+    (row,) = rows(tmp_path)
+    assert isinstance(row.device, Missing)
+    assert (row.device.why, row.device.tiers) == ("no figures", ("ssd", "pmem"))
+    assert ExplainedView((row,)).to_measure.endswith("--tier ssd --tier pmem")
+    device_suite(tmp_path, "ssd", 500)
+    device_suite(tmp_path, "pmem", 10)
+    (row,) = rows(tmp_path)
+    assert row.call == Call("wal", "sync", 10_240)
+    assert known(row.device).value == pytest.approx(50, rel=1e-2)
+
+
+def on_model(root: Path, model: DeviceModel, rate: float, blocks: int = 6) -> None:
+    for block in range(blocks):
+        tpcc(root, "fast-both", block, rate * (1 + 0.01 * block), model=model)
+
+
+def test_a_modelled_speed_up_is_of_runs_on_both_models_or_over_the_baseline(
+    tmp_path: Path,
+) -> None:
+    moved(tmp_path)
+    assert why(rows(tmp_path)[0].modelled) == "no modelled runs"
+    on_model(tmp_path, model_of(device_suite(tmp_path, "pmem", 10), "of-pmem"), 96_000)
+    (row,) = rows(tmp_path)
+    assert known(row.modelled).value == pytest.approx(1.6)
+    assert "of-pmem" in str(row.models)
+    assert known(row.error).value == pytest.approx(1.6 / 1.5 - 1)
+    on_model(tmp_path, model_of(device_suite(tmp_path, "ssd", 500), "of-ssd"), 80_000)
+    (row,) = rows(tmp_path)
+    assert known(row.measured).value == pytest.approx(1.5)
+    assert known(row.modelled).value == pytest.approx(1.2)
+    assert known(row.modelled).low == pytest.approx(1.2)
+    assert "of-ssd" in str(row.models) and "of-pmem" in str(row.models)
+
+
+def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_measurement(
+    tmp_path: Path,
+) -> None:
+    moved(tmp_path)
+    model = find_model("latency:20us")
+    on_model(tmp_path, model, 75_000)
+    _, alone = rows(tmp_path)
+    assert known(alone.modelled).value == pytest.approx(1.25)
+    assert why(alone.measured) == why(alone.device) == why(alone.error) == "modelled"
+    score = Score("a1b2c3d4", model.name, model.digest, "pmem", "postgres", "tpcc", "tpcc postgres",
+                  3, 1, (ScoredMetric("throughput", 1.0, None, None),), ("a", "b"))  # fmt: skip
+    ScoreStore(tmp_path).write(score)
+    (row,) = rows(tmp_path)
+    assert known(row.error).value == pytest.approx(1.25 / 1.5 - 1)
+
+
+def test_a_model_is_recognised_by_its_figures_as_its_file_has_them(tmp_path: Path) -> None:
+    made = model_of(device_suite(tmp_path, "ssd", 123.4567), "made")
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(made))
+    assert load_model(path).digest == made.digest
+
+
+def row(device: Known, modelled: Known, measured: Known) -> Explained:
+    ceiling = Missing("no waits")
+    return Explained("tpcc", "a", "b", ("wal",), ceiling, None, device, (), modelled, measured)
+
+
+@pytest.mark.parametrize(
+    ("cells", "errors", "device", "modelled"),
+    [
+        ([(10, 1.1, 1.0), (100, 2.0, 4.0), (2, 3.0, 5.0)], (3, 0.4, 0.5), (3, -0.5), (3, 1.0)),
+        ([(10, 1.1, 1.0), (100, 2.0, 4.0)], (2, 0.3, 0.5), (2, None), (2, None)),
+        ([(10, None, 1.0), (10, 2.0, 4.0), (10, 3.0, 5.0)], (2, 0.45, 0.5), (3, None), (2, None)),
+        ([(None, None, None)], (0, None, None), (0, None), (0, None)),
+    ],
+)
+def test_over_all_rows_errors_and_rank_correlations_are_given(
+    cells: list[tuple[float | None, ...]],
+    errors: tuple[float | None, ...],
+    device: tuple[int, float | None],
+    modelled: tuple[int, float | None],
+) -> None:
+    """Spearman: of ranks 1, 2, 0 and 0, 1, 2 by hand."""
+    given = [[Value(one) if one else Missing("no trace") for one in cell] for cell in cells]
+    document = to_json(ExplainedView(tuple(row(*cell) for cell in given)))
+    assert list(document["errors"].values()) == pytest.approx(list(errors))
+    found = [(one["rows"], one["rho"]) for one in document["correlations"]]
+    assert found == [pytest.approx(device), pytest.approx(modelled)]
