@@ -239,11 +239,11 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
 
 
 def _answer(one: ResponseCurve) -> str:
-    interval = f" {interval_text(one.ceiling)}" if one.ceiling.low is not None else ""
+    interval = f" ({interval_text(one.ceiling)})" if one.ceiling.low is not None else ""
     return (
-        f"{one.part}: a device of no latency gives {times(one.ceiling.value)}{interval} the "
-        f"throughput of today's, which takes {format_ns(one.today.latency_ns)} per "
-        f"{one.operation}; {_enough(one)} ({MODELLED})"
+        f"{one.part}: a device of no latency gives {times(one.ceiling.value)} the throughput of "
+        f"today's{interval}, which takes {format_ns(one.today.latency_ns)} per {one.operation}; "
+        f"{_enough(one)} ({MODELLED})"
     )
 
 
@@ -254,7 +254,7 @@ def _enough(one: ResponseCurve) -> str:
     if at_ns is None:
         return "every faster device that was tried gains more than 5 %"
     if at_ns >= one.points[-1].latency_ns:
-        return "its latency makes less than 5 %"
+        return "its latency costs less than 5 %"
     if one.ceiling.value < 1 + DIMINISHING:
         return "no faster device gains 5 %"
     below = max(p.latency_ns for p in one.points if p.latency_ns <= at_ns)
