@@ -31,18 +31,15 @@ static json_t *series_of(const struct lg_run *run, const struct lg_tally *tallie
     uint64_t interval = run->spec->series_interval_ns;
     json_t *series = json_array();
     for (uint64_t i = 0; i * interval < measured_ns; i++) {
-        json_t *counts = json_object(), *latencies = json_object();
+        json_t *counts = json_object();
         for (size_t op = 0; op < run->workload->operation_count; op++) {
             const char *name = run->workload->operations[op].name;
-            struct lg_interval one = {0};
-            if (i < tallies[op].intervals)
-                one = tallies[op].series[i];
-            json_object_set_new(counts, name, tb_integer(one.count));
-            json_object_set_new(latencies, name, tb_integer(one.latency_ns));
+            uint64_t done = i < tallies[op].intervals ? tallies[op].series[i] : 0;
+            json_object_set_new(counts, name, tb_integer(done));
         }
-        json_array_append_new(series, json_pack("{s:o, s:o, s:o}", "monotonic_ns",
+        json_array_append_new(series, json_pack("{s:o, s:o}", "monotonic_ns",
                                                 tb_integer(run->measure_ns + i * interval),
-                                                "counts", counts, "latencies_ns", latencies));
+                                                "counts", counts));
     }
     return series;
 }

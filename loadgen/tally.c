@@ -97,10 +97,8 @@ void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
     tally->failed += other->failed;
     tally->unfinished += other->unfinished;
     reach(tally, other->intervals);
-    for (size_t i = 0; i < other->intervals; i++) {
-        tally->series[i].count += other->series[i].count;
-        tally->series[i].latency_ns += other->series[i].latency_ns;
-    }
+    for (size_t i = 0; i < other->intervals; i++)
+        tally->series[i] += other->series[i];
 }
 
 void lg_codes_count(struct lg_codes *codes, const char *code, uint64_t times)

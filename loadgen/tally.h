@@ -9,11 +9,6 @@
 
 #define LG_MAX_CODES 64
 
-struct lg_interval {
-    uint64_t count;
-    uint64_t latency_ns; /* of all of them */
-};
-
 /* On cache lines of its own: two loops never write to the same one. */
 struct lg_tally {
     _Alignas(64) struct tb_hdr latency; /* by start in the measured window */
@@ -24,7 +19,7 @@ struct lg_tally {
     uint64_t retried;           /* attempts that were undone in the measured window */
     uint64_t failed;
     uint64_t unfinished;        /* started in the window, not done at the drain's end */
-    struct lg_interval *series; /* `count` over time */
+    uint64_t *series;           /* `count` over time */
     size_t intervals;
     size_t interval;            /* the one that was last counted in */
     struct lg_latencies *latencies; /* of `count`, over time */
@@ -67,8 +62,7 @@ static inline void lg_tally_done(struct lg_tally *tally, size_t interval, uint64
 {
     if (interval != tally->interval)
         lg_tally_enter(tally, interval);
-    tally->series[interval].count++;
-    tally->series[interval].latency_ns += latency_ns;
+    tally->series[interval]++;
     tally->count++;
     tb_coarse_hdr_record(&tally->latencies->current, latency_ns);
 }

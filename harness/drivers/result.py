@@ -69,10 +69,9 @@ class DriverResult:
     end; ``backlog_left_out``: the first of them never began, and the second are of the window
     alone. ``outstanding_count``: of those due and not left out, how many had no answer at the
     window's beginning and end. ``retried_by_code``: by the server's error code. ``series``:
-    ``{"monotonic_ns", "counts": {operation: done}, "latencies_ns": {operation: their sum}}`` by
-    interval of
-    :data:`SERIES_NS`; some drivers report no sums. ``latencies``: :func:`latency_percentiles`
-    over time, at most :data:`MOST_LATENCIES`. ``engine_counters``: what the window added to
+    ``{"monotonic_ns", "counts": {operation: done}}`` by interval of :data:`SERIES_NS`.
+    ``latencies``: :func:`latency_percentiles` over time, at most :data:`MOST_LATENCIES`.
+    ``engine_counters``: what the window added to
     the counters of an engine inside the client, units in their names; ``engine_text``: text
     properties, by name. ``counters_late_ns``: how far from an end of the window all counters
     were read, where that was too late to be the window's.

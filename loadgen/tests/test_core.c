@@ -82,8 +82,7 @@ static void latencies_are_kept_by_interval(void)
     tb_coarse_hdr_record(&alone, 3000);
     tb_coarse_hdr_record(&alone, 5);
     CHECK(memcmp(&sum, &alone, sizeof sum) == 0);
-    CHECK(tally->count == 5 && tally->series[0].count == 2 && tally->series[1].count == 1);
-    CHECK(tally->series[0].latency_ns == 3005 && tally->series[4].latency_ns == 7000);
+    CHECK(tally->count == 5 && tally->series[0] == 2 && tally->series[1] == 1);
     lg_tallies_free(tally, 1);
 }
 

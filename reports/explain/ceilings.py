@@ -164,10 +164,9 @@ class Ceilings:
     by_query: Mapping[str, tuple[Ceiling, ...]] = field(default_factory=dict)
     rate: Literal["option", "think time"] | None = None
 
-    def of(self, devices: Devices, query: str | None = None) -> Ceiling | None:
-        """One of them."""
-        found = self.total if query is None else self.by_query.get(query, ())
-        return next((one for one in found if one.devices == devices), None)
+    def of(self, devices: Devices) -> Ceiling | None:
+        """One of the total's."""
+        return next((one for one in self.total if one.devices == devices), None)
 
 
 def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:

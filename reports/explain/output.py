@@ -14,7 +14,7 @@ from reports.explain.known import Known, Missing, Value
 from reports.json_form import as_json, attributes
 
 #: With fewer rows, ranks say nothing.
-LEAST_ROWS = 3
+_LEAST_ROWS = 3
 _COLUMNS = ("where", "a", "b", "moved", "ceiling", "above_ceiling", "call", "device", "models")
 
 
@@ -35,7 +35,6 @@ class ExplainedView:
     """Every comparison of placements, with what explains it."""
 
     rows: tuple[Explained, ...]
-    least_rows: int = LEAST_ROWS
 
     @property
     def errors(self) -> list[float]:
@@ -77,7 +76,7 @@ def _correlated(
         for one, other in cells
         if isinstance(one, Value) and isinstance(other, Value)
     ]
-    if len(pairs) < LEAST_ROWS or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
+    if len(pairs) < _LEAST_ROWS or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
         return RankCorrelation(of, len(pairs), None)
     x, y = (list(_ranks(side)) for side in zip(*pairs, strict=True))
     return RankCorrelation(of, len(pairs), correlation(x, y))

@@ -197,9 +197,7 @@ def test_latencies_over_time_are_those_of_the_series(complete):
     begin = result["started_monotonic_ns"]
     stamps = [point["monotonic_ns"] for point in result["latencies"]]
     assert stamps == [begin, begin + 400 * MS, begin + 800 * MS]
-    counts, sums_ns = (
-        [point[name]["ping"] for point in result["series"]] for name in ("counts", "latencies_ns")
-    )
+    counts = [point["counts"]["ping"] for point in result["series"]]
     for at, point in enumerate(result["latencies"]):
         ours = hdr.decode(point["hdr"]["ping"])
         theirs = HdrHistogram.decode(point["hdr"]["ping"])
@@ -207,8 +205,6 @@ def test_latencies_over_time_are_those_of_the_series(complete):
         for percent in (1, 50, 99, 100):
             assert theirs.get_value_at_percentile(percent) == ours.percentile(percent)
         assert ours.percentile(1) >= 500_000 * 127 // 128  # service time
-        mean = sum(sums_ns[4 * at : 4 * at + 4]) / ours.total
-        assert mean == pytest.approx(ours.mean, rel=1 / 128)
 
 
 def test_an_overloaded_server_makes_the_backlog_and_the_latency_grow(complete):

@@ -3,7 +3,6 @@ and on models of them, and the suite that device models are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,14 @@ from harness.models.make import MEASURED, SUITE
 from harness.store.runs import StoredRun
 
 US = 1e3
-NOTHING: Mapping[str, str] = {}
 TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
 #: Of a transaction of 1,000 µs, 410 µs are in calls, all of which its sessions wait for.
 PARTS_US = {"processor": 590.0, "log write": 10.0, "log sync": 400.0, "data read": 0.0}
-#: Part and operation, of other threads than the foreground's their role → calls in the window, and
-#: µs each on the SSD and on a faster tier.
-Made = Mapping[tuple[str, ...], tuple[int, float, float]]
-CALLS: Made = {
-    ("wal", "sync"): (1000, 400.0, 1.0),
-    ("wal", "write"): (1000, 10.0, 4.0),
-    ("data", "read"): (100, 90.0, 5.0),
+#: By part and operation: calls in the window, and microseconds each.
+CALLS = {
+    ("wal", "sync"): (1000, 400.0),
+    ("wal", "write"): (1000, 10.0),
+    ("data", "read"): (100, 90.0),
 }
 TRANSACTIONS = 1000
 GB = 10**9
@@ -46,11 +42,6 @@ def calls(us: float, count: int) -> str:
     return hdr.Histogram(_LAYOUT, counts).encode()
 
 
-def labels_of(cell: tuple[str, ...]) -> dict[str, str]:
-    """Of the cell's metrics."""
-    return dict(zip(("part", "operation", "role"), (*cell, "foreground"), strict=False))
-
-
 def tpcc(
     root: Path,
     placement: str = "ssd-both",
@@ -58,7 +49,6 @@ def tpcc(
     rate: float = 60_000,
     plant: tuple[str, ...] = (),
     model: DeviceModel | None = None,
-    made: Made = CALLS,
     **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
@@ -75,8 +65,8 @@ def tpcc(
         metric("window_duration_ns", 1e9),
         metric("window_pressure_cpu_some_ns", 0, of="host"),
     ]  # fmt: skip
-    for cell, (count, us, _) in made.items():
-        labels = labels_of(cell)
+    for (part, operation), (count, us) in CALLS.items():
+        labels = {"part": part, "operation": operation, "role": "foreground"}
         metrics.append(metric("io_calls_count", count, **labels))
         metrics.append(metric("io_duration_ns", calls(us, count), **labels))
     changes: dict[str, Any] = {"part_bytes": PART_BYTES}

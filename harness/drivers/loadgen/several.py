@@ -113,15 +113,12 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Interval by interval; a process that ended earlier adds nothing."""
     return [
-        _one_interval([interval for interval in same if interval is not None])
-        for same in zip_longest(*series)
+        {
+            "monotonic_ns": there[0]["monotonic_ns"],
+            "counts": summed(interval["counts"] for interval in there),
+        }
+        for there in ([one for one in same if one is not None] for same in zip_longest(*series))
     ]
-
-
-def _one_interval(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sums of intervals, which begin as the first of them."""
-    sums = {name: summed(one[name] for one in several) for name in ("counts", "latencies_ns")}
-    return {"monotonic_ns": several[0]["monotonic_ns"], **sums}
 
 
 def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:

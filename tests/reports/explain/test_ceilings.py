@@ -61,6 +61,11 @@ def found(*runs: StoredRun) -> Any:
     return ceilings(runs)
 
 
+def of_query(known: Any, query: str) -> Any:
+    """That of the data's device."""
+    return next((one for one in known.by_query[query] if one.devices == "data"), None)
+
+
 def log(known: Any) -> Any:
     return known.of("log")
 
@@ -190,7 +195,7 @@ def test_queries_have_their_own_and_one_of_their_sum(tmp_path: Path) -> None:
     metrics = query("1", 1000, 3000, 1e5) + query("6", 3000, 1000, 1e5) + query("14", 0, 1000, 0)
     known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 14))))
     assert known.noun == "query" and list(known.by_query) == ["1", "6", "14"]
-    gains = [one.gain if (one := known.of("data", q)) else None for q in ("1", "6", "14")]
+    gains = [one.gain if (one := of_query(known, q)) else None for q in ("1", "6", "14")]
     assert gains[0] == pytest.approx(4 / 3, rel=5e-3)
     assert gains[1] == pytest.approx(4.0, rel=2e-2)
     assert gains[2] is None
@@ -213,10 +218,10 @@ def test_calls_of_parallel_sessions_overlap(tmp_path: Path) -> None:
                part="data", operation="read", role="foreground"),
     ]  # fmt: skip
     known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 9))))
-    direct = [known.of("data", q).direct_ns for q in ("1", "6", "9")]
+    direct = [of_query(known, q).direct_ns for q in ("1", "6", "9")]
     assert direct == pytest.approx([500 * MS, 1500 * MS, 1000 * MS], rel=0.01)
     busy = [m | {"value": 10_000 * MS} if "pressure" in m["name"] else m for m in metrics]
-    contended = found(write(tmp_path, Case(metrics=busy, queries=(1, 6, 9)))).of("data", "9")
+    contended = of_query(found(write(tmp_path, Case(metrics=busy, queries=(1, 6, 9)))), "9")
     assert contended.hidden["processors"] == pytest.approx(2000 * MS)
 
 
