@@ -48,7 +48,7 @@ def parse_size(text: str | int) -> int:
     value = _quantity("size", text, _SIZE_FACTORS, "512MiB or 4GB")
     if value >= 1 << 63:
         raise UsageError(f"size {text!r}", "larger than any storage", "write a smaller one")
-    return int(value)
+    return round(value)
 
 
 def parse_duration_ns(text: str) -> int:
@@ -56,7 +56,7 @@ def parse_duration_ns(text: str) -> int:
     value = _quantity("duration", text, _DURATION_FACTORS, "200us, 30s or 3m")
     if value >= 1 << 63:
         raise UsageError(f"duration {text!r}", "longer than 292 years", "write a shorter one")
-    return int(value)
+    return round(value)
 
 
 def _quantity(kind: str, text: str | int, factors: Mapping[str, int], examples: str) -> float:

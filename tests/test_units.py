@@ -27,6 +27,12 @@ def test_durations():
     assert parse_duration_ns("250ms") == 250 * 10**6
 
 
+@pytest.mark.parametrize("thousandths", [128_575, 129_599, 4_350, 1])
+def test_decimals_are_not_cut_off(thousandths):
+    assert parse_duration_ns(f"{thousandths / 1000:.3f}us") == thousandths
+    assert parse_size(f"{thousandths / 1000:.3f}KB") == thousandths
+
+
 @pytest.mark.parametrize("text", ["30", "s", "-1s", "9" * 400 + "s"])
 def test_a_wrong_duration_is_refused(text):
     with pytest.raises(UsageError):
