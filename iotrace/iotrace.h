@@ -132,8 +132,8 @@ struct access {
 struct due {
   bool modelled; // whether a duration was drawn
   bool cached;
-  bool flushes; // after it has written dirty pages
   uint64_t end_ns;
+  uint64_t waits; // one after the other
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);

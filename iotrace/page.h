@@ -79,7 +79,7 @@ struct device {
   uint64_t background_pages;   // dirty pages above which write-back begins
   uint64_t throttle_pages;     // dirty pages above which a writer waits for it
   uint64_t expire_ns;          // age of dirty pages at which write-back takes them
-  uint64_t sync_waits;         // of a sync of dirty pages: for its writes, and for the flush
+  uint64_t sync_waits;         // of a sync of dirty pages: for its writes, a worker, and the flush
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];

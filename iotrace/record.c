@@ -126,13 +126,17 @@ static bool count_access(struct thread *thread, struct cell *cell, const struct 
   return sequential;
 }
 
-// A sync waits for its writes, and then for the device's flush, which the thread requests when it
-// runs again: on a busy host, it waits twice for a processor. Returns by how much that is later.
-static uint64_t wait_for_writes(uint64_t now, uint64_t end_ns) {
-  uint64_t middle = now + (end_ns - now) / 2;
-  sleep_until(middle);
-  uint64_t woken = now_ns();
-  return woken > middle + SPIN_NS ? woken - middle - SPIN_NS : 0;
+// A sync waits for its writes, for a worker that sends the flush, and for the flush: on a busy host,
+// each of them waits for a processor, too. Returns by how much the sync ends later for that.
+static uint64_t wait_in_turn(uint64_t now, uint64_t end_ns, uint64_t waits) {
+  uint64_t each = (end_ns - now) / waits, lost = 0;
+  for (uint64_t i = 1; i < waits; i++) {
+    uint64_t until = now + i * each + lost;
+    sleep_until(until);
+    uint64_t woken = now_ns();
+    lost += woken > until + SPIN_NS ? woken - until - SPIN_NS : 0;
+  }
+  return lost;
 }
 
 // Waits until the call would have ended on the modelled device of its part; when that is over.
@@ -150,8 +154,8 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   add(&distribution->due[counter_of(due.end_ns - call->start_ns)], 1);
   uint64_t longest = end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
-    if (access->operation == SYNC && due.flushes && due.end_ns < longest) {
-      due.end_ns += wait_for_writes(end, due.end_ns);
+    if (due.waits > 1 && due.end_ns < longest) {
+      due.end_ns += wait_in_turn(end, due.end_ns, due.waits);
     }
     end = wait_until(end, due.end_ns < longest ? due.end_ns : longest);
   }

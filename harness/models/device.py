@@ -26,6 +26,8 @@ GROWN = "grown_sync"
 SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
 MOST_SIZES, MOST_PARALLEL = 8, 64
+#: Waits of a sync on a device with a volatile cache: for the writes, a worker, and the flush.
+FLUSHED = 3
 #: Linux's own, where no rule of udev sets another.
 DEFAULT_READAHEAD_BYTES = 128 << 10
 #: The model that adds nothing: it measures what a device of no latency would gain at most.
@@ -64,8 +66,9 @@ class DeviceModel:
     ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
     together. ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
-    or ``constant``. ``sync_waits``: 2 where a sync waits for its writes and then for the flush, 1
-    where the durations contain the waiting for a processor in between.
+    or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
+    3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
+    none, or where the durations contain the waiting for processors.
     """
 
     name: str
@@ -76,7 +79,7 @@ class DeviceModel:
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
-    sync_waits: int = 2
+    sync_waits: int = FLUSHED
     source: str = ""
 
     @property
@@ -195,7 +198,7 @@ def load_model(path: Path) -> DeviceModel:
         readahead_bytes=parse_size(value["readahead"])
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,
-        sync_waits=value.get("sync_waits", 2),
+        sync_waits=value.get("sync_waits", FLUSHED),
         source=value["source"],
     )
 

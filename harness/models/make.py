@@ -12,6 +12,7 @@ from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.models.device import (
     DEFAULT_READAHEAD_BYTES,
+    FLUSHED,
     GROWN,
     MOST_PARALLEL,
     DeviceModel,
@@ -72,6 +73,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
             "read": _bandwidth(metrics, ("read", "bulk_read")),
             "write": _bandwidth(metrics, ("write", "bulk_write")),
         },
+        sync_waits=1 if facts.get("volatile_cache") is False else FLUSHED,
         readahead_bytes=facts.get("readahead_bytes") or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
     )

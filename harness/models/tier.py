@@ -98,7 +98,9 @@ def _own_directory(base: Path) -> Path:
 
 def _without_device(facts: TierFacts) -> TierFacts:
     """The base's own device is not the one that is modelled."""
-    return replace(facts, device_model=None, rotational=None, readahead_bytes=None)
+    return replace(
+        facts, device_model=None, rotational=None, volatile_cache=None, readahead_bytes=None
+    )
 
 
 def _check_speed(problem: str, base: Path, model: DeviceModel) -> None:
