@@ -8,7 +8,8 @@ keep busy. Shares of observed time are taken at the upper end of their sampling 
 
 Only blocked time counts: a call that copies from the page cache shows a wait, but computes, on
 every tier. What Linux counted as processor time of the sessions' threads bounds what could go,
-exactly and whatever was observed. On a tier with DAX it does not: there a load from the device is
+exactly and whatever was observed. A sync copies nothing: what it computes is the driver's, and
+may go with the device. On a tier with DAX it does not: there a load from the device is
 processor time. So the result is a bound and no estimate: what is measured above it is not the
 device's latency, or a mistake in one of the two.
 """
@@ -64,7 +65,8 @@ class Waited:
 
     ``parts_ns``: by resource, adding up to ``latency_ns`` at least. ``io_ns``: in calls that the
     trace timed on sessions' threads, by devices. ``contended_ns``: at most waiting for a
-    processor. ``moments``: of observation. ``computed_ns``: on processors, which no device changes.
+    processor. ``moments``: of observation. ``computed_ns``: on processors; ``sync_ns``: in syncs,
+    part of which may have been computed, too.
     """
 
     latency_ns: float
@@ -73,12 +75,13 @@ class Waited:
     io_ns: Mapping[Devices, float] = field(default_factory=dict)
     contended_ns: float = 0.0
     computed_ns: float = 0.0
+    sync_ns: float = 0.0
 
     @property
     def blocked_ns(self) -> float:
-        """What was not computed; computing during a wait for a lock may be spinning."""
-        spinning_ns = self.of(("lock", "buffer"))
-        return self.latency_ns - max(0.0, self.computed_ns - spinning_ns)
+        """What was not computed; computing may be spinning for a lock, and the work of a sync."""
+        other_ns = self.of(("lock", "buffer")) + self.sync_ns
+        return self.latency_ns - max(0.0, self.computed_ns - other_ns)
 
     def of(self, resources: Iterable[str]) -> float:
         """The time that was seen to wait for these."""
@@ -215,7 +218,10 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
         spent = {devices: ns / sessions for devices, ns in io.get(key, {}).items()}
         computed_ns = 0.0 if dax else values.get(Quantity(f"{prefix}wait_cpu_ns", labels), 0.0)
         computed_ns = min(latency_ns, computed_ns)
-        found[key] = Waited(latency_ns, by_resource, moments, spent, contended_ns, computed_ns)
+        sync_ns = _sync_ns(run, load.durations) if load else 0.0
+        found[key] = Waited(
+            latency_ns, by_resource, moments, spent, contended_ns, computed_ns, sync_ns
+        )
     return found if load else _with_traced_total(found)
 
 
@@ -329,6 +335,7 @@ def _pooled(repeats: Sequence[Waited]) -> Waited:
         {d: sum(one.io_ns.get(d, 0.0) for one in repeats) / n for d in DEVICES},
         sum(one.contended_ns for one in repeats) / n,
         sum(one.computed_ns for one in repeats) / n,
+        sum(one.sync_ns for one in repeats) / n,
     )
 
 
@@ -392,8 +399,7 @@ def _io_ns(
     """
     cells = _timed(run)
     if durations is not None:
-        durations_of = (histogram(m) for m in run.run["metrics"] if m["name"] == durations)
-        count = sum(one.total for one in durations_of if one is not None)
+        count = _operations(run, durations)
         spent = {cell: one.calls * one.mean_ns for cell, one in cells.items()}
         return {"": _by_devices({c: ns / count for c, ns in spent.items()})} if count else {}
     found: dict[str, dict[tuple[str, str], float]] = {}
@@ -404,6 +410,19 @@ def _io_ns(
         query = found.setdefault(quantity.label("query") or "", {})
         query[cell] = calls * (cells[cell].mean_ns if cell in cells else 0.0)
     return {query: _by_devices(spent) for query, spent in found.items()}
+
+
+def _sync_ns(run: StoredRun, durations: str) -> float:
+    """Time in syncs of sessions' threads, of a window's mean operation."""
+    syncs = (one for (_, operation), one in _timed(run).items() if operation == "sync")
+    count = _operations(run, durations)
+    return sum(one.calls * one.mean_ns for one in syncs) / count if count else 0.0
+
+
+def _operations(run: StoredRun, durations: str) -> int:
+    """The number of operations in a window, by the histograms of their durations."""
+    found = (histogram(m) for m in run.run["metrics"] if m["name"] == durations)
+    return sum(one.total for one in found if one is not None)
 
 
 def _timed(run: StoredRun) -> dict[tuple[str, str], Timed]:

@@ -131,12 +131,22 @@ def test_copying_in_calls_is_no_waiting_for_the_device(tmp_path: Path) -> None:
     """Of 410 µs, 304 show a wait for data; Linux counted 334 µs on processors. What 4 µs of waiting
     for a lock may have spun is left out: 80 µs were blocked. Loads from DAX are processor time."""
     parts = PARTS_US | {"processor": 6.0, "data read": 296.0}
-    metrics = [*window(parts), metric("wait_cpu_ns", 334 * US)]
+    reads = {("data", "read", "foreground"): (COUNT, 9.0)}
+    metrics = [*window(parts, calls=reads), metric("wait_cpu_ns", 334 * US)]
     one = found(tpcc(tmp_path, metrics)).of("data")
     assert one.gain == pytest.approx(410 / 330) and one.direct_ns == 80 * US
-    unknown = found(tpcc(tmp_path, window(parts))).of("data")
+    unknown = found(tpcc(tmp_path, window(parts, calls=reads))).of("data")
     dax = found(tpcc(tmp_path, metrics, placement="pmem-both")).of("data")
     assert unknown.gain == dax.gain > 410 / (410 - 296)
+
+
+def test_what_a_sync_computes_may_go_with_the_device(tmp_path: Path) -> None:
+    """Of 410 µs, 390 were computed, 350 of them perhaps in syncs of 400 µs: a tmpfs has none."""
+    parts = dict.fromkeys(PARTS_US, 0.0) | {"processor": 10.0, "log sync": 400.0}
+    calls = {("wal", "sync", "foreground"): (COUNT, 350.0)}
+    metrics = [*window(parts, calls=calls), metric("wait_cpu_ns", 390 * US)]
+    one = log(found(tpcc(tmp_path, metrics)))
+    assert one.gain == pytest.approx(410 / 40, rel=0.01)
 
 
 def test_repeats_are_pooled_and_none_lies_above_the_ceiling(tmp_path: Path) -> None:
