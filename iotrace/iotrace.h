@@ -132,6 +132,7 @@ struct access {
 struct due {
   bool modelled; // whether a duration was drawn
   bool cached;
+  bool copies; // from the page cache, when the device is done: what the base tier's call takes
   uint64_t end_ns;
   uint64_t waits; // one after the other
 };

@@ -70,10 +70,13 @@ struct service {
   uint64_t ns[MODEL_POINTS][MODEL_QUANTILES];
 };
 
+// Whether files are buffered. An engine's durations contain the copying from the page cache.
+enum page_cache { UNBUFFERED, BUFFERED, BUFFERED_AS_AN_ENGINE_SAW };
+
 struct device {
   uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
   uint64_t ps_per_byte[2];     // of the whole device: reads, writes; 0: no limit
-  uint64_t page_cache;         // whether files are buffered
+  uint64_t page_cache;         // enum page_cache
   uint64_t readahead_bytes;    // of sequential reads through the page cache
   uint64_t cache_pages;        // that may be resident; 0: no limit
   uint64_t background_pages;   // dirty pages above which write-back begins

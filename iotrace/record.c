@@ -147,6 +147,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   if (!due.modelled) {
     return end;
   }
+  due.end_ns += due.copies ? end - call->start_ns : 0;
   struct distribution *distribution =
       &thread->detail->distributions[thread->role][access->part][access->operation];
   add(&cell->modelled, 1);

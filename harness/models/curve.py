@@ -71,7 +71,8 @@ class Shape:
             points=points,
             bandwidth=rates,
             readahead_bytes=self.readahead_bytes,
-            sync_waits=1,  # the durations are an engine's own, on this host
+            sync_waits=1,
+            in_engine=True,
             source="a response curve",
         )
 

@@ -68,7 +68,8 @@ class DeviceModel:
     together. ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
-    none, or where the durations contain the waiting for processors.
+    none. ``in_engine``: the durations are those of an engine's calls on this host, which contain
+    the copying from the page cache and the waiting for processors.
     """
 
     name: str
@@ -80,6 +81,7 @@ class DeviceModel:
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     sync_waits: int = FLUSHED
+    in_engine: bool = False
     source: str = ""
 
     @property
@@ -99,6 +101,7 @@ class DeviceModel:
                 "bandwidth": dict(self.bandwidth),
                 "readahead": self.readahead_bytes,
                 "sync_waits": self.sync_waits,
+                "in_engine": self.in_engine,
                 "points": {
                     name: [[p.size_bytes, [list(q) for q in p.quantiles]] for p in points]
                     for name, points in self.points.items()
@@ -199,6 +202,7 @@ def load_model(path: Path) -> DeviceModel:
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,
         sync_waits=value.get("sync_waits", FLUSHED),
+        in_engine=value.get("in_engine", False),
         source=value["source"],
     )
 

@@ -137,6 +137,7 @@ def as_yaml(model: DeviceModel) -> str:
         "page_cache": model.page_cache,
         "readahead": _size(model.readahead_bytes),
         "sync_waits": model.sync_waits,
+        "in_engine": model.in_engine,
         "parallel": model.parallel,
         "bandwidth": {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()},
     }

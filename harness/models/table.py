@@ -67,7 +67,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
-        int(model.page_cache),
+        int(model.page_cache) + int(model.page_cache and model.in_engine),
         model.readahead_bytes,
         max(1, pages),
         int(available * _BACKGROUND_SHARE),

@@ -66,6 +66,19 @@ def test_reads_wait_where_linux_has_not_read_ahead(trace, run, case):
     assert counted(trace, DATA_READ, "modelled") == (len(waiting),)
 
 
+@pytest.mark.parametrize("in_engine", [False, True])
+def test_a_buffered_read_copies_when_the_device_is_done(trace, run, in_engine):
+    """8 MiB cannot be copied in 0.2 ms; an engine's durations contain the copying."""
+    points = {"read": (Point(4096, ((50.0, 5_000_000),)),)}
+    use(trace, DeviceModel("disk", "", "published", points=points, in_engine=in_engine))
+    run(
+        OPEN + "os.truncate(fd, 8 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
+        "os.pread(fd, 8 << 20, 0)"
+    )
+    due_ns = trace.page.read().histogram(DATA_READ, "due").max
+    assert (due_ns > 5_200_000) is not in_engine
+
+
 def test_random_advice_stops_readahead_and_wanted_pages_are_fetched_ahead(trace, run):
     use(trace, buffered(read=10, write=10, sync=10))
     run(
