@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,15 @@ class Unkillable:
         raise RunFailed("kill", "it does not die")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts: a shell that starts the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     process = supervisor.spawn(["sleep", "1000"])
     watch = Watch(supervisor.silence._supervisor, lambda: [Unkillable(process.id)])
