@@ -168,7 +168,7 @@ def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(har
     assert config["memory_type"] == "dram"
     assert config["emulated"].startswith("EMULATED: pmem by tmpfs at /dev/shm/")
     assert "equal-configurations" in [one["code"] for one in mine["uncontrolled"]]
-    assert "EMULATED by tmpfs at /dev/shm/" in done.err
+    assert "EMULATED pmem by tmpfs at /dev/shm/" in done.err
     assert "warning: equal-configurations: " in done.err
 
 

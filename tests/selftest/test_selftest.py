@@ -70,7 +70,7 @@ class FakeLab:
         monkeypatch.setattr(faults, "find_tiers", lambda *_: _raise(UsageError("tier", "no file")))
         monkeypatch.setattr(faults, "_host_file", lambda *_: Path("host.yml"))
 
-    def run(self, *_: Any) -> list[Any]:
+    def run(self, *_: Any, retries: int = 1) -> list[Any]:
         return [self._run]
 
     def passes(self, words: str) -> bool:

@@ -156,7 +156,7 @@ class Unkillable:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT interrupts: a shell that starts the tests in the background has it ignored."""
+    """SIGINT interrupts, whatever handler the tests before this one have left."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
