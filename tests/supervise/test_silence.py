@@ -168,7 +168,8 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     watch = Watch(supervisor.silence._supervisor, lambda: [Unkillable(process.id)])
     stop(process.pid)
     watch.look(0)
-    thread = threading.Thread(target=watch.look, args=(LIMITS["stopped"].seconds,))
+    # Once this thread waits: an interruption while it starts another one may be lost.
+    thread = threading.Timer(0.5, watch.look, (LIMITS["stopped"].seconds,))
     with pytest.raises(RunFailed) as failed, watch.naming():
         thread.start()
         threading.Event().wait(PATIENCE_S)
