@@ -1,7 +1,7 @@
 // What Linux reads of a file before a reader needs it (mm/readahead.c), on a modelled device.
 //
 // A read that misses fetches a window; a read that reaches the mark in a window fetches the next
-// one, larger, while the reader goes on. So a sequential reader waits for the bandwidth of a device
+// one, larger, while the reader continues. So a sequential reader waits for the bandwidth of a device
 // and not for its latency. Where the pages before a miss are cached, it is taken for a stream too.
 #include <stddef.h>
 

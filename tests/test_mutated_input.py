@@ -74,11 +74,11 @@ def _fio(tmp_path: Path) -> Kind:
         "access": 4096,
         "sync": "fdatasync",
     }
-    (asked,) = Fio.from_mapping({"measurements": {"w": measured}}).jobs
+    (configured,) = Fio.from_mapping({"measurements": {"w": measured}}).jobs
 
     def read(content: bytes) -> None:
         document, _ = fio.document_of(content.decode(errors="replace"))
-        sample = sample_of(document, asked)
+        sample = sample_of(document, configured)
         assert 0 < sample.operations < 1e18 and sample.bytes_per_second >= 0
 
     return [

@@ -34,19 +34,19 @@ def test_the_host_is_locked_as_soon_as_a_run_has_files_on_a_tier(loaded):
     """Restoring and starting would be in the numbers of another harness."""
     process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "40")
     _stop_at_work(loaded, process)
-    told: list[str] = []
-    with pytest.raises(_Waits), one_at_a_time(_Asks(told)):
+    messages: list[str] = []
+    with pytest.raises(_Waits), one_at_a_time(_Asks(messages)):
         pass
     process.send_signal(signal.SIGCONT)
     assert loaded.interrupt(process).code == 130
-    assert f"process {process.pid}" in told[0]
+    assert f"process {process.pid}" in messages[0]
 
 
 def test_nothing_is_loaded_while_another_harness_measures(harness):
     with one_at_a_time(SilentProgress()):
         process = harness.start(*RUN, "--placement", "ssd-both")
-        told = next(line for line in process.stderr if "waiting" in line)
-        assert f"process {os.getpid()}" in told
+        messages = next(line for line in process.stderr if "waiting" in line)
+        assert f"process {os.getpid()}" in messages
         assert not [path for path in harness.data.rglob("*") if ".partial-" in path.name]
     _, errors = process.communicate()
     assert process.returncode == 0, errors
@@ -59,11 +59,11 @@ class _Waits(Exception):
 class _Asks(SilentProgress):
     """Does not wait for the lock."""
 
-    def __init__(self, told):
-        self.told = told
+    def __init__(self, messages):
+        self.messages = messages
 
     def say(self, text):
-        self.told.append(text)
+        self.messages.append(text)
         raise _Waits
 
 

@@ -123,12 +123,12 @@ SERVED = {
     "supervisor": ("prepare", "load", "restore", "start", *WINDOW, "stop"),
 }
 #: Those that have SQL have queries, too.
-ASKED = {target: (*phases, "query") for target, phases in SERVED.items() if target != "client"}
+SQL_SERVED = {target: (*phases, "query") for target, phases in SERVED.items() if target != "client"}
 #: The phases in which each target of an engine is there, and the run waits for it.
 PHASES = {
-    "postgres": SERVED | ASKED,
-    "mysql": SERVED | ASKED,
-    "mariadb": SERVED | ASKED,
+    "postgres": SERVED | SQL_SERVED,
+    "mysql": SERVED | SQL_SERVED,
+    "mariadb": SERVED | SQL_SERVED,
     "voltdb": SERVED,
     "rocksdb": {
         "client": ("load", *WINDOW),

@@ -104,14 +104,14 @@ def test_operations_that_a_window_s_first_reading_misses_are_those_until_the_eng
     """Else the processes are read before a busy server, and nothing is waited for: what is on its
     way to a device belongs to others, too.
     """
-    asked: list[str] = []
+    read_order: list[str] = []
 
     def processes():
-        asked.append("processes")
+        read_order.append("processes")
         return [own_identity()]
 
     def counters():
-        asked.append("engine")
+        read_order.append("engine")
         return {"commits_count": 1.0}
 
     published = {"published_after_ns": 1, "publication_cost": {}} if late else {}
@@ -120,7 +120,7 @@ def test_operations_that_a_window_s_first_reading_misses_are_those_until_the_eng
     for _ in range(2):  # the window's ends
         assert {"cpu_ns", "commits_count"} <= one.counters("under way").keys()
     first = ["processes", "engine"] if late else ["engine", "processes"]
-    assert asked == [*first, "processes", "engine"]
+    assert read_order == [*first, "processes", "engine"]
 
 
 def test_an_observer_follows_queries_and_windows():

@@ -18,7 +18,7 @@ def fail(text: str, status: int = 1) -> NoReturn:
 
 
 def may_observe() -> bool:
-    """Whether the test grants the program its rights, and nobody else may enter its folder."""
+    """Whether the test grants the program its rights, and no other user may enter its folder."""
     private = not Path(tempfile.gettempdir()).stat().st_mode & 0o077
     return private and not (HERE / "no-rights").exists()
 

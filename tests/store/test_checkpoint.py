@@ -185,10 +185,10 @@ def test_other_conditions_are_reported_and_the_run_is_left_alone(tmp_path):
     store = Store(tmp_path)
     cut = cut_off(store, "q14")
     cut.close()
-    told: list[str] = []
-    assert store.resume(SPEC, {**CONDITIONS, "kernel": "6.2"}, told.append) is None
-    assert told == [f"not resuming {cut.run_id}: changed since: kernel"]
-    assert present(store.resume(SPEC, CONDITIONS, told.append)).run_id == cut.run_id
+    messages: list[str] = []
+    assert store.resume(SPEC, {**CONDITIONS, "kernel": "6.2"}, messages.append) is None
+    assert messages == [f"not resuming {cut.run_id}: changed since: kernel"]
+    assert present(store.resume(SPEC, CONDITIONS, messages.append)).run_id == cut.run_id
 
 
 @pytest.mark.parametrize("status", ["complete", "failed"])  # failed: by its answers

@@ -86,8 +86,8 @@ class GuestServer:
 
 def tpcc(**params: Any) -> TpccParams:
     """One warehouse, two users; a window that only the loss of power ends."""
-    asked: dict[str, Json] = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": "2h"}
-    return TpccParams.from_mapping({**asked, **params})
+    defaults: dict[str, Json] = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": "2h"}
+    return TpccParams.from_mapping({**defaults, **params})
 
 
 def load(served: Served, params: TpccParams) -> None:
