@@ -37,14 +37,13 @@ from harness.drivers.loadgen import processes
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
 from harness.execution.environment import Environment, open_environment
-from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.native_programs import loadgen_program
 from harness.paths import engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
 from harness.units import NS_PER_S
-from harness.workload import Clients, Loading
+from harness.workload import Clients, Loading, Session
 from harness.workloads.parameters import Duration
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
@@ -129,7 +128,7 @@ class Bench:
             ramp_up=COMPILED_IN,
             duration=Duration(max(1, round(self.seconds)) * NS_PER_S),
         )
-        session = RunSession(
+        session = Session(
             self.engine, SilentProgress(), None, drop_caches=False, client_starter=self.clients
         )
         seen = Official(params).drive(session, WindowCallbacks(_nothing, _nothing))

@@ -1,4 +1,4 @@
-"""The workload protocol: schema, load, measured phase, and the check of its answers.
+"""The base class of workloads, and the session in which the runner measures one.
 
 A workload is a folder under ``harness/workloads/``: ``params.py`` with its parameters (``PARAMS``,
 a class of harness.workloads.parameters), ``workload.py`` with ``WORKLOAD``. It knows no engine's
@@ -8,10 +8,11 @@ reads its SQL from the engine's own folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from harness.engine import (
     Credentials,
@@ -20,18 +21,26 @@ from harness.engine import (
     MemoryPolicy,
     Process,
     ProcessStarter,
+    PublishesLate,
     RunsInClient,
 )
 from harness.experiment.placement import Part
+from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
+from harness.iotrace.intervals import TimedIo
+from harness.monitors import Monitor
+from harness.monitors._guarded import GuardedMonitor
 from harness.progress import Progress
+from harness.store.checkpoint import Checkpoint
 from harness.store.result import Check, Metric
+from harness.supervise import silence
 from harness.supervise.process import process_identity
+from harness.tiers.traffic import TierTraffic
 from harness.warnings import RunWarning
 from harness.workloads.parameters import Parameters
 
 #: The parameters of a workload.
-P_contra = TypeVar("P_contra", bound=Parameters, contravariant=True)
+P = TypeVar("P", bound=Parameters)
 
 
 @dataclass(frozen=True)
@@ -102,130 +111,293 @@ class Loading:
 Moment = Literal["before", "after", "under way", "before untimed", "after untimed"]
 
 
-class Session(Protocol):
-    """The runner's services for a workload during the measured phase."""
+#: Above this share of pages still in the page cache a start is not called cold.
+COLD_SHARE = 0.01
+
+
+class Spans(Protocol):
+    """Something that follows the queries and windows of a run."""
+
+    def begin(self) -> None:
+        """One begins; another may be under way."""
+
+    def end(self) -> None:
+        """One ends; nothing where none has begun."""
+
+
+@dataclass
+class Session:
+    """The runner's services for a workload during the measured phase.
+
+    ``residency``: one entry per cold start, measured with the engine stopped and
+    its files evicted: what the next query found of data and indexes in the page cache.
+    """
 
     engine: Engine
     progress: Progress
     #: Source data of the workload (as made by ``generate``).
-    source: Path | None
+    source: Path | None = None
+    drop_caches: bool = False
     #: Changes that the measured phase applies (as made by ``generate_changes``).
-    changes: Path | None
+    changes: Path | None = None
     #: One of the drivers of the workload's parameters.
-    driver: str
+    driver: str = "native"
     #: Seed of all random choices: the same in every run of one block of an experiment.
-    seed: int
+    seed: int = 0
+    #: How client programs are started; None in a session that starts none.
+    client_starter: Clients | None = None
+    #: The finished steps of the run, those of earlier attempts among them.
+    checkpoint: Checkpoint | None = None
+    #: The tiers in use, whose devices count what they move.
+    traffic: TierTraffic = field(default_factory=lambda: TierTraffic(()))
+    #: Whether what the engine reads of its data passes the page cache (not on DAX, tmpfs).
+    page_cached: bool = True
+    #: Directories of redo log and temporary files: a large empty log, always cold, would
+    #: hide data that are not.
+    apart: Sequence[Path] = ()
+    #: Who may change the engine's files (harness.supervise.user_files); None: we alone.
+    user: Credentials | None = None
+    #: Checks whether the engine's processes are where they should be.
+    check_placement: Callable[[], list[Check]] = list
+    placement_checks: list[Check] | None = None
+    #: Called after each start of the engine, before it is measured.
+    on_start: Callable[[], None] = lambda: None
+    #: What is traced of the engine's file I/O between "before" and "after", and in windows.
+    timed_io: TimedIo | None = None
+    #: The observer of this second execution.
+    observed: Spans | None = None
+    #: Those that were started.
+    monitors: Sequence[Monitor | GuardedMonitor] = ()
+    residency: list[dict[str, Any]] = field(default_factory=list)
+    #: The cold starts that were not cold although their files could be evicted.
+    not_cold: list[str] = field(default_factory=list)
+    _written: tuple[int, int] = (0, 0)
+    #: Whether the last reading under way began a window.
+    _in_window: bool = False
+    #: Requests under way on the tiers' devices before the measurement.
+    _in_flight: int = 0
 
-    def cold_start(self, label: str) -> None:
-        """Stop the engine, evict its files, start it; residency is measured and recorded."""
-
-    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
-        """Cumulative counters of engine and kernel for it: bytes read, CPU ns …
-
-        ``moment``: before or after the measured operation, or at a bound of a window while
-        clients run (their processes are read first); ``untimed``: of a second execution, whose
-        I/O is not the run's. A counter that cannot be read is left out,
-        never zero.
-        """
+    def __post_init__(self) -> None:
+        """Cold starts of finished steps are this run's, too."""
+        if self.checkpoint is not None:
+            self.residency += self.checkpoint.collected("residency")
+            self.not_cold += self.checkpoint.collected("not_cold")
+            self._written = (len(self.residency), len(self.not_cold))
 
     def remember(self, step: str, document: Any) -> None:
-        """Store the result of ``step``, a JSON document, before the next step begins.
-
-        An interrupted run resumes after its last stored step.
-        """
+        """Write the step, with the cold starts since the previous one, and fsync."""
+        if self.checkpoint is None:
+            return
+        residency, not_cold = self._written
+        self.checkpoint.finish(step, document, self.residency[residency:], self.not_cold[not_cold:])
+        self._written = (len(self.residency), len(self.not_cold))
 
     def recalled(self, step: str) -> Any | None:
-        """The stored result of ``step`` from an earlier attempt; None if it has not finished."""
+        """From the steps that are written."""
+        return self.checkpoint.document(step) if self.checkpoint is not None else None
+
+    def cold_start(self, label: str) -> None:
+        """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
+        self.engine.stop()
+        self.evict(label)
+        self.engine.start()
+        self.on_start()
+
+    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
+        """The engine's own cumulative counters, the monitors' and those of the tiers.
+
+        Reading the engine's counters makes it work. So before a statement they are read
+        first and those of its processes last; after it the processes come first: the
+        difference then covers the statement alone. The host's counters (devices, memory
+        controllers) are in between: they include what the processes caused, also by requests
+        that are still in progress afterwards (read-ahead) and are waited for.
+
+        ``under way``, other clients are at work: nothing is waited for. As a window begins, an
+        engine whose counters move with each operation comes first: the operations until the
+        reading would be missing. It comes last otherwise, since a busy server delays the reading.
+        """
+        before = (self.engine.counters, self._devices_before, self._processes)
+        after = (self._processes, self._devices_after, self.engine.counters)
+        order: Mapping[Moment, Sequence[Callable[[], Mapping[str, float]]]] = {
+            "before": before,
+            "before untimed": before,
+            "after": after,
+            "after untimed": after,
+            "under way": (self._processes, self._devices, self.engine.counters),
+        }
+        counters: dict[str, float] = {}
+        reads = list(order[moment])
+        if moment == "after":
+            self._mark(begins=False)
+        elif moment == "under way":
+            self._in_window = not self._in_window
+            if self._in_window and not isinstance(self.engine, PublishesLate):
+                counters |= _read([reads.pop()])
+            self._mark(begins=self._in_window)
+        counters |= _read(reads)
+        silence.enter(self._phase_after(moment))
+        if moment == "before":
+            self._mark(begins=True)
+        return counters
+
+    def _phase_after(self, moment: Moment) -> str:
+        if moment == "under way":
+            return "measure" if self._in_window else "check"
+        if moment.startswith("before"):
+            return "query"
+        now = silence.current_phase()
+        return "check" if now == "query" else now
+
+    def _mark(self, begins: bool) -> None:
+        followers: Sequence[Spans | None] = (self.timed_io, self.observed)
+        for spans in followers:
+            if spans is not None:
+                (spans.begin if begins else spans.end)()
+
+    def _totals(self, scope: str) -> dict[str, float]:
+        totals: dict[str, float] = {}
+        for monitor in self.monitors:
+            if monitor.scope == scope:
+                totals |= monitor.totals()
+        return totals
+
+    def _processes(self) -> Mapping[str, float]:
+        return self._totals("engine")
+
+    def _devices_before(self) -> Mapping[str, float]:
+        self._in_flight = self.traffic.in_flight()
+        return self._devices()
+
+    def _devices_after(self) -> Mapping[str, float]:
+        self.traffic.settle(self._in_flight)
+        return self._devices()
+
+    def _devices(self) -> Mapping[str, float]:
+        return {**self.traffic.read(), **self._totals("host")}
 
     def measured(self) -> None:
-        """Report that the window has ended while its clients still run: the last moment to read
-        memory and processors of an engine inside one of them.
-        """
+        """Check the engine's processes now, not when the workload has ended."""
+        self.placement_checks = self.check_placement()
+
+    def own_checks(self) -> list[Check]:
+        """Whether starts were cold (else the cache mode is doubtful), and the placement's."""
+        cold = Check("cold-start", "unknown", "; ".join(self.not_cold[:3]))
+        return [*([cold] if self.not_cold else []), *(self.placement_checks or [])]
 
     def footprint(self) -> Footprint:
-        """Track the pages of the engine's files and memory that are touched from now on."""
+        """What is touched of the engine's files and memory from now on.
+
+        The engine's counters are read first: after a cold start that opens a
+        connection of ours and reads catalogs, which would count as the query's.
+        """
+        self.engine.counters()
+        self._totals("host")  # of waits, by a connection of its own
+        return Footprint(self.engine.files, self.engine.processes, self.page_cached, self.user)
 
     def clients(self) -> Clients:
         """With what client programs are started."""
+        if self.client_starter is None:
+            raise RuntimeError("a session without a scratch directory starts no clients")
+        return self.client_starter
+
+    def evict(self, label: str) -> None:
+        """Evict the stopped engine's files, and note what of its data is still cached."""
+        files = self.engine.files()
+        if self.timed_io is not None:
+            self.timed_io.evict()
+        evict(files, self.user)
+        found = residency(files, self.apart, self.user)
+        note = found.note
+        if self.drop_caches and _cold(found) is False:
+            # fadvise leaves pages that are mapped or under way; only root may do more.
+            # Not done at first: it slows the whole host and makes a binary's own pages cold.
+            evict(files, self.user, drop=True)
+            found = residency(files, self.apart, self.user)
+            note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
+        self.residency.append(
+            {
+                "label": label,
+                "resident_bytes": found.resident_bytes,
+                "total_bytes": found.total_bytes,
+                "note": note,
+            }
+        )
+        if _cold(found) is not True:
+            self.not_cold.append(
+                f"{label}: {found.resident_bytes} of {found.total_bytes} bytes resident"
+                if found.resident_bytes is not None
+                else f"{label}: not known ({found.note})"
+            )
 
 
-class Workload(Protocol[P_contra]):
-    """One workload; its name is its folder's."""
+def _cold(found: Residency) -> bool | None:
+    """Whether next to nothing that could be evicted is still resident; None: not known."""
+    if found.resident_bytes is None:
+        return None
+    evictable = found.total_bytes - found.unevictable_bytes
+    return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * max(evictable, 0)
 
-    name: str
 
-    def data_key(self, params: P_contra, driver: str) -> dict[str, Any]:
-        """The facts that loaded data depend on (scale, seed …), for a driver."""
+def _read(reads: Sequence[Callable[[], Mapping[str, float]]]) -> dict[str, float]:
+    with silence.phase("counters"):
+        return {name: value for read in reads for name, value in read().items()}
 
-    def estimate_bytes(self, params: P_contra, engine_format: str) -> dict[Part, int]:
-        """An upper estimate of what each directory part needs, before anything is loaded."""
 
-    def load(self, params: P_contra, loading: Loading) -> dict[str, Any]:
-        """Load into the started, empty engine; returns facts for the data's fingerprint."""
+class Workload(ABC, Generic[P]):
+    """One workload; its name is its folder's. Methods with a default are optional abilities."""
 
-    def measure(self, params: P_contra, session: Session) -> Outcome:
+    name: ClassVar[str]
+
+    @abstractmethod
+    def data_key(self, params: P, driver: str) -> dict[str, Any]:
+        """Return the facts that loaded data depend on (scale, seed …), for a driver."""
+
+    @abstractmethod
+    def estimate_bytes(self, params: P, engine_format: str) -> dict[Part, int]:
+        """Return an upper estimate of each directory part's size, before anything is loaded."""
+
+    @abstractmethod
+    def load(self, params: P, loading: Loading) -> dict[str, Any]:
+        """Load into the started, empty engine; return facts for the data's fingerprint."""
+
+    @abstractmethod
+    def measure(self, params: P, session: Session) -> Outcome:
         """Warm up, measure, check."""
 
-
-# Optional abilities ------------------------------------------------------------
-
-
-@runtime_checkable
-class HasSource(Protocol[P_contra]):
-    """Workloads that load from files which are made once and kept."""
-
-    def source_key(self, params: P_contra, engine: Engine) -> str:
-        """Name of the source data's folder: same name, same bytes."""
-
-    def source_bytes(self, params: P_contra, engine_format: str) -> int:
-        """An estimate of what ``generate`` writes."""
-
-    def generate(self, params: P_contra, engine: Engine, folder: Path, progress: Progress) -> None:
-        """Make the source data in ``folder`` in the format the engine loads (idempotent)."""
-
-
-@runtime_checkable
-class KnowsSize(Protocol[P_contra]):
-    """Workloads that know the size of their rows beforehand, whatever engine stores them."""
-
-    def loaded_bytes(self, params: P_contra) -> int:
-        """Of all rows that are loaded."""
-
-
-@runtime_checkable
-class AsksOfEngine(Protocol[P_contra]):
-    """Workloads that not every engine, or not every setting of it, suits."""
-
     def check_engine(
-        self,
-        params: P_contra,
-        driver: str,
-        engine: Engine,
-        settings: Mapping[str, str],
+        self, params: P, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
-        """UsageError for a run that cannot work; the engine is not started."""
+        """Raise UsageError for a run that cannot work; the engine is not started."""
 
+    def loaded_bytes(self, params: P) -> int:
+        """Return the size of all rows that are loaded, on any engine; 0 if unknown."""
+        return 0
 
-@runtime_checkable
-class SpendsData(Protocol[P_contra]):
-    """Workloads whose measured phase changes the data.
+    def spends_data(self, params: P) -> bool:
+        """Return whether the measured phase changes the data.
 
-    Where the harness cannot restore them (a user's server) it loads them again for every run.
-    """
+        Where the harness cannot restore them (a user's server) it loads them for every run.
+        """
+        return False
 
-    def spends_data(self, params: P_contra) -> bool:
-        """Whether it does under these parameters."""
+    def source_key(self, params: P, engine: Engine) -> str:
+        """Return the name of the source files' folder (same name, same bytes); empty: no files."""
+        return ""
 
+    def source_bytes(self, params: P, engine_format: str) -> int:
+        """Estimate the size of what ``generate`` writes."""
+        return 0
 
-@runtime_checkable
-class ChangesData(Protocol[P_contra]):
-    """Workloads whose measured phase applies changes that are generated beforehand."""
+    def generate(self, params: P, engine: Engine, folder: Path, progress: Progress) -> None:
+        """Make the source files in ``folder`` in the format that the engine loads (idempotent)."""
 
-    def changes_key(self, params: P_contra) -> str | None:
-        """Name of the folder of the changes; None if these parameters apply none."""
+    def changes_key(self, params: P) -> str:
+        """Return the name of the folder of changes that the measured phase applies, or nothing."""
+        return ""
 
-    def changes_bytes(self, params: P_contra) -> int:
-        """An estimate of what ``generate_changes`` writes."""
+    def changes_bytes(self, params: P) -> int:
+        """Estimate the size of what ``generate_changes`` writes."""
+        return 0
 
-    def generate_changes(self, params: P_contra, folder: Path, progress: Progress) -> None:
+    def generate_changes(self, params: P, folder: Path, progress: Progress) -> None:
         """Make the changes in ``folder`` (idempotent)."""

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from harness import registry
-from harness.execution.monitoring import GuardedMonitor
 from harness.monitors import MonitorContext, waits
+from harness.monitors._guarded import GuardedMonitor
 from harness.warnings import RunWarning
 
 _BLOCK_S = float(os.environ.get("ALTERNATING_BLOCK_S", "4"))

@@ -21,7 +21,7 @@ from harness.experiment.placement import DIRECTORY_PARTS
 from harness.experiment.preflight import ResolvedRun, dataset_facts, engine_context
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.supervise import silence
-from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
+from harness.workload import Clients, Loading
 
 
 def make_engine(
@@ -125,7 +125,7 @@ def _load_retries(engine: Engine) -> Mapping[str, int]:
 def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Dataset | None:
     """Generated source files, made first where they are missing; None: loaded from no files."""
     workload = prepared.workload
-    if not isinstance(workload, HasSource):
+    if not prepared.source_name:
         return None
     return _generated(
         prepared.source_name,
@@ -137,9 +137,7 @@ def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Data
 def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
     """Files by which the run changes its data, made first where missing; None: there are none."""
     workload = prepared.workload
-    if not isinstance(workload, ChangesData):
-        return None
-    if (name := workload.changes_key(prepared.params)) is None:
+    if not (name := workload.changes_key(prepared.params)):
         return None
     return _generated(
         name,
@@ -172,7 +170,7 @@ def external_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> di
     assert isinstance(engine, KeepsOwnData)
     spec, workload = prepared.spec, prepared.workload
     key = dataset_name(spec.workload, workload.data_key(prepared.params, spec.driver))
-    spent = isinstance(workload, SpendsData) and workload.spends_data(prepared.params)
+    spent = workload.spends_data(prepared.params)
     if not spent and (facts := engine.prepared(key)) is not None:
         return dict(facts)
     source = source_data(prepared, env, engine)

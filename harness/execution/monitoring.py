@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 from harness import registry
 from harness.errors import UsageError
-from harness.monitors import Concludes, Monitor, MonitorContext, Warns
+from harness.monitors import MonitorContext
+from harness.monitors._guarded import GuardedMonitor
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
-from harness.warnings import RunWarning, unique
-
-T = TypeVar("T")
+from harness.warnings import RunWarning
 
 
 def check_monitors(spec: RunSpec) -> None:
@@ -28,81 +26,6 @@ def check_monitors(spec: RunSpec) -> None:
             raise UsageError(
                 f"monitor {name!r}", "it is both requested and excluded", "remove one of the two"
             )
-
-
-class GuardedMonitor:
-    """A monitor whose exceptions become warnings. Its functions are those of Monitor."""
-
-    def __init__(self, kind: type[Monitor], context: MonitorContext) -> None:
-        self.name: str = kind.name
-        self.scope: Literal["engine", "host"] = kind.scope
-        self._kind, self._context = kind, context
-        self._monitor: Monitor
-        self._warnings: list[RunWarning] = []
-
-    def preflight(self) -> RunWarning | None:
-        """Create the monitor; its problem, or its exception."""
-        problem = self._guarded(self._created_preflight, None)
-        return problem or (self._warnings[0] if self._warnings else None)
-
-    def _created_preflight(self) -> RunWarning | None:
-        self._monitor = self._kind(self._context)
-        return self._monitor.preflight()
-
-    def start(self) -> None:
-        """Start it."""
-        self._guarded(self._monitor.start, None)
-
-    def stop(self) -> None:
-        """Stop it."""
-        self._guarded(self._monitor.stop, None)
-
-    def totals(self) -> Mapping[str, float]:
-        """Its totals; nothing where it fails."""
-        nothing: Mapping[str, float] = {}
-        return self._guarded(self._monitor.totals, nothing)
-
-    def series(self) -> Mapping[str, Any]:
-        """Its samples; nothing where it fails."""
-        nothing: Mapping[str, Any] = {}
-        return self._guarded(lambda: _storable(self._monitor.series()), nothing)
-
-    def metrics(self) -> Sequence[Metric]:
-        """Its figures of the whole phase."""
-        nothing: Sequence[Metric] = ()
-        if isinstance(monitor := self._monitor, Concludes):
-            return self._guarded(
-                lambda: [_storable_metric(one) for one in monitor.metrics()], nothing
-            )
-        return nothing
-
-    def warnings(self) -> Sequence[RunWarning]:
-        """Its own, and its first exception."""
-        own: Sequence[RunWarning] = ()
-        if isinstance(self._monitor, Warns):
-            own = self._guarded(self._monitor.warnings, ())
-        return unique([*own, *self._warnings[:1]])
-
-    def _guarded(self, call: Callable[[], T], otherwise: T) -> T:
-        try:
-            return call()
-        except Exception as error:
-            context = f"{self.name}: {type(error).__name__}: {error}"
-            self._warnings.append(
-                RunWarning("monitor-failed", f"monitor {self.name} is incomplete", context)
-            )
-            return otherwise
-
-
-def _storable(document: T) -> T:
-    """The document; ValueError or TypeError if JSON cannot express it (a rate that is NaN)."""
-    json.dumps(document, allow_nan=False)
-    return document
-
-
-def _storable_metric(metric: Metric) -> Metric:
-    _storable(metric.to_json())
-    return metric
 
 
 class RunMonitors:

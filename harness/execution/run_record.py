@@ -19,12 +19,13 @@ from harness.errors import HarnessError, RunFailed, as_failure, interruption
 from harness.execution.engine_state import host_facts_of_run
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.execution.monitoring import GuardedMonitor, RunMonitors
+from harness.execution.monitoring import RunMonitors
 from harness.experiment.placement import Part
 from harness.host.cgroup import MemoryCap
 from harness.host.confounders import uncontrolled
 from harness.host.processors import format_cpus
 from harness.monitors import MonitorContext
+from harness.monitors._guarded import GuardedMonitor
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric, run_status
 from harness.store.runs import RunWriter, Store, StoredRun

@@ -40,7 +40,6 @@ from harness.execution.run_record import (
     host_conditions,
     limit_not_enforced,
 )
-from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.preflight import (
     ResolvedRun,
@@ -73,7 +72,7 @@ from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
-from harness.workload import Outcome
+from harness.workload import Outcome, Session
 
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index")
@@ -233,7 +232,7 @@ class _Run:
         confined = env.supervisor.capped_by(record.cap, prepared.cpus, self.trace)
         engine = self.engine = make_engine(prepared, env, stack, confined)
         self.record_config({})
-        self.session = RunSession(
+        self.session = Session(
             engine,
             env.progress,
             existing_source(prepared, env),

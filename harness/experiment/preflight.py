@@ -42,13 +42,7 @@ from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
-from harness.workload import (
-    AsksOfEngine,
-    ChangesData,
-    HasSource,
-    KnowsSize,
-    Workload,
-)
+from harness.workload import Workload
 from harness.workloads.parameters import Outline, Parameters
 
 _LEAST_MEMORY = 128 * MIB
@@ -124,7 +118,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
             "scale": outline.scale,
             "connections": outline.connections,
             "window": max(1.0, (outline.window_ns or _ASSUMED_WINDOW_NS) / NS_PER_S),
-            "data": workload.loaded_bytes(params) if isinstance(workload, KnowsSize) else 0,
+            "data": workload.loaded_bytes(params),
         },
         {**of_file.values, **spec.settings},
     )
@@ -158,14 +152,12 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
         )
     _check_plant(spec, engine, supported)
     _check_models(prepared, engine, supported)
-    if isinstance(workload, AsksOfEngine):
-        workload.check_engine(params, spec.driver, engine, settings)
-    source = workload.source_key(params, engine) if isinstance(workload, HasSource) else ""
+    workload.check_engine(params, spec.driver, engine, settings)
     return replace(
         prepared,
         load_format=getattr(engine, "load_format", ""),
         dataset_name="" if prepared.external else _dataset_name(prepared, engine),
-        source_name=source,
+        source_name=workload.source_key(params, engine),
     )
 
 
@@ -347,7 +339,7 @@ def _check_cache(prepared: ResolvedRun) -> None:
             "the harness can neither restart it nor evict its files",
             "use --cache warm",
         )
-    if prepared.external and _changes_data(prepared):
+    if prepared.external and prepared.workload.changes_key(prepared.params):
         raise UsageError(
             "refresh functions on an external server",
             "they change its data, and the harness cannot restore an external server",
@@ -381,11 +373,6 @@ def _check_memory_limit(prepared: ResolvedRun, env: Environment) -> None:
         )
 
 
-def _changes_data(prepared: ResolvedRun) -> bool:
-    workload = prepared.workload
-    return isinstance(workload, ChangesData) and workload.changes_key(prepared.params) is not None
-
-
 def needed_bytes(prepared: ResolvedRun) -> Mapping[Part, int]:
     """Upper estimate per directory part."""
     return prepared.workload.estimate_bytes(prepared.params, prepared.load_format)
@@ -408,23 +395,17 @@ def _data_needed(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Ti
         if env.datasets.find(run.dataset_name) is not None:
             continue
         datasets[run.dataset_name] = sum(needed_bytes(run).values())
-        workload = run.workload
-        if isinstance(workload, HasSource) and env.source.find(run.source_name) is None:
-            source[run.source_name] = workload.source_bytes(run.params, run.load_format)
-    source |= {name: size for run in runs for name, size in _changes_needed(run, env).items()}
+        if run.source_name and env.source.find(run.source_name) is None:
+            source[run.source_name] = run.workload.source_bytes(run.params, run.load_format)
+    for run in runs:
+        name = run.workload.changes_key(run.params)
+        if name and env.source.find(name) is None:
+            source[name] = run.workload.changes_bytes(run.params)
     needed = [
         (env.datasets.root, "loaded datasets", datasets),
         (env.source.root, "source files", source),
     ]
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in needed if sizes]
-
-
-def _changes_needed(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
-    """The changes of the measured phase that have to be made."""
-    workload, params = run.workload, run.params
-    if not isinstance(workload, ChangesData) or (name := workload.changes_key(params)) is None:
-        return {}
-    return {} if env.source.find(name) is not None else {name: workload.changes_bytes(params)}
 
 
 def placement_label(spec: RunSpec) -> str:

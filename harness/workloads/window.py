@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ from harness.engine import Engine
 from harness.store.result import Check, Metric
 from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
-from harness.workload import Loading, Outcome, Session
+from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads.outliers import describe_outlier
 from harness.workloads.parameters import Parameters
 
@@ -44,10 +44,9 @@ class Driver(Protocol[R_co]):
 D = TypeVar("D", bound=Driver[DriverResult])
 
 
-class DrivenWorkload(ABC, Generic[P, D]):
+class DrivenWorkload(Workload[P], Generic[P, D]):
     """A workload whose data are loaded, and whose load is offered, by one of ``drivers``."""
 
-    name: ClassVar[str]
     drivers: Mapping[str, Callable[[P], D]]
 
     @abstractmethod

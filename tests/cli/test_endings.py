@@ -94,12 +94,12 @@ TOYS = {"HARNESS_WORKLOAD_PATH": str(Path(__file__).parents[1] / "toy_workloads"
 HUNG_UP = """
 import os, signal
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from harness.execution.session import RunSession
-measured = RunSession.measured
+from harness.workload import Session
+measured = Session.measured
 def hung_up(session):
     os.kill(0, signal.SIGHUP)
     measured(session)
-RunSession.measured = hung_up
+Session.measured = hung_up
 """
 
 

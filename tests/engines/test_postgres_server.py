@@ -16,11 +16,11 @@ import pytest
 from engines.postgres import counters
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
-from harness.execution.session import RunSession
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
 from harness.supervise.process import alive
+from harness.workload import Session
 
 SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 200000) i order by 1) x"
 
@@ -128,7 +128,7 @@ def test_reading_the_counters_is_not_counted(lab: Any, empty_cluster: Path) -> N
     engine = lab.started("postgres", empty_cluster, {"autovacuum": "off"})
     connection = engine.connect()
     monitors = [ProcessMonitor(MonitorContext(engine.processes))]
-    session = RunSession(engine, SilentProgress(), None, drop_caches=False, monitors=monitors)
+    session = Session(engine, SilentProgress(), None, drop_caches=False, monitors=monitors)
     for _ in range(3):
         for _ in range(5):  # who drops the kernel's caches meanwhile makes the server's code cold
             before = session.counters("before")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.execution.session import RunSession
 from harness.progress import SilentProgress
+from harness.workload import Session
 
 #: On a busy machine a server still does things of its own when it answers already.
 TRIES = 20
@@ -23,7 +23,7 @@ def is_none(taken: Mapping[str, float]) -> bool:
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb", "duckdb"])
 def test_what_the_harness_itself_reads_is_no_footprint(lab: Any, empty_engines: Any, name: str):
     engine = lab.started(name, empty_engines.data(name))
-    session = RunSession(engine, SilentProgress(), None, drop_caches=False)
+    session = Session(engine, SilentProgress(), None, drop_caches=False)
     try:
         for _ in range(TRIES):
             session.cold_start("q1")

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from harness.counters import difference
-from harness.execution.session import RunSession
 from harness.host.page_cache import evict
 from harness.host.working_set import Footprint
 from harness.monitors import MonitorContext
@@ -23,12 +22,13 @@ from harness.supervise.process import own_identity
 from harness.tiers.linux.model import Tier, TierClaim
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.traffic import TierTraffic
+from harness.workload import Session
 
 MIB = 1 << 20
 
 
-def session(engine: Any, **more: Any) -> RunSession:
-    return RunSession(engine, SilentProgress(), None, drop_caches=False, **more)
+def session(engine: Any, **more: Any) -> Session:
+    return Session(engine, SilentProgress(), None, drop_caches=False, **more)
 
 
 def process_monitor(engine: Any) -> ProcessMonitor:
@@ -87,7 +87,7 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
     assert footprint.taken()["touched_file_bytes"] == size
 
 
-def read_ahead(one: RunSession, path: Path, size: int) -> tuple[Any, Footprint]:
+def read_ahead(one: Session, path: Path, size: int) -> tuple[Any, Footprint]:
     """What was spent while the kernel fetched a file ahead, and what was touched."""
     with path.open("rb") as file:
         footprint = one.footprint()

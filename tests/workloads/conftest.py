@@ -14,17 +14,16 @@ import pytest
 
 from harness import paths, registry
 from harness.engine import DataDirectories, EngineContext, RunsInClient
-from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
-from harness.workload import Clients, Loading
+from harness.workload import Clients, Loading, Session
 
 #: ``running(engine, workload, params, **settings)``.
-Running = Callable[..., AbstractContextManager[RunSession]]
+Running = Callable[..., AbstractContextManager[Session]]
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +40,7 @@ def running(root: Path) -> Running:
     """A session on a started engine, with the data that the native client loads."""
 
     @contextmanager
-    def run(name: str, workload: Any, params: Any, **settings: str) -> Iterator[RunSession]:
+    def run(name: str, workload: Any, params: Any, **settings: str) -> Iterator[Session]:
         here = Path(tempfile.mkdtemp(prefix="s-", dir=root))
         here.chmod(0o755)
         with ExitStack() as stack:
@@ -71,7 +70,7 @@ def running(root: Path) -> Running:
             clients = Clients(supervisor, credentials, directory("c"), inside)
             progress = SilentProgress()
             workload.load(params, Loading(engine, "loadgen", None, clients, 2, progress))
-            yield RunSession(
+            yield Session(
                 engine,
                 progress,
                 None,

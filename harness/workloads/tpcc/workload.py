@@ -11,6 +11,7 @@ from typing import Any
 from harness.engine import Engine, LosesCommits
 from harness.errors import UsageError
 from harness.experiment.placement import Part
+from harness.workload import Outcome, Session
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.drivers import Driver
 from harness.workloads.tpcc.params import TpccParams
@@ -48,7 +49,9 @@ class Tpcc(DrivenWorkload[TpccParams, Driver]):
         """Always: every transaction but two writes."""
         return True
 
-    measure = staticmethod(measure)
+    def measure(self, params: TpccParams, session: Session) -> Outcome:
+        """Offer the load, check the data."""
+        return measure(params, session)
 
 
 def _check_durability(driver: str, engine: Engine) -> None:

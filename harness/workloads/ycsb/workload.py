@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.experiment.placement import Part
+from harness.workload import Outcome, Session
 from harness.workloads.window import DrivenWorkload
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.drivers import Driver
@@ -37,7 +38,9 @@ class Ycsb(DrivenWorkload[YcsbParams, Driver]):
         """Where anything is written."""
         return params.writes
 
-    measure = staticmethod(measure)
+    def measure(self, params: YcsbParams, session: Session) -> Outcome:
+        """Offer the load, check the data."""
+        return measure(params, session)
 
 
 WORKLOAD = Ycsb()

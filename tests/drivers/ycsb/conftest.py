@@ -19,9 +19,8 @@ from harness.drivers.ycsb.build import Build, built
 from harness.drivers.ycsb.process import properties_text
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
-from harness.execution.session import RunSession
 from harness.progress import SilentProgress
-from harness.workload import Clients, Loading
+from harness.workload import Clients, Loading, Session
 from harness.workloads.parameters import Duration
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.drivers import DriverResult
@@ -110,8 +109,8 @@ class Bench:
         self.engine.restore(self.golden, self.lab.places())
         self.engine.start()
 
-    def session(self) -> RunSession:
-        return RunSession(
+    def session(self) -> Session:
+        return Session(
             self.engine, SilentProgress(), None, drop_caches=False, driver="ycsb",
             client_starter=self.clients(),
         )  # fmt: skip

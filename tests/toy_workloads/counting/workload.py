@@ -13,14 +13,14 @@ from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.store.result import Check, Metric
 from harness.units import MIB
-from harness.workload import Loading, Outcome, Session
+from harness.workload import Loading, Outcome, Session, Workload
 
 from .params import CountingParams
 
 _ROWS_PER_STATEMENT = 1000
 
 
-class Counting:
+class Counting(Workload[CountingParams]):
     """One table with one column."""
 
     name = "counting"

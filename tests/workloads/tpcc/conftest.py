@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.execution.session import RunSession
+from harness.workload import Session
 from harness.workloads.tpcc.params import TpccParams
 from harness.workloads.tpcc.workload import WORKLOAD
 
@@ -14,7 +14,7 @@ ENGINES = ("postgres", "mysql")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def loaded(request: pytest.FixtureRequest, running: Any) -> Iterator[RunSession]:
+def loaded(request: pytest.FixtureRequest, running: Any) -> Iterator[Session]:
     """PostgreSQL, then MySQL, each with one warehouse."""
     with running(request.param, WORKLOAD, TpccParams.from_mapping({"warehouses": 1})) as session:
         yield session

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from harness.host.working_set import Footprint
-from harness.workload import Clients, Moment
+from harness.workload import Clients, Moment, Session
 
 
 @dataclass
-class ToySession:
+class ToySession(Session):
     """Keeps the steps of a run; its counters count how often they are read."""
 
     engine: Any
-    progress: Any
-    source: Path | None = None
-    changes: Path | None = None
-    driver: str = "native"
     seed: int = 1
     reads: int = 0
     steps: dict[str, Any] = field(default_factory=dict)

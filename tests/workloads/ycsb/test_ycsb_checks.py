@@ -13,8 +13,8 @@ from narrowed import present
 from harness.drivers.result import Operation
 from harness.engine import RunsSql
 from harness.errors import RunFailed
-from harness.execution.session import RunSession
 from harness.store.result import run_status
+from harness.workload import Session
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.loadgen import Loadgen, check_records
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
@@ -34,13 +34,13 @@ READING = YcsbParams.from_mapping({
 
 
 @pytest.fixture(scope="module", params=["postgres", "rocksdb"])
-def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
+def loaded(request: pytest.FixtureRequest, running) -> Iterator[Session]:
     """PostgreSQL, then RocksDB, each with two thousand records."""
     with running(request.param, WORKLOAD, PARAMS) as session:
         yield session
 
 
-def verified(session: RunSession, inserted: int = 0, **params: Any):
+def verified(session: Session, inserted: int = 0, **params: Any):
     """The check of records, as another run of these parameters would find it."""
     driven = DriverResult("loadgen", "1", 1, inserted_count=inserted)
     (check,) = Loadgen(replace(PARAMS, **params)).verify(session, driven)
@@ -108,7 +108,7 @@ UNDONE = (
 )
 
 
-def execute(session: RunSession, *statements: str) -> None:
+def execute(session: Session, *statements: str) -> None:
     last = "(SELECT max(ycsb_key) FROM usertable)"
     assert isinstance(session.engine, RunsSql)
     with closing(session.engine.connect()) as connection:
