@@ -1,7 +1,7 @@
 # make demo   set everything up, run the main job on real data, print where the report is
 # make check  lint and every test that needs no engine, virtual machine, compiler or browser
 # make test   set everything up, run every check and test but those of test-vm-full
-# make test-sanitizers  the tests of microbench with the sanitizers
+# make test-sanitizers  the tests of loadgen and microbench with the sanitizers
 # make test-vm       of these only what needs the virtual machine with NVDIMMs
 # make test-vm-full  every mode of the playbooks, traps, loss of power in that machine
 # make setup  leave the command at .venv/bin/harness
@@ -61,7 +61,7 @@ unit: setup-dev
 	MAKEFLAGS= .venv/bin/pytest -q -n 4
 
 test-sanitizers: setup-dev
-	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench
+	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench tests/loadgen
 
 # The machine's image is built at first use and kept in ~/.cache/tierbench/vm.
 test-vm: setup-dev

@@ -10,16 +10,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from native_build import build
+from native_build import SANITIZED, build
+from scratch import open_directory, remove_abandoned
 from unpacked_postgres import options_with_tls
 
 from harness import paths
-from harness.native_programs import loadgen_program
 
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
@@ -30,6 +31,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+#: What is undone as this process ends.
+_AT_EXIT = ExitStack()
+atexit.register(_AT_EXIT.close)
+
+
 def brief_java() -> None:
     """A ``java`` first on the PATH that compiles with less care: what tests start of it ends long
     before the best code would pay. (An option in the environment would not reach servers.)
@@ -37,16 +43,15 @@ def brief_java() -> None:
     real = shutil.which("java")
     if real is None:
         return
-    folder = Path(tempfile.mkdtemp(prefix="tierbench-java-", dir="/var/tmp"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = _AT_EXIT.enter_context(open_directory())
     program = folder / "java"
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} {options} "$@"\n')
-    for path in (folder, program):
-        path.chmod(0o755)
+    program.chmod(0o755)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 
+remove_abandoned()
 brief_java()
 
 #: Tests started in the background of a script would ignore Ctrl-C, and so would every child.
@@ -143,6 +148,7 @@ def _group(node_id: str) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A worker's tests in the groups' order; a process by itself runs them as they come."""
+    items[:] = [item for item in items if SANITIZED or not item.get_closest_marker("sanitizers")]
     for item in items:
         if _path(item.nodeid).startswith(_SYSTEM):
             item.add_marker("system")
@@ -164,6 +170,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A directory that servers' users can enter."""
+    with open_directory() as folder:
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def listening_options() -> dict[str, dict[str, str]]:
     """Options by engine for a server that can listen; PostgreSQL's pinned build has no TLS."""
@@ -171,12 +184,9 @@ def listening_options() -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def installed_loadgen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def released_loadgen() -> Path:
     """The native client as it is installed, with the stub and the store of its tests next to it."""
-    folder = tmp_path_factory.mktemp("installed-loadgen")
-    modules = ("loadgen_stub", "loadgen_store")
-    build("loadgen", folder, "-DCMAKE_BUILD_TYPE=Release", targets=modules)
-    return Path(shutil.copy(loadgen_program("postgres"), folder))
+    return build("loadgen") / "loadgen"
 
 
 _left_out: set[str] = set()

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Builds stay there: later sessions compile what has changed, and all workers use the same one.
+BUILDS = ROOT / "build" / "tests"
+#: `make test-sanitizers`.
+SANITIZED = bool(os.environ.get("NATIVE_SANITIZE"))
 
 
-def build(
-    source: str | Path, folder: Path, *options: str, targets: tuple[str, ...] = ("all",)
-) -> Path:
-    """A build directory of a folder of sources (a name: in the repository)."""
-    for command in (
-        ["cmake", "-S", str(ROOT / source), "-B", str(folder), "-DNATIVE_TESTS=ON", *options],
-        ["cmake", "--build", str(folder), "--parallel", "2", "--target", *targets],
-    ):
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stdout + made.stderr
+def build(source: str | Path, *, sanitized: bool = False) -> Path:
+    """The build directory of a folder of sources (a name: in the repository).
+
+    As it is installed, or ``sanitized``: for debugging, with the address and undefined-behaviour
+    sanitizers.
+    """
+    folder = BUILDS / f"{Path(source).name}{'-sanitized' if sanitized else ''}"
+    kind = "Debug" if sanitized else "Release"
+    options = [f"-DCMAKE_BUILD_TYPE={kind}", f"-DNATIVE_SANITIZE={'ON' if sanitized else 'OFF'}"]
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (
+            ["cmake", "-S", str(ROOT / source), "-B", str(folder), "-DNATIVE_TESTS=ON", *options],
+            ["cmake", "--build", str(folder), "--parallel", "2"],
+        ):
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert made.returncode == 0, made.stdout + made.stderr
     return folder

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scratch import open_directory
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -23,11 +22,9 @@ SCRIPTS = sorted(
 @pytest.fixture(scope="module")
 def environment() -> Iterator[dict[str, str]]:
     """Data of its own, which servers' users can enter, and which the scripts share."""
-    folder = Path(tempfile.mkdtemp(prefix="tierbench-benchmarks-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    own = {"HARNESS_DATA": str(folder / "data"), "HARNESS_RESULTS": str(folder / "results")}
-    yield {**os.environ, **own}
-    shutil.rmtree(folder, ignore_errors=True)
+    with open_directory() as folder:
+        own = {"HARNESS_DATA": str(folder / "data"), "HARNESS_RESULTS": str(folder / "results")}
+        yield {**os.environ, **own}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

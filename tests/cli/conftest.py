@@ -6,13 +6,12 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import forked
 import pytest
 from patience import PATIENCE_S, eventually
+from scratch import open_directory
 
 from harness.micro.metrics import NOTHING_DONE
 from harness.supervise.credentials import unprivileged
@@ -285,29 +285,26 @@ def _maps(process: Path) -> str:
         return ""
 
 
-def _open_directory() -> Path:
-    """Below /var/tmp and open to all: pytest's own directories keep servers' users out."""
-    root = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
-    root.chmod(0o755)
-    (root / "tmp").mkdir()
-    (root / "tmp").chmod(0o1777)
-    return root
+@contextmanager
+def _new_harness() -> Iterator[Harness]:
+    with open_directory() as root:
+        (root / "tmp").mkdir()
+        (root / "tmp").chmod(0o1777)
+        yield Harness(root)
 
 
 @pytest.fixture
 def harness() -> Iterator[Harness]:
     """A harness with nothing in it."""
-    root = _open_directory()
-    yield Harness(root)
-    shutil.rmtree(root, ignore_errors=True)
+    with _new_harness() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[Harness]:
     """A harness that keeps its data over the whole test session."""
-    root = _open_directory()
-    yield Harness(root)
-    shutil.rmtree(root, ignore_errors=True)
+    with _new_harness() as made:
+        yield made
 
 
 @dataclass

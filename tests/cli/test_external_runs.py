@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
+from lab import open_lab
 
-from harness import paths, registry
-from harness.engine import DataDirectories, EngineContext
-from harness.experiment.placement import DIRECTORY_PARTS
 from harness.store.checkpoint import steps_kept
-from harness.supervise.credentials import unprivileged
-from harness.supervise.supervisor import Supervisor
 
 
 @pytest.fixture(scope="module")
 def dsn() -> Iterator[str]:
     """Of a running PostgreSQL."""
-    root = Path(tempfile.mkdtemp(prefix="tb-ext-"))
-    root.chmod(0o755)
-    user = unprivileged()
-    made = {name: root / name for name in (*DIRECTORY_PARTS, "s")}
-    for folder in made.values():
-        folder.mkdir(mode=0o700)
-        if user is not None:
-            os.chown(folder, user.uid, user.gid)
-    with Supervisor(root / "state") as supervisor:
-        context = EngineContext(
-            {}, {}, made["s"], paths.engines_prefix(), supervisor, user, 2, None
-        )
-        engine: Any = registry.engine("postgres").create(context)
-        engine.initialise(DataDirectories({part: made[part] for part in DIRECTORY_PARTS}))
+    with open_lab() as lab:
+        engine = lab.engine("postgres")
+        engine.initialise(lab.places())
         engine.start()
-        password = engine._password
-        yield f"host={made['s']} port=5432 user=harness dbname=harness password={password}"
+        address = engine.native_connection()
+        given = {name: address[name] for name in ("host", "port", "user", "password")}
+        yield " ".join(f"{name}={value}" for name, value in {**given, "dbname": "harness"}.items())
         engine.kill()
-    shutil.rmtree(root)
 
 
 def command(*more: object) -> list[object]:

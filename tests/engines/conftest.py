@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 from lab import Lab, open_lab
+from scratch import open_directory
 
 from harness.progress import SilentProgress
 
@@ -92,17 +91,14 @@ def tpch_parquet() -> Iterator[Source]:
 
 def _tpch(form: str) -> Iterator[Source]:
     """The eight tables at scale 0.01, the larger ones in two files."""
-    root = Path(tempfile.mkdtemp(prefix="tb-tpch-"))
     program = Path(sys.executable).parent / "tpchgen-cli"
-    arguments = ["-s", "0.01", "--parts", "2", "--output-dir", str(root)]
-    try:
+    with open_directory() as root:
+        arguments = ["-s", "0.01", "--parts", "2", "--output-dir", str(root)]
         subprocess.run([program, form, *arguments], check=True, capture_output=True)
-        for path in [root, *root.rglob("*")]:
+        for path in root.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         files = {folder.name: sorted(folder.iterdir()) for folder in root.iterdir()}
         yield Source(files, {table: _rows(form, paths) for table, paths in files.items()})
-    finally:
-        shutil.rmtree(root)
 
 
 def _rows(form: str, files: list[Path]) -> int:

@@ -44,42 +44,39 @@ def test_bytes_modes_times_and_inner_links_are_kept(tree: Path, tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_copy_belongs_to_who_writes_it_and_what_is_moved_to_us(tree: Path) -> None:
-    with tempfile.TemporaryDirectory() as top:
-        Path(top).chmod(0o755)
-        theirs, ours = Path(top) / "theirs", Path(top) / "ours"
-        theirs.mkdir()
-        os.chown(theirs, USER.uid, USER.gid)
-        copy_tree(tree, theirs / "copy", writer=USER)
-        assert {path.lstat().st_uid for path in theirs.rglob("*")} == {USER.uid}
-        move_tree(theirs / "copy", ours, USER)
-        assert {path.lstat().st_uid for path in [ours, *ours.rglob("*")]} == {0}
+def test_a_copy_belongs_to_who_writes_it_and_what_is_moved_to_us(
+    tree: Path, open_path: Path
+) -> None:
+    theirs, ours = open_path / "theirs", open_path / "ours"
+    theirs.mkdir()
+    os.chown(theirs, USER.uid, USER.gid)
+    copy_tree(tree, theirs / "copy", writer=USER)
+    assert {path.lstat().st_uid for path in theirs.rglob("*")} == {USER.uid}
+    move_tree(theirs / "copy", ours, USER)
+    assert {path.lstat().st_uid for path in [ours, *ours.rglob("*")]} == {0}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 def test_a_users_tree_that_becomes_ours_is_neither_set_uid_nor_writable_by_others(
-    tree: Path, tmp_path: Path
+    tree: Path, tmp_path: Path, open_path: Path
 ) -> None:
-    with tempfile.TemporaryDirectory() as top:
-        Path(top).chmod(0o755)
-        theirs = Path(top) / "theirs"
-        theirs.mkdir()
-        os.chown(theirs, USER.uid, USER.gid)
-        copy_tree(tree, theirs / "copy", writer=USER)
-        (theirs / "copy" / "large").chmod(0o4777)
-        (theirs / "copy" / "a").chmod(0o2777)
-        copy_tree(theirs / "copy", tmp_path / "ours", reader=USER)
+    theirs = open_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, USER.uid, USER.gid)
+    copy_tree(tree, theirs / "copy", writer=USER)
+    (theirs / "copy" / "large").chmod(0o4777)
+    (theirs / "copy" / "a").chmod(0o2777)
+    copy_tree(theirs / "copy", tmp_path / "ours", reader=USER)
     modes = {path.name: path.stat().st_mode & 0o7777 for path in (tmp_path / "ours").rglob("*")}
     assert (modes["large"], modes["a"]) == (0o755, 0o755)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_link_in_place_of_what_is_moved_is_not_kept(tree: Path) -> None:
-    with tempfile.TemporaryDirectory() as top:
-        (Path(top) / "link").symlink_to(tree)
-        with pytest.raises(RunFailed):
-            move_tree(Path(top) / "link", Path(top) / "kept", USER)
-        assert tree.stat().st_uid == 0
+def test_a_link_in_place_of_what_is_moved_is_not_kept(tree: Path, open_path: Path) -> None:
+    (open_path / "link").symlink_to(tree)
+    with pytest.raises(RunFailed):
+        move_tree(open_path / "link", open_path / "kept", USER)
+    assert tree.stat().st_uid == 0
 
 
 def test_nothing_is_shared_with_the_original(tree: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,15 +24,12 @@ SQL = ROOT / "tests/toy_engines/sqlite/sql"
 
 
 @pytest.fixture
-def engines() -> Iterator[Path]:
+def engines(open_path: Path) -> Path:
     """A folder with the page's engine, which the servers' user can enter."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        shutil.copytree(SQL, folder / "engines/sqlite/sql")
-        (folder / "engines/sqlite/engine.py").write_text(example, encoding="utf-8")
-        yield folder / "engines"
+    shutil.copytree(SQL, open_path / "engines/sqlite/sql")
+    (open_path / "engines/sqlite/engine.py").write_text(example, encoding="utf-8")
+    return open_path / "engines"
 
 
 def test_the_example_runs(engines: Path) -> None:

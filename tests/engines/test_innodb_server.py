@@ -273,37 +273,29 @@ def test_what_decides_what_is_stored_is_part_of_the_format(lab: Any) -> None:
 # Which server ---------------------------------------------------------------------
 
 
-@pytest.fixture
-def prefix() -> Iterator[Path]:
-    """An empty one, which the servers' user can enter."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-def test_the_flavour_is_what_the_server_says(lab: Any, prefix: Path) -> None:
+def test_the_flavour_is_what_the_server_says(lab: Any, open_path: Path) -> None:
     engine = lab.engine("mariadb")
-    (prefix / "bin").mkdir()
-    (prefix / "bin/mysqld").write_text(
+    (open_path / "bin").mkdir()
+    (open_path / "bin/mysqld").write_text(
         f'#!/bin/sh\nexec {" ".join(engine._installation.command)} "$@"\n'
     )
-    (prefix / "bin/mysqld").chmod(0o755)
-    found = registry.engine("mariadb").available({"prefix": prefix}, paths.engines_prefix())
+    (open_path / "bin/mysqld").chmod(0o755)
+    found = registry.engine("mariadb").available({"prefix": open_path}, paths.engines_prefix())
     assert found.version == engine.version().version
     with pytest.raises(UsageError, match="is MariaDB"):
-        registry.engine("mysql").available({"prefix": prefix}, paths.engines_prefix())
+        registry.engine("mysql").available({"prefix": open_path}, paths.engines_prefix())
 
 
 @pytest.mark.parametrize("name", FLAVOURS)
-def test_a_prefix_without_a_server_is_refused(name: str, prefix: Path) -> None:
+def test_a_prefix_without_a_server_is_refused(name: str, open_path: Path) -> None:
     factory = registry.engine(name)
     with pytest.raises(UsageError, match="mariadbd or mysqld"):
-        factory.available({"prefix": str(prefix)}, prefix)
-    prefix.chmod(0o700)
+        factory.available({"prefix": str(open_path)}, open_path)
+    open_path.chmod(0o700)
     if os.geteuid() == 0:
         with pytest.raises(UsageError, match="cannot enter") as caught:
-            factory.available({"prefix": str(prefix)}, prefix)
-        assert f"chmod o+x {prefix}" in caught.value.hint
+            factory.available({"prefix": str(open_path)}, open_path)
+        assert f"chmod o+x {open_path}" in caught.value.hint
 
 
 def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:

@@ -11,7 +11,6 @@ import re
 import shutil
 import stat
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scratch import open_directory
 
 from harness import install, registry
 from harness.errors import RunFailed, UsageError
@@ -35,9 +35,8 @@ WHEEL = f"tinyserver-1.0-cp311-cp311-{PLATFORM}.whl"
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """Open to the user as whom a program is tried; pytest's own directories are closed to it."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    with open_directory() as folder:
+        yield folder
 
 
 @pytest.fixture

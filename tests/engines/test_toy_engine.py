@@ -7,12 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scratch import open_directory
 
 from harness import registry
 from harness.progress import SilentProgress
@@ -51,9 +51,8 @@ def test_it_loads_tpch_and_answers_like_duckdb(lab: Any, tpch_csv: Any, tpch_par
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """Open to the servers' user, whose directories a run makes."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    with open_directory() as folder:
+        yield folder
 
 
 RUN = "run tpch --engine sqlite --placement ssd-both --scale 0.01 --queries 1,6 --json"

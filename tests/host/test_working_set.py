@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scratch import open_directory
 
 from harness.engine import ProcessId
 from harness.host.page_cache import evict
@@ -46,8 +46,8 @@ sys.stdin.readline()
 @pytest.fixture
 def cold_file() -> Iterator[Path]:
     """16 MiB on a disk, none of it in the page cache."""
-    with tempfile.TemporaryDirectory(prefix="tierbench-test-", dir="/var/tmp") as folder:
-        path = Path(folder) / "data"
+    with open_directory() as folder:
+        path = folder / "data"
         path.write_bytes(os.urandom(16 * MIB))
         os.sync()
         evict([path])

@@ -21,8 +21,8 @@ Run = Callable[[str], str]
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("iotrace", tmp_path_factory.mktemp("iotrace")) / LIBRARY
+def library() -> Path:
+    return build("iotrace") / LIBRARY
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""loadgen, built from its sources with the sanitizers on, and run on specs."""
+"""loadgen, built from its sources, and run on specs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_build import build
+from native_build import SANITIZED, build
 from ycsb_store import RECORDS, Store, execute
 
 
 @pytest.fixture(scope="session")
-def loadgen_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build directory with `loadgen`, its modules and the C tests, under the sanitizers."""
-    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_SANITIZE=ON")
-    return build("loadgen", tmp_path_factory.mktemp("loadgen"), *options)
+def loadgen_build() -> Path:
+    """A build directory with `loadgen`, its modules and the C tests."""
+    return build("loadgen", sanitized=SANITIZED)
 
 
 @pytest.fixture(scope="session")

@@ -348,7 +348,7 @@ def test_the_journal_has_every_operation_once_and_in_order(complete, tmp_path):
     assert journal.stat().st_mode & 0o777 == 0o600
 
 
-def test_ten_thousand_thinking_terminals_in_half_a_gigabyte(start, installed_loadgen, tmp_path):
+def test_ten_thousand_thinking_terminals_in_half_a_gigabyte(start, released_loadgen, tmp_path):
     """The program as it is installed: the sanitizers would count with it."""
     journal = tmp_path / "journal"
     thinking = {"name": "ping", "params": {"keying_ns": 200 * MS, "think_ns": 800 * MS}}
@@ -363,7 +363,7 @@ def test_ten_thousand_thinking_terminals_in_half_a_gigabyte(start, installed_loa
             duration_ns=seconds * S,
             journal=str(journal),
         )
-        stdout, stderr = start(spec, installed_loadgen).communicate(timeout=PATIENCE_S)
+        stdout, stderr = start(spec, released_loadgen).communicate(timeout=PATIENCE_S)
         assert stderr == ""
         cycles = terminals_in(journal)
         if len(cycles) == 10_000:

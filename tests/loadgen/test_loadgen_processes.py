@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 from narrowed import present
 from patience import PATIENCE_S, eventually
+from scratch import open_directory
 
 from harness import hdr, native_programs
 from harness.drivers.loadgen.processes import Watch, drive
@@ -52,17 +52,15 @@ FOR_EVER = {**SPEC, "duration_ns": 600 * S}
 
 @pytest.fixture
 def scratch():
-    """Where the unprivileged user can work: pytest's own directories are closed to it."""
-    path = Path(tempfile.mkdtemp(prefix="loadgen-test-", dir="/var/tmp"))
-    if (user := unprivileged()) is not None:
-        os.chown(path, user.uid, user.gid)
-    yield path
-    shutil.rmtree(path)
+    """Where the unprivileged user can work."""
+    with open_directory() as path:
+        if (user := unprivileged()) is not None:
+            os.chown(path, user.uid, user.gid)
+        yield path
 
 
 @pytest.fixture
 def clients(tmp_path, scratch, loadgen_build, monkeypatch):
-    """The sanitized build, which lies where the unprivileged user cannot enter."""
     monkeypatch.setenv("HARNESS_NATIVE", str(loadgen_build))
     # The machine may stand still as several are started.
     monkeypatch.setattr("harness.drivers.loadgen.processes._TOGETHER_S", 15.0)

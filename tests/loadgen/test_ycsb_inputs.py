@@ -257,11 +257,11 @@ def test_an_operation_that_is_never_asked_needs_no_statement(store: Store) -> No
 
 
 @pytest.fixture
-def installed(installed_loadgen: Path) -> Run:
+def installed(released_loadgen: Path) -> Run:
     """Run a spec by the program as it is installed: the sanitizers would count with it."""
 
     def run(spec: dict[str, Any]) -> dict[str, Any]:
-        status, result = execute(installed_loadgen, spec)
+        status, result = execute(released_loadgen, spec)
         assert status == 0
         return result
 

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 
 import pytest
 from patience import PATIENCE_S, eventually
+from scratch import open_directory
 from test_page_cache import resident_bytes
 
 from harness import hdr
@@ -56,11 +56,10 @@ DURATIONS = ("50ms", "1s", "10s", "30s")
 @pytest.fixture
 def tier_path() -> Iterator[Path]:
     """Where the unprivileged user may go: pytest's own directories are closed to it."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        Path(folder).chmod(0o755)
-        tier = Path(folder) / "tier"
+    with open_directory() as folder:
+        tier = folder / "tier"
         tier.mkdir(mode=0o755)
-        (Path(folder) / "host.yml").write_text(
+        (folder / "host.yml").write_text(
             f"schema: 1\ntiers:\n  ssd: {{kind: block, path: {tier}}}\n"
         )
         yield tier

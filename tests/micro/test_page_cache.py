@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
+
+from scratch import open_directory
 
 from harness.micro import page_cache
 from harness.units import MIB
@@ -17,8 +18,8 @@ def resident_bytes(file: Path) -> int:
 
 
 def test_all_of_a_file_is_brought_in_and_let_go() -> None:
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be a tmpfs
-        file = Path(folder) / "data"
+    with open_directory() as folder:  # pytest's own may be on a tmpfs
+        file = folder / "data"
         file.write_bytes(os.urandom(3 * MIB + 4096 + 5))  # more than one call asks for
         page_cache.drop(file)
         assert resident_bytes(file) == 0

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from microbench_build import Run, runner, with_toy_kernel
-from native_build import build
+from native_build import BUILDS, SANITIZED, build
 
 
 @pytest.fixture(scope="session")
-def tested_build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For what it does: as it is installed, or (`make test-sanitizers`) with the address and
-    undefined-behaviour sanitizers.
-    """
-    if not os.environ.get("NATIVE_SANITIZE"):
-        return Path(request.getfixturevalue("release_build"))
-    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_SANITIZE=ON")
-    return build("microbench", tmp_path_factory.mktemp("microbench-sanitized"), *options)
-
-
-@pytest.fixture(scope="session")
-def release_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release_build() -> Path:
     """As it is installed, and with the toy kernel: for what it measures, and what its loops were
     compiled to.
     """
-    folder = tmp_path_factory.mktemp("microbench-release")
-    source = with_toy_kernel(folder / "sources")
-    return build(source, folder, "-DCMAKE_BUILD_TYPE=Release")
+    return build(with_toy_kernel(BUILDS / "sources"))
+
+
+@pytest.fixture(scope="session")
+def tested_build(request: pytest.FixtureRequest) -> Path:
+    """For what it does."""
+    if SANITIZED:
+        return build("microbench", sanitized=True)
+    return Path(request.getfixturevalue("release_build"))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -20,18 +21,22 @@ Run = Callable[..., dict[str, Any]]
 def with_toy_kernel(folder: Path) -> Path:
     """A copy of the sources with tests/toy_kernels in it: a file, and a line in the registry.
 
-    Returns what replaces SOURCE.
+    Returns what replaces SOURCE. Copies keep the times of their originals, so that what has not
+    changed since an earlier session is not compiled again.
     """
+    shutil.rmtree(folder, ignore_errors=True)
     for name in ("microbench", "native"):
         shutil.copytree(SOURCE.parent / name, folder / name)
     (folder / "harness").mkdir()
-    shutil.copy(SOURCE.parent / "harness/native_programs.py", folder / "harness")
+    shutil.copy2(SOURCE.parent / "harness/native_programs.py", folder / "harness")
     for file in (TOY, TOY.with_suffix(".json")):
-        shutil.copy(file, folder / "microbench/kernels")
+        shutil.copy2(file, folder / "microbench/kernels")
     registry = folder / "microbench/kernel_registry.c"
+    original = registry.stat()
     text = registry.read_text()
     text = text.replace(" mb_throughput,", " mb_increment, mb_throughput,")
     registry.write_text(text.replace("&mb_throughput,", "&mb_increment, &mb_throughput,"))
+    os.utime(registry, (original.st_atime, original.st_mtime))
     return folder / "microbench"
 
 

@@ -1,6 +1,5 @@
 """The C tests; and that all of it compiles for arm64."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -24,26 +23,18 @@ def test_the_c_tests_pass(tested_build: Path):
     assert "No tests were found" not in done.stdout
 
 
+@pytest.mark.sanitizers
 def test_threads_that_share_an_index_do_not_race(tmp_path: Path):
     sources = [SOURCE / "tests" / "test_index_threads.c", NATIVE / "random.c"]
     sources += [SOURCE / "indexes" / name for name in ("level_hash.c", "fast_fair.c")]
     options = ["-O1", "-g", "-fsanitize=thread", "-pthread"]
-    command = [
-        "gcc",
-        *OPTIONS,
-        *options,
-        *INCLUDES,
-        *map(str, sources),
-        "-o",
-        str(tmp_path / "test"),
-    ]
-    subprocess.run(command, check=True)
+    program = ["-o", str(tmp_path / "test")]
+    subprocess.run(["gcc", *OPTIONS, *options, *INCLUDES, *map(str, sources), *program], check=True)
     done = subprocess.run([tmp_path / "test"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("NATIVE_SANITIZE"), reason="make test-sanitizers")
+@pytest.mark.sanitizers
 @pytest.mark.parametrize("index", ["level_hash", "fast_fair", "woart"])
 def test_an_index_survives_100000_power_cuts(index: str, tested_build: Path):
     command = [str(tested_build / f"microbench_test_{index}"), "100000"]

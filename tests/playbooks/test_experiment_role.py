@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S, eventually
+from scratch import open_directory
 
 from harness.paths import data_folder
 from harness.store.runs import Store
@@ -139,25 +138,16 @@ class Fleet:
         return sorted(run.run_id for run in self.store.runs())
 
 
-@contextmanager
-def _open_folder() -> Iterator[Path]:
-    """Which servers' users can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.fixture(scope="module")
 def data() -> Iterator[Path]:
     """Source data and databases, made once."""
-    with _open_folder() as folder:
+    with open_directory() as folder:
         yield folder
 
 
 @pytest.fixture
 def fleet(data: Path) -> Iterator[Fleet]:
-    with _open_folder() as root:
+    with open_directory() as root:
         (root / "tmp").mkdir()
         (root / "tmp").chmod(0o1777)
         yield Fleet(root, data)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scratch import open_directory
 
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tb-test-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_directory() as folder:
         yield folder

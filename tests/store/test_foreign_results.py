@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 from example_run import SPEC, result
+from scratch import open_directory
 from watched import THIRD_UID, watched
 
 from harness.errors import HarnessError
@@ -46,9 +46,8 @@ def shared(tmp_path):
 @pytest.fixture
 def visible():
     """A directory that every user may enter."""
-    with tempfile.TemporaryDirectory(prefix="tierbench-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    with open_directory() as folder:
+        yield folder
 
 
 @pytest.fixture

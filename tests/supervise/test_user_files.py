@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-import tempfile
 import threading
 from pathlib import Path
 
@@ -30,14 +29,12 @@ USER = Credentials(65534, 65534, "nobody")
 
 
 @pytest.fixture
-def theirs():
-    """A directory of the user, on whose way everybody may go."""
-    with tempfile.TemporaryDirectory() as top:
-        Path(top).chmod(0o755)
-        folder = Path(top) / "theirs"
-        folder.mkdir(mode=0o755)
-        os.chown(folder, USER.uid, USER.gid)
-        yield folder
+def theirs(open_path):
+    """A directory of the user."""
+    folder = open_path / "theirs"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, USER.uid, USER.gid)
+    return folder
 
 
 @pytest.fixture

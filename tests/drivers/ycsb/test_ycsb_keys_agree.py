@@ -57,7 +57,7 @@ def numbers(given):
 
 
 @pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
-def test_both_clients_choose_what_is_expected(one, java, installed_loadgen, tmp_path):
+def test_both_clients_choose_what_is_expected(one, java, released_loadgen, tmp_path):
     given = asked(one)
     counts, total = official(java, given)
     known = numbers(given)
@@ -67,7 +67,7 @@ def test_both_clients_choose_what_is_expected(one, java, installed_loadgen, tmp_
     )  # fmt: skip
     (check,) = check_keys(given, driven)
     assert check.status == "passed", check.detail
-    result = by_the_native_client(installed_loadgen, given, tmp_path / "empty")
+    result = by_the_native_client(released_loadgen, given, tmp_path / "empty")
     the_native_client_chooses_the_same_keys_as_often(given, counts, total, result)
 
 

@@ -1,7 +1,5 @@
 """Generated data at scale 0.01, and engines loaded with them."""
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 import pytest
 from lab import open_lab
+from scratch import open_directory
 
 from harness.engine import LoadFormat
 from harness.progress import SilentProgress
@@ -27,11 +26,8 @@ def quiet() -> SilentProgress:
 
 @pytest.fixture(scope="session")
 def tpch_root() -> Iterator[Path]:
-    """A folder that the servers' user can enter (pytest's own are for their owner only)."""
-    root = Path(tempfile.mkdtemp(prefix="tb-tpch-"))
-    root.chmod(0o755)
-    yield root
-    shutil.rmtree(root)
+    with open_directory() as root:
+        yield root
 
 
 @pytest.fixture(scope="session")

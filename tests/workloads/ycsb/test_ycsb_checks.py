@@ -144,7 +144,7 @@ FORGETFUL = {
 
 
 @pytest.mark.parametrize("update", ["read-modify-write", "merge", "blind"])
-def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path):
+def test_updates_that_an_engine_has_lost_fail_the_run(running, update):
     """Acknowledged, and gone before the records are read back: each of them is well formed."""
     writing = YcsbParams.from_mapping({
         **READING.to_json(), "readproportion": 0.5, "updateproportion": 0.25,
@@ -152,7 +152,7 @@ def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path)
     })  # fmt: skip
     for settings, status in ((FORGETFUL, "failed"), ({}, "passed")):
         with running("rocksdb", WORKLOAD, writing, **settings) as session:
-            golden = tmp_path / settings.get("disable_wal", "kept")
+            golden = session.engine._directories["data"].parent / "golden"
             golden.mkdir()
             session.engine.stop()
             session.engine.snapshot(golden)
