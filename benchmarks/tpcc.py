@@ -25,7 +25,7 @@ from smoke import SMOKE
 from harness.drivers.hammerdb.dialect import Target, target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Build, Timed
+from harness.drivers.hammerdb.script import Timed
 from harness.drivers.loadgen import processes
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
@@ -200,8 +200,9 @@ class Bench:
         if self.find(f"hammerdb-{warehouses}"):
             return
         with self.server() as server:
-            options = Build(warehouses, self.env.cores)
-            build(find(), server.target, server.clients, options, SilentProgress())
+            build(
+                find(), server.target, server.clients, warehouses, self.env.cores, SilentProgress()
+            )
             self.keep(f"hammerdb-{warehouses}", server)
 
 
@@ -229,8 +230,10 @@ def drive_hammerdb(server: Server, users: int) -> Seen:
         WindowCallbacks(window.begin, window.end),
     )  # fmt: skip
     assert found.client_cpu_ns is not None
+    rates = found.reported_per_minute
+    transactions = rates["database_transactions_per_minute"] * found.window_ns / 60e9
     return Seen(
-        found.new_orders_per_minute, found.transactions, found.client_cpu_ns, window.server_cpu_ns
+        rates["new_orders_per_minute"], transactions, found.client_cpu_ns, window.server_cpu_ns
     )
 
 

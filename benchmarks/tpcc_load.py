@@ -25,7 +25,6 @@ from tpcc import SMALL, Bench, Server, alternated, arguments, children_ns, opene
 
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build
-from harness.drivers.hammerdb.script import Build
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.protocols import Fill
 from harness.engine import EngineContext
@@ -90,8 +89,7 @@ def _filler(engine: Any, server: Server, warehouses: int, threads: int) -> Fill:
 
 def hammerdbs(bench: Bench, server: Server, warehouses: int) -> None:
     """HammerDB with as many virtual users as processors."""
-    options = Build(warehouses, bench.env.cores)
-    build(find(), server.target, server.clients, options, SilentProgress())
+    build(find(), server.target, server.clients, warehouses, bench.env.cores, SilentProgress())
 
 
 def go_tpc(bench: Bench, server: Server, warehouses: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from harness.drivers.loadgen.processes import StalledError
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import RunsSql
 from harness.errors import RunFailed
 from harness.selftest import Case, NotMetError, expect
@@ -23,8 +23,7 @@ from harness.store.runs import StoredRun
 from harness.tiers.discovery import find_tiers
 from harness.tiers.verify import WrongKindError
 from harness.workload import Session
-from harness.workloads.tpcc import run as tpcc
-from harness.workloads.tpcc.drivers import DriverResult
+from harness.workloads.tpcc import workload as tpcc
 from harness.workloads.tpcc.loadgen import Loadgen
 
 _TPCH: Mapping[str, Any] = {

@@ -2,69 +2,81 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from harness import hdr
 from harness.counters import bandwidths, counter_metrics
-from harness.drivers.result import DriverResult, Operation, WindowCallbacks, cpu_per_operation
-from harness.drivers.validity import Nouns
-from harness.engine import Engine
+from harness.drivers.result import (
+    DriverResult,
+    Operation,
+    WindowCallbacks,
+    WindowCounters,
+    cpu_per_operation,
+)
+from harness.drivers.validity import Nouns, host_warnings, load_warnings
+from harness.engine import Engine, RunsInClient
 from harness.store.result import Check, Metric
 from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads.outliers import describe_outlier
-from harness.workloads.parameters import Parameters
+from harness.workloads.parameters import Outline, Parameters
 
 P = TypeVar("P", bound=Parameters)
-R_co = TypeVar("R_co", bound=DriverResult, covariant=True)
 
 
-class Driver(Protocol[R_co]):
+class Driver(ABC):
     """A client program that offers a workload's load, made for a run's parameters."""
 
     #: Why the operations do not follow from the run's seed; empty where they do.
-    unseeded: ClassVar[str]
+    unseeded: ClassVar[str] = ""
+    #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
+    not_kept: ClassVar[Mapping[int, str]] = {}
 
+    @abstractmethod
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """UsageError for what can be known beforehand: not installed, cannot do this."""
 
+    @abstractmethod
     def key(self) -> Mapping[str, Any]:
         """The facts that its data depend on, in addition to their size."""
 
+    @abstractmethod
     def load(self, loading: Loading) -> dict[str, Any]:
         """Load schema and data into the started, empty engine; facts for the fingerprint."""
 
-    def drive(self, session: Session, drives: WindowCallbacks) -> R_co:
+    @abstractmethod
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load and return the result; RunFailed if the client failed."""
 
+    def verify(self, session: Session, driven: DriverResult) -> list[Check]:
+        """Read back what the load has written; empty for a driver that cannot."""
+        return []
 
-D = TypeVar("D", bound=Driver[DriverResult])
 
-
-class DrivenWorkload(Workload[P], Generic[P, D]):
+class DrivenWorkload(Workload[P], Generic[P]):
     """A workload whose data are loaded, and whose load is offered, by one of ``drivers``."""
 
-    drivers: Mapping[str, Callable[[P], D]]
+    drivers: Mapping[str, Callable[[P], Driver]]
 
     @abstractmethod
     def size_key(self, params: P) -> dict[str, Any]:
         """The facts that the data depend on, whoever loads them."""
 
     def data_key(self, params: P, driver: str) -> dict[str, Any]:
-        """Those, and what the driver's own load depends on."""
+        """The facts of :meth:`size_key`, and those that the driver's own load depends on."""
         return {**self.size_key(params), **self.drivers[driver](params).key()}
 
     def check_engine(
         self, params: P, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
-        """Whether the driver is there, and can drive this engine."""
+        """UsageError where the driver is not installed, or cannot drive this engine."""
         self.drivers[driver](params).check(engine, settings)
 
     def load(self, params: P, loading: Loading) -> dict[str, Any]:
-        """By the driver; its facts."""
+        """Have the driver load the data; its facts."""
         return self.drivers[loading.driver](params).load(loading)
 
 
@@ -144,26 +156,48 @@ def explain_window(
 
 
 def window_outcome(
+    driver: Driver,
     driven: DriverResult,
+    counted: WindowCounters,
     nouns: Nouns,
-    metrics: list[Metric],
+    outline: Outline,
+    *,
+    users: int,
+    closed: bool,
+    rates: Sequence[Metric],
     checks: list[Check],
     warnings: Sequence[RunWarning],
-    waits: Breakdown | None,
     **artifacts: Mapping[str, Any],
 ) -> Outcome:
-    """The outcome with the client's facts, series and waits; empty artifacts are left out."""
+    """The outcome of a window; empty artifacts are left out.
+
+    ``users``: the number of users, who send their next operation at once where ``closed``.
+    ``rates``, ``warnings``: the workload's own.
+    """
+    engine = counted.session.engine
+    inside = isinstance(engine, RunsInClient)
+    moved = counted.counters(driven) if driven.counters_late_ns is None else {}
+    waits, counters = explain_window(driven, moved, users, closed and not inside)
     documents: dict[str, Any] = {
         "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
         "series": {f"{nouns.operation}s": driven.series} if driven.series else {},
         "latencies": {f"{nouns.operation}s": driven.latencies} if driven.latencies else {},
         **{name.replace("_", "-"): document for name, document in artifacts.items()},
     }
-    kept = {name: document for name, document in documents.items() if document}
-    if waits:
-        metrics = [*metrics, *waits.metrics()]
-        warnings = [*warnings, *unaccounted({"": waits})]
-    return Outcome(metrics, checks, kept, warnings)
+    return Outcome(
+        [
+            *window_metrics(driven, counters, nouns, rates, inside),
+            *(waits.metrics() if waits else ()),
+        ],
+        checks,
+        {name: document for name, document in documents.items() if document},
+        [
+            *load_warnings(driven, nouns, closed=closed, inside=inside),
+            *warnings,
+            *host_warnings(engine, driven, counted, outline.client_hosts, driver.unseeded),
+            *(unaccounted({"": waits}) if waits else ()),
+        ],
+    )
 
 
 def check_mix(

@@ -10,7 +10,7 @@ from patience import PATIENCE_S
 
 from harness.drivers.hammerdb.dialect import target
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Build, Timed
+from harness.drivers.hammerdb.script import Timed
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -55,16 +55,14 @@ def test_a_timed_run(replay, clients):
     drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
     found = run(replay("postgres-15.18-timed.log"), clients, drives=drives)
     assert moments == ["begin", "end"]
-    assert (found.new_orders_per_minute, found.transactions_per_minute) == (27198, 63589)
+    assert list(found.reported_per_minute.values()) == [27198, 63589]
     assert found.version == "HammerDB 4.12"
-    assert found.response_times == {}
+    assert found.operations == {}
     assert nothing_left(clients)
 
 
 def test_a_build(replay, clients):
-    facts = build(
-        replay("postgres-15.18-build.log"), TARGET, clients, Build(2, 2), SilentProgress()
-    )
+    facts = build(replay("postgres-15.18-build.log"), TARGET, clients, 2, 2, SilentProgress())
     assert facts["driver"] == "HammerDB 4.12"
     assert nothing_left(clients)
 
@@ -78,14 +76,14 @@ def test_its_response_times_are_read_from_its_own_folder(replay, clients, lab, r
         before=f'cat {lab.root}/profile.log > {to}; echo "Vuser 1:Writing timing data to {to}"',
     )
     found = run(hammerdb, clients, Timed(2, 1, 1))
-    assert found.response_times["payment"].calls == 8916 + 8871
+    assert found.operations["payment"].called_count == 8916 + 8871
 
 
 def test_a_failed_build_that_goes_on_waiting_is_ended_at_once(replay, clients):
     hammerdb = replay("postgres-15.18-build-wrong-password.log", does="exec sleep 3600")
     started = time.monotonic()
     with pytest.raises(RunFailed, match="password authentication failed") as failed:
-        build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress())
+        build(hammerdb, TARGET, clients, 2, 2, SilentProgress())
     assert time.monotonic() - started < PATIENCE_S
     assert "Vuser 1:FINISHED FAILED" in failed.value.context
     assert nothing_left(clients)
@@ -125,7 +123,7 @@ def test_a_silent_build_is_ended(replay, clients, monkeypatch):
     monkeypatch.setenv(silence.VARIABLE, "load=1")
     hammerdb = cut(replay, "postgres-15.18-build.log", "Vuser 1:CREATING TPCC", "exec sleep 3600")
     with pytest.raises(RunFailed, match="printed nothing for 1 s"):
-        build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress())
+        build(hammerdb, TARGET, clients, 2, 2, SilentProgress())
     assert nothing_left(clients)
 
 
@@ -150,4 +148,4 @@ def test_its_script_is_private_and_its_password_in_no_message(replay, clients):
 
 def test_a_password_is_not_in_its_arguments(replay, clients):
     hammerdb = replay("postgres-15.18-timed.log", before='echo "$@" | grep -q pw-4711 && exit 1')
-    assert run(hammerdb, clients).new_orders_per_minute == 27198
+    assert run(hammerdb, clients).reported_per_minute["new_orders_per_minute"] == 27198

@@ -8,7 +8,7 @@ import pytest
 
 from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
 from harness.drivers.hammerdb.installation import find
-from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script, whole_minutes
+from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
 from harness.errors import UsageError
 
 SECRET = "0123secret"
@@ -27,7 +27,7 @@ def settings(script: str) -> dict[str, str]:
 
 def test_a_build_on_postgres():
     host = "/run/bench"
-    script = build_script(connected("pg", host=host, port=5432), Build(10, 4))
+    script = build_script(connected("pg", host=host, port=5432), 10, 4)
     assert settings(script) == {
         "pg_host": host, "pg_port": "5432", "pg_sslmode": "disable",
         "pg_user": "bench", "pg_superuser": "bench", "pg_dbase": "shop",
@@ -38,7 +38,7 @@ def test_a_build_on_postgres():
 
 
 def test_no_more_builders_than_warehouses():
-    script = build_script(connected("pg"), Build(warehouses=2, users=8))
+    script = build_script(connected("pg"), 2, 8)
     assert settings(script)["pg_num_vu"] == "2"
 
 

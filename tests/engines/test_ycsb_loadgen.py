@@ -13,8 +13,8 @@ from narrowed import present
 
 from harness import hdr
 from harness.drivers.loadgen import processes, several
-from harness.drivers.loadgen.driver import mode, seen
-from harness.drivers.result import DriverResult, WindowCounters
+from harness.drivers.loadgen.driver import mode, parse_result
+from harness.drivers.result import WindowCounters
 from harness.drivers.validity import late_publication
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -143,7 +143,7 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
         ramp_up_ns=int(1.5 * SECOND),
         duration_ns=2 * SECOND,
     )
-    driven = DriverResult(**seen(result))
+    driven = parse_result(result)
     assert driven.published_sessions == 8
     commits = counted.counters(driven)["postgres_commits_count"]
     # At each end, a session may be in an operation that it publishes and the client counts, or not.

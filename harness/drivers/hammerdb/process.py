@@ -16,10 +16,10 @@ from typing import Any, Literal
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.hammerdb.dialect import Target
 from harness.drivers.hammerdb.installation import HammerDb
-from harness.drivers.hammerdb.metrics import Measured, ResponseTimes, response_times
+from harness.drivers.hammerdb.metrics import response_times
 from harness.drivers.hammerdb.output_parser import Phase, Words
-from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.hammerdb.script import Timed, build_script, timed_script
+from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Credentials
 from harness.progress import Progress, Task
 from harness.supervise.silence import limit_s
@@ -40,18 +40,19 @@ def build(
     hammerdb: HammerDb,
     target: Target,
     clients: Clients,
-    options: Build,
+    warehouses: int,
+    users: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Have HammerDB build its schema; facts of it. RunFailed with HammerDB's last lines.
+    """Have HammerDB build its schema with ``users`` in parallel; facts of it.
 
-    Its rows are drawn from a generator that it does not seed: no two builds are alike.
+    Its rows are drawn from a generator that it does not seed: no two builds are alike. RunFailed
+    with HammerDB's last lines.
     """
-    problem = f"{hammerdb.name}: build {options.warehouses} warehouses in {target!r}"
-    total = 20 * options.warehouses  # ten districts' customers and orders
-    with _Conversation.open(
-        hammerdb, target, clients, build_script(target, options), problem
-    ) as talk:
+    problem = f"{hammerdb.name}: build {warehouses} warehouses in {target!r}"
+    total = 20 * warehouses  # ten districts' customers and orders
+    script = build_script(target, warehouses, users)
+    with _Conversation.open(hammerdb, target, clients, script, problem) as talk:
         with progress.task(f"{hammerdb.name} loads {target.database}", total, "parts") as task:
             done = 0
             while not talk.over:
@@ -64,11 +65,7 @@ def build(
                 task.advance(filled - done)
                 done = filled
         talk.expect(talk.words.built and talk.words.complete, "it ended without a schema")
-    return {
-        "driver": hammerdb.name,
-        "warehouses": options.warehouses,
-        "stored_procedures": True,
-    }
+    return {"driver": hammerdb.name, "warehouses": warehouses, "stored_procedures": True}
 
 
 def measure(
@@ -78,18 +75,18 @@ def measure(
     options: Timed,
     progress: Progress,
     drives: WindowCallbacks,
-) -> Measured:
-    """Have HammerDB drive what it has built; RunFailed with its last lines.
+) -> DriverResult:
+    """Have HammerDB drive the schema that it has built; RunFailed with its last lines.
 
-    ``drives``: called as the measured window begins and ends.
+    The window is the time between HammerDB's two counts; HammerDB divides by its whole minutes.
+    ``drives``: called as the window begins and ends.
     """
     problem = f"{hammerdb.name}: {options.users} users on {target!r}"
     # For what HammerDB does around its minutes: starting, counting, gathering its time profile.
     margin_s = limit_s("measure")
     profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
-    with _Conversation.open(
-        hammerdb, target, clients, timed_script(target, options), problem
-    ) as talk:
+    script = timed_script(target, options)
+    with _Conversation.open(hammerdb, target, clients, script, problem) as talk:
         with progress.task(f"{hammerdb.name}, {options.users} users", profiled_s, "s") as task:
             window = _Window(talk, drives, task)
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
@@ -104,31 +101,30 @@ def measure(
             raise talk.failed("not one New-Order was committed in the measured window")
         if words.users != options.users:
             raise talk.failed(f"{words.users} virtual users were active")
-        return Measured(
+        return DriverResult(
+            driver="hammerdb",
             version=hammerdb.name,
-            database_version=words.database_version,
-            users=options.users,
-            new_orders_per_minute=words.new_orders_per_minute,
-            transactions_per_minute=words.transactions_per_minute or 0,
-            started_ns=window.began_ns,
-            duration_ns=window.ended_ns - window.began_ns,
+            window_ns=window.ended_ns - window.began_ns,
+            operations=_response_times(words, talk.folder, clients.credentials),
             client_cpu_ns=window.cpu_ns,
-            refused=dict(words.refused),
-            response_times=_response_times(words, talk.folder, clients.credentials),
+            client_threads=options.users,
+            retried_by_code=dict(words.refused),
+            notes={"database_version": words.database_version},
+            reported_per_minute={
+                "new_orders_per_minute": words.new_orders_per_minute,
+                "database_transactions_per_minute": words.transactions_per_minute or 0,
+            },
         )
 
 
-def _response_times(
-    words: Words, folder: Path, user: Credentials | None
-) -> dict[str, ResponseTimes]:
+def _response_times(words: Words, folder: Path, user: Credentials | None) -> dict[str, Operation]:
     """Nothing where HammerDB has written no profile, or says that it is not whole."""
     if words.profile is None or not words.profile_complete:
         return {}
     try:
-        text = read_text(folder / Path(words.profile).name, user)
+        return response_times(read_text(folder / Path(words.profile).name, user))
     except OSError:
         return {}
-    return dict(response_times(text))
 
 
 class _Conversation(ClientProgram):

@@ -20,17 +20,6 @@ _MOST_BUILDERS = 1024
 
 
 @dataclass(frozen=True)
-class Build:
-    """A schema to build.
-
-    ``users``: virtual users that load in parallel.
-    """
-
-    warehouses: int
-    users: int
-
-
-@dataclass(frozen=True)
 class Timed:
     """A timed run, in HammerDB's whole minutes.
 
@@ -60,11 +49,11 @@ def whole_minutes(name: str, duration_ns: int, least: int) -> int:
     return minutes
 
 
-def build_script(target: Target, build: Build) -> str:
-    """Build the schema with its procedures and statistics."""
+def build_script(target: Target, warehouses: int, users: int) -> str:
+    """Build the schema with its procedures and statistics; ``users`` load in parallel."""
     # It refuses more builders than warehouses.
-    builders = max(1, min(build.users, build.warehouses, _MOST_BUILDERS))
-    settings = {"count_ware": str(build.warehouses), "num_vu": str(builders)}
+    builders = max(1, min(users, warehouses, _MOST_BUILDERS))
+    settings = {"count_ware": str(warehouses), "num_vu": str(builders)}
     return _script(target, settings, ["buildschema"])
 
 

@@ -9,7 +9,7 @@ from harness import hdr
 from harness.drivers.loadgen.client_hosts import Afar
 from harness.drivers.loadgen.processes import Watch, drive
 from harness.drivers.loadgen.protocols import CallsNatively, LoadsNatively, RunsNatively
-from harness.drivers.result import Operation, latency_percentiles
+from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
@@ -171,29 +171,29 @@ def mode(rate_per_s: float | None, **closed: bool) -> dict[str, Any]:
     return {"kind": "closed", **closed}
 
 
-def seen(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result (schema loadgen-result) says of a window: arguments of a Driven."""
+def parse_result(result: Mapping[str, Any]) -> DriverResult:
+    """The measured window of a result (schema loadgen-result)."""
     window_ns = int(result["measured_ns"])
     offered = result.get("offered")
     threads = [int(cpu_ns) for cpu_ns in result.get("threads_cpu_ns", ())]
-    return {
-        "driver": "loadgen",
-        "version": result["version"],
-        "window_ns": window_ns,
-        "operations": {one["type"]: _operation(one) for one in result["operations"]},
-        "client_cpu_ns": int(result["client_cpu_ns"]),
-        "client_threads": len(threads) or None,
-        "busiest_thread_share": max(threads) / window_ns if threads else None,
-        "offered_count": offered["count"] if offered else None,
-        "backlog_count": (offered["backlog_begin"], offered["backlog_end"]) if offered else None,
-        "backlog_left_out": True,
-        "outstanding_count": _outstanding(offered) if offered else None,
-        "published_sessions": result.get("published_sessions", 0),
-        "retried_by_code": result["errors"],
-        "series": result["series"],
-        "latencies": [_latencies(one) for one in result["latencies"]],
-        "notes": result.get("notes", {}),
-    }
+    return DriverResult(
+        driver="loadgen",
+        version=result["version"],
+        window_ns=window_ns,
+        operations={one["type"]: _operation(one) for one in result["operations"]},
+        client_cpu_ns=int(result["client_cpu_ns"]),
+        client_threads=len(threads) or None,
+        busiest_thread_share=max(threads) / window_ns if threads else None,
+        offered_count=offered["count"] if offered else None,
+        backlog_count=(offered["backlog_begin"], offered["backlog_end"]) if offered else None,
+        backlog_left_out=True,
+        outstanding_count=_outstanding(offered) if offered else None,
+        published_sessions=result.get("published_sessions", 0),
+        retried_by_code=result["errors"],
+        series=result["series"],
+        latencies=[_latencies(one) for one in result["latencies"]],
+        notes=result.get("notes", {}),
+    )
 
 
 def _outstanding(offered: Mapping[str, int]) -> tuple[int, int]:

@@ -10,14 +10,15 @@ is closed long after another. Window and series are made of whole intervals.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from harness.drivers.result import (
+    DriverResult,
     Operation,
     intervals_per_histogram,
     latency_percentiles,
 )
+from harness.drivers.ycsb.build import NAME
 from harness.drivers.ycsb.client import Done
 from harness.drivers.ycsb.histograms import Interval, length_ms, merged_ns, stored
 from harness.errors import RunFailed
@@ -38,30 +39,12 @@ _CLOCKS_APART_NS = 20_000_000
 _NS_PER_MS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The window: its length, and what was done in it.
-
-    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``latencies``: as of a DriverResult.
-    ``backlog_count``, ``outstanding_count``: of a target, what was due and not done at the window's
-    beginning and end; None without one. ``ends_apart_ns``: by how much the windows of different
-    operations differ, as they are not closed at one moment.
-    """
-
-    window_ns: int
-    operations: Mapping[str, Operation]
-    series: Sequence[Mapping[str, Any]]
-    latencies: Sequence[Mapping[str, Any]]
-    offered_count: int | None
-    backlog_count: tuple[int, int] | None
-    outstanding_count: tuple[int, int] | None
-    ends_apart_ns: int
-
-
 def measured(
     done: Done, requested: Collection[str], target: int | None, bounded_by_time: bool
-) -> Measured:
-    """The measurement window. RunFailed where it cannot be determined.
+) -> DriverResult:
+    """Return the measurement window, without processor time and counters.
+
+    RunFailed where the window cannot be determined.
 
     ``requested``: the operations requested. ``target``: operations a second that were
     offered; latencies count from intended starts then. ``bounded_by_time``: otherwise
@@ -69,11 +52,13 @@ def measured(
     """
     cut = _Cut(done, requested, target, bounded_by_time)
     window_ns, backlog = cut.window_ns, cut.backlog()
-    return Measured(
+    return DriverResult(
+        "ycsb",
+        NAME,
         window_ns,
         cut.operations(),
-        cut.series(),
-        cut.latencies(),
+        series=cut.series(),
+        latencies=cut.latencies(),
         offered_count=None if target is None else round(target * window_ns / NS_PER_S),
         backlog_count=backlog,
         outstanding_count=backlog,

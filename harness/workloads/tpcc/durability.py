@@ -15,18 +15,27 @@ What the server committed without having been able to say so may be there or not
 from __future__ import annotations
 
 import os
+import random
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
+from harness.drivers.result import WindowCallbacks
+from harness.drivers.validity import lost_without_power
 from harness.engine import RunsSql, Scalar, SqlConnection
-from harness.errors import RunFailed
+from harness.errors import HarnessError, RunFailed
 from harness.progress import Progress
-from harness.store.result import Check
+from harness.store.result import Check, Metric
 from harness.supervise.user_files import Credentials, acting_as, open_regular
+from harness.workload import Outcome, Session
+from harness.workloads.tpcc.consistency import check_conditions
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.params import TpccParams
 
 Order = tuple[int, int, int]  # warehouse, district, order
 #: Warehouse and district of the payment, those of the customer, customer, cents.
@@ -35,6 +44,10 @@ Payment = tuple[int, int, int, int, int, int]
 #: Orders up to this one are delivered as loaded; payments of this amount are loaded.
 _DELIVERED, _LOADED_CENTS = 2100, 1000
 _SHOWN = 3
+#: The server is killed in this part of the window.
+_KILL_FROM, _KILL_TO = 0.2, 0.9
+#: A killed server may have to give back gigabytes of memory, or wait for its last writes.
+_GONE_S = 60.0
 #: The page cache outlives the server: what was written is there, forced to the device or not.
 _ALL_THERE = (
     "committed, all are there (the server's processes were killed and the host left running: "
@@ -166,3 +179,102 @@ def _checked(transaction: str, committed: int, lost: Sequence[str]) -> Check:
     shown = "; ".join(lost[:_SHOWN]) + (", and more" if len(lost) > _SHOWN else "")
     detail = f"{len(lost)} of {committed} acknowledged commits are missing: {shown}"
     return Check("durability", "failed", detail, labels)
+
+
+@dataclass
+class _Killer:
+    """Kills the server at a random moment of the window."""
+
+    session: Session
+    delay_s: float
+    begun_ns: int | None = None
+    killed_ns: int | None = None
+    _timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self.begun_ns = time.monotonic_ns()
+        self._timer = threading.Timer(self.delay_s, self._kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+    def _kill(self) -> None:
+        self.killed_ns = time.monotonic_ns()
+        with suppress(HarnessError):  # a process that the kernel is slow to end: see make_sure
+            self.session.engine.kill()
+
+    @property
+    def killed_after_ns(self) -> int:
+        """From the window's beginning to the kill."""
+        assert self.begun_ns is not None and self.killed_ns is not None
+        return self.killed_ns - self.begun_ns
+
+    def make_sure(self) -> None:
+        """Return when it is gone; RunFailed where it is not after a while."""
+        self.cancel()
+        deadline = time.monotonic() + _GONE_S
+        while True:
+            try:
+                self.session.engine.kill()
+                return
+            except HarnessError:
+                if time.monotonic() > deadline:
+                    raise
+
+
+def measure_durability(params: TpccParams, session: Session, engine: RunsSql) -> Outcome:
+    """Kill the server under its load, start it again, and look up acknowledged commits."""
+    journal, killed_after_ns = _journal_until_kill(params, session)
+    started_ns = time.monotonic_ns()
+    session.engine.start()
+    recovery_ns = time.monotonic_ns() - started_ns
+    checks = [
+        *check_durability(journal, engine, session.progress),
+        *check_conditions(engine, session.progress),
+    ]
+    acknowledged = {
+        "new_order": len(journal.orders),
+        "payment": journal.payments.total(),
+        "delivery": len(journal.carriers),
+    }
+    figures = [
+        Metric("recovery_duration_ns", "ns", "lower", value=recovery_ns),
+        Metric("killed_after_ns", "ns", "none", value=killed_after_ns),
+        *(
+            Metric("journal_committed_count", "1", "none", {"transaction": name}, value=count)
+            for name, count in acknowledged.items()
+        ),
+    ]
+    return Outcome(figures, checks, uncontrolled=list(lost_without_power(session.engine)))
+
+
+def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, int]:
+    """The acknowledged commits until the server was killed, and the time of the kill.
+
+    The moment is drawn from the seed: the same share of the window for all arms of a block.
+    """
+    share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
+    killer = _Killer(session, share * params.duration.seconds)
+    folder = session.clients().scratch
+    driver = Loadgen(params)
+    try:
+        driver.drive(session, WindowCallbacks(killer.begin, lambda: None), journal=folder)
+    except HarnessError:
+        if killer.killed_ns is None:
+            raise
+        killer.make_sure()
+        session.progress.say("the server was killed under the client; starting it again")
+        return Journal.read(
+            driver.journals(folder), session.clients().credentials
+        ), killer.killed_after_ns
+    finally:
+        killer.cancel()
+    raise RunFailed(
+        "kill the server under way",
+        "the client ended without noticing",
+        "give it a longer --duration",
+    )

@@ -12,15 +12,14 @@ from typing import Any, ClassVar
 
 from harness.drivers.hammerdb.dialect import drivable, target_of
 from harness.drivers.hammerdb.installation import find
-from harness.drivers.hammerdb.metrics import Measured
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Build, Timed, whole_minutes
-from harness.drivers.result import Operation, WindowCallbacks
+from harness.drivers.hammerdb.script import Timed, whole_minutes
+from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import Engine
 from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
-from harness.workloads.tpcc.drivers import DriverResult
 from harness.workloads.tpcc.params import TpccParams
+from harness.workloads.window import Driver
 
 #: Parameters that HammerDB has no option for.
 _LOADGEN_ONLY = (
@@ -35,14 +34,11 @@ _LOADGEN_ONLY = (
 
 
 @dataclass(frozen=True)
-class HammerDbDriver:
+class HammerDbDriver(Driver):
     """Its own schema, its own procedures, its own client."""
 
     params: TpccParams
-    name: ClassVar[str] = "hammerdb"
     unseeded: ClassVar[str] = "HammerDB's users draw from generators that take no seed"
-    #: Its users draw from the deck of clause 5.2.4.2.
-    mix: ClassVar[str] = "deck"
     not_kept: ClassVar[Mapping[int, str]] = {
         10: "HammerDB's Payment adds the amount to C_BALANCE (MySQL, MariaDB), or takes it from "
         "a balance that it has read without a lock (PostgreSQL)",
@@ -64,21 +60,14 @@ class HammerDbDriver:
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Have it build its schema."""
-        options = Build(self.params.warehouses, loading.threads)
-        target = target_of(loading.engine)
-        return build(find(), target, loading.clients, options, loading.progress)
+        target, threads = target_of(loading.engine), loading.threads
+        warehouses = self.params.warehouses
+        return build(find(), target, loading.clients, warehouses, threads, loading.progress)
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Have it drive what it has built."""
-        found = measure(
-            find(),
-            target_of(session.engine),
-            session.clients(),
-            _timed(self.params),
-            session.progress,
-            drives,
-        )
-        return _driven(found)
+        target, options = target_of(session.engine), _timed(self.params)
+        return measure(find(), target, session.clients(), options, session.progress, drives)
 
 
 def _timed(params: TpccParams) -> Timed:
@@ -88,26 +77,4 @@ def _timed(params: TpccParams) -> Timed:
         duration_min=whole_minutes("duration", params.duration.ns, 1),
         all_warehouses=params.home == "all",
         think_time=params.think_time,
-    )
-
-
-def _driven(found: Measured) -> DriverResult:
-    times = {
-        name: Operation(
-            percentiles_ns={"50": one.p50_ns, "95": one.p95_ns, "99": one.p99_ns},
-            called_count=one.calls,
-        )
-        for name, one in found.response_times.items()
-    }
-    return DriverResult(
-        driver="hammerdb",
-        version=found.version,
-        window_ns=found.duration_ns,
-        new_orders_per_minute=found.new_orders_per_minute,
-        operations=times,
-        database_transactions_per_minute=found.transactions_per_minute,
-        client_cpu_ns=found.client_cpu_ns,
-        client_threads=found.users,
-        retried_by_code=found.refused,
-        notes={"database_version": found.database_version},
     )

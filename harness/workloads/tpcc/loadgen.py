@@ -5,39 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes, several
-from harness.drivers.result import Operation, WindowCallbacks
+from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Engine, RunsSql
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check
 from harness.workload import Loading, Session
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.drivers import DriverResult
-from harness.workloads.tpcc.params import TRANSACTIONS, Mix, TpccParams
+from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams
+from harness.workloads.window import Driver
 
-_NS_PER_MIN = 60e9
 _JOURNAL = "committed.journal"
 #: About: ten for each order.
 _LINES_PER_WAREHOUSE = 300_000
 
 
 @dataclass(frozen=True)
-class Loadgen:
+class Loadgen(Driver):
     """``loadgen``: our schema and procedures, our population, our client."""
 
     params: TpccParams
-    name: ClassVar[str] = "loadgen"
-    not_kept: ClassVar[Mapping[int, str]] = {}
-    unseeded: ClassVar[str] = ""
-
-    @property
-    def mix(self) -> Mix:
-        """The mix that the parameters name."""
-        return self.params.mix
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and has its module."""
@@ -92,7 +83,7 @@ class Loadgen:
         if params.isolation is not None:
             spec["connection"]["isolation"] = params.isolation.replace("-", " ")
         title = f"TPC-C, {params.users} users"
-        return _driven(*processes.offer(spec, session, drives, params.outline(), title))
+        return _parse_result(*processes.offer(spec, session, drives, params.outline(), title))
 
     def journals(self, folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
@@ -100,17 +91,10 @@ class Loadgen:
         return [file for file in files if file.exists()]
 
 
-def _driven(result: Mapping[str, Any], committed_so_far: Mapping[str, int]) -> DriverResult:
-    seen = client.seen(result)
-    transactions = {name: _transaction(name, one) for name, one in seen["operations"].items()}
-    done = {name: one.count or 0 for name, one in transactions.items()}
-    per_minute = _NS_PER_MIN / seen["window_ns"]
-    return DriverResult(
-        **{**seen, "operations": transactions},
-        new_orders_per_minute=done["new_order"] * per_minute,
-        transactions_per_minute=sum(done.values()) * per_minute,
-        committed_so_far=committed_so_far,
-    )
+def _parse_result(result: Mapping[str, Any], finished_counts: Mapping[str, int]) -> DriverResult:
+    driven = client.parse_result(result)
+    transactions = {name: _transaction(name, one) for name, one in driven.operations.items()}
+    return replace(driven, operations=transactions, finished_counts=finished_counts)
 
 
 def _transaction(name: str, one: Operation) -> Operation:

@@ -1,25 +1,111 @@
 """TPC-C as a workload: its parameters, its data, its drivers, and the measured phase.
 
-What a run gives is listed in metrics.py.
+========== ==========================================================================
+throughput users call transactions for a ramp-up and a measured window
+durability the same with a journal; the server is killed in the window, started
+           again, and acknowledged commits are looked up (durability.py). It has no rates.
+========== ==========================================================================
+
+Every run begins on restored data whose files were evicted: the ramp-up warms the caches.
+Afterwards the twelve consistency conditions are checked, for every driver.
+
+The metrics of a throughput run; none of them is a metric of the TPC's:
+
+===================================== ==================================================
+metric                                what it is
+===================================== ==================================================
+new_orders_per_minute                 committed New-Orders of the measured window; those
+                                      that roll back by clause 2.4.1.4 are not counted
+transactions_per_minute               all five, committed or only read
+database_transactions_per_minute      as the server counts, from a driver that queries it
+transaction_duration_ns               histogram by ``transaction``: from sending to the
+                                      answer, or from the intended start where a rate is
+                                      set; of those begun in the window. One without an
+                                      answer counts with its age; left out where none was
+                                      answered
+transaction_percentile_ns             by ``transaction`` and ``percentile``, from a driver
+                                      that keeps no histogram
+transaction_count                     by ``transaction``: ended in the window, no rollback;
+                                      where a rate is set, of those meant to start in it
+transaction_rolled_back_count         New-Orders that rolled back as they should
+transaction_skipped_count             deliveries (of transaction_count) that had nothing to
+                                      deliver in a district or more
+transaction_retried_count             attempts undone by deadlocks or serialization, or by
+                                      the engine's procedure itself (InnoDB's Delivery)
+transaction_unfinished_count          begun in the window, never answered
+retried_count                         the same attempts by the server's error ``code``;
+                                      ``in-procedure`` where the procedure made them
+offered_transactions_per_minute       intended starts, where a rate is set
+outstanding_count                     due and not answered, ``at`` begin and end of the
+                                      window, where a rate is set
+client_cpu_per_transaction_ns         of the client processes, by transactions done
+server_cpu_per_transaction_ns         of the engine's processes, likewise; left out where it
+                                      is too little for the kernel's ticks of 10 ms
+wait_ns                               of the mean latency, by ``resource`` (docs/waits.md)
+wait_cpu_ns                           of the mean latency, on processors
+wait_accounted_share                  of the mean latency, what they add up to
+wait_moments_count                    how often sessions were observed
+window_duration_ns                    length of the measured window
+window_<counter>                      what the window added to a counter
+===================================== ==================================================
+
+A transaction that was done is one that was committed, only read, or rolled back as the
+specification requires it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from harness.engine import Engine, LosesCommits
-from harness.errors import UsageError
+from harness import hdr
+from harness.drivers.result import DriverResult, WindowCounters
+from harness.drivers.validity import Nouns
+from harness.engine import Engine, LosesCommits, RunsSql
+from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
+from harness.store.result import Better, Metric
+from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc import data
-from harness.workloads.tpcc.drivers import Driver
-from harness.workloads.tpcc.params import TpccParams
-from harness.workloads.tpcc.run import DRIVERS, measure
-from harness.workloads.window import DrivenWorkload
+from harness.workloads.tpcc.consistency import (
+    check_conditions,
+    check_counted,
+    check_population,
+    check_remote,
+    loaded_traces,
+    read_traces,
+)
+from harness.workloads.tpcc.durability import measure_durability
+from harness.workloads.tpcc.hammerdb import HammerDbDriver
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
+from harness.workloads.window import DrivenWorkload, Driver, check_mix, window_outcome
+
+#: More deliveries than this share that find a district without orders are reported (clause
+#: 2.7.4.2): they have less to do, and are sooner done.
+_SKIPPED = 0.01
+#: Share of the New-Orders that roll back (clause 2.4.1.4).
+_ROLLED_BACK = 0.01
+#: Connections in use for more than this share of the time are waited for, now and then.
+_BUSY = 0.8
+_NS_PER_MIN = 60e9
+
+NOUNS = Nouns(
+    operation="transaction",
+    user="user",
+    users_option="--users",
+    counts=("count", "rolled_back_count", "skipped_count", "retried_count", "unfinished_count"),
+)
 
 
-class Tpcc(DrivenWorkload[TpccParams, Driver]):
+DRIVERS: Mapping[str, Callable[[TpccParams], Driver]] = {
+    "loadgen": Loadgen,
+    "hammerdb": HammerDbDriver,
+}
+
+
+class Tpcc(DrivenWorkload[TpccParams]):
     """Five transactions over an order-entry database, offered by a client program."""
 
     name = "tpcc"
@@ -50,8 +136,62 @@ class Tpcc(DrivenWorkload[TpccParams, Driver]):
         return True
 
     def measure(self, params: TpccParams, session: Session) -> Outcome:
-        """Offer the load, check the data."""
-        return measure(params, session)
+        """See harness.workload.Workload.measure."""
+        driver, engine = self.drivers[session.driver](params), session.engine
+        if not isinstance(engine, RunsSql):
+            raise UsageError(
+                f"tpcc on {engine.name}", "it does not run SQL", "choose another engine"
+            )
+        if params.test == "durability":
+            return measure_durability(params, session, engine)
+        # Restored data are as they were loaded; those of a user's server have a history.
+        external = session.engine.kind == "external"
+        traces = read_traces(engine) if external else loaded_traces(params.warehouses)
+        counted = WindowCounters(session)
+        driven = driver.drive(session, counted.drives())
+        _expect_work(params, driven)
+        return window_outcome(
+            driver,
+            driven,
+            counted,
+            NOUNS,
+            params.outline(),
+            users=params.users,
+            closed=params.rate_per_s is None and not params.think_time,
+            rates=list(rates(driven)),
+            checks=[
+                check_mix(driven, NOUNS, shares(params.mix), params.users, _ROLLED_BACK),
+                check_remote(params.warehouses, engine),
+                check_population(params.warehouses, engine),
+                *(
+                    []
+                    if driven.finished_counts is None
+                    else [check_counted(driven.finished_counts, traces, engine, params.users)]
+                ),
+                *check_conditions(engine, session.progress, driver.not_kept),
+            ],
+            warnings=list(own_warnings(params, driven)),
+            not_kept={str(n): why for n, why in driver.not_kept.items()},
+        )
+
+
+def rates(driven: DriverResult) -> Iterator[Metric]:
+    """The rates of a window, reported by the driver or computed from its counts."""
+    done = {name: one.count for name, one in driven.operations.items() if one.count is not None}
+    scale, offered = _NS_PER_MIN / driven.window_ns, driven.offered_count
+    per_minute: dict[str, float | None] = {
+        "new_orders_per_minute": done["new_order"] * scale if "new_order" in done else None,
+        "transactions_per_minute": sum(done.values()) * scale if done else None,
+        "database_transactions_per_minute": None,
+        "offered_transactions_per_minute": None
+        if offered is None
+        else offered * _NS_PER_MIN / driven.window_ns,
+        **driven.reported_per_minute,
+    }
+    for name, value in per_minute.items():
+        if value is not None:
+            better: Better = "none" if name.startswith(("database", "offered")) else "higher"
+            yield Metric(name, "1/min", better, value=value)
 
 
 def _check_durability(driver: str, engine: Engine) -> None:
@@ -72,6 +212,68 @@ def _check_durability(driver: str, engine: Engine) -> None:
             f"test durability on {engine.name}",
             f"{engine.lost_when_killed} is lost with the server's process, by design",
             "choose another engine",
+        )
+
+
+def _expect_work(params: TpccParams, driven: DriverResult) -> None:
+    """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
+    wanted = shares(params.mix)["new_order"] > 0
+    found = {one.name: one.value for one in rates(driven)}
+    if driven.done_count != 0 and (found.get("new_orders_per_minute") or not wanted):
+        return
+    think = "; users that think need more of them" if params.think_time else ""
+    raise RunFailed(
+        f"measure {params.users} users for {params.duration} on {params.warehouses} warehouses",
+        "not one transaction was done in the measured window"
+        if driven.done_count == 0
+        else "not one New-Order was committed in the measured window",
+        f"give it a longer --duration{think}",
+    )
+
+
+def own_warnings(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
+    """Warnings about the window that TPC-C alone has."""
+    yield from _skipped(driven)
+    yield from _shared_connections(params, driven)
+    yield from _crowded(params)
+
+
+def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
+    """By Little's law, how many transactions were under way or waited for a connection."""
+    times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
+    mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
+    connections = params.connections
+    if connections < params.users and mean > _BUSY * connections:
+        yield RunWarning(
+            code="shared-connections",
+            problem="transactions waited in the client for a connection",
+            context=f"{mean:.1f} transactions on average were in progress or waited for one of "
+            f"{connections} connections: their latencies include that wait",
+            hint="use more connections: -p connections=…",
+        )
+
+
+def _crowded(params: TpccParams) -> Iterator[RunWarning]:
+    most = TERMINALS_PER_WAREHOUSE * params.warehouses
+    if params.think_time and params.users > most:
+        yield RunWarning(
+            code="more-users-than-terminals",
+            problem="more users with think time than terminals",
+            context=f"{params.users} users, where {params.warehouses} warehouses have "
+            f"{most} terminals (clause 4.2.2): rates exceed what the specification allows",
+            hint=f"use {most} users, or more warehouses",
+        )
+
+
+def _skipped(driven: DriverResult) -> Iterator[RunWarning]:
+    delivery = driven.operations.get("delivery")
+    skipped, done = (delivery.skipped_count, delivery.count) if delivery else (None, 0)
+    if skipped and done and skipped > max(1.0, _SKIPPED * done):
+        yield RunWarning(
+            code="skipped-deliveries",
+            problem="deliveries found no order in some district: rates are too high",
+            context=f"{skipped} of {done} deliveries",
+            hint="use the deck, or a mix with at most one delivery per ten new orders",
         )
 
 

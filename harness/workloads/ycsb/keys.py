@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.drivers.result import DriverResult, KeyCount
 from harness.store.result import Check
 from harness.workloads.outliers import describe_outlier
-from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.params import YcsbParams
 
 _THETA = 0.99

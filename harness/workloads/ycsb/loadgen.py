@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import DriverResult, KeyCount, WindowCallbacks
 from harness.engine import Engine, RunsInClient, RunsSql
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.workload import Loading, Session
+from harness.workloads.window import Driver
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.params import YcsbParams
 
@@ -26,12 +26,10 @@ _VERIFY_CONNECTIONS = 4
 
 
 @dataclass(frozen=True)
-class Loadgen:
+class Loadgen(Driver):
     """``loadgen``: our client, our records."""
 
     params: YcsbParams
-    name: ClassVar[str] = "loadgen"
-    unseeded: ClassVar[str] = ""
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and the engine can run the operations."""
@@ -146,10 +144,11 @@ def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverRes
     """``shares``: of the operations; the result has all operations."""
     engine = result.get("engine") or {}
     counted = result.get("key_counts")
-    seen = client.seen(result)
-    done = {name: one for name, one in seen["operations"].items() if shares[name] or one.count}
-    return DriverResult(
-        **{**seen, "operations": done},
+    driven = client.parse_result(result)
+    done = {n: one for n, one in driven.operations.items() if shares[n] or one.count}
+    return replace(
+        driven,
+        operations=done,
         engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),
         engine_text=engine.get("text", {}),
         key_counts=None if counted is None else [KeyCount(**one) for one in counted],

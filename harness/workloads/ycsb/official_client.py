@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from harness.counters import difference
 from harness.drivers.loadgen import driver as native
 from harness.drivers.loadgen.protocols import LoadsNatively
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb import client
 from harness.drivers.ycsb.build import NAME, built, check_buildable
 from harness.drivers.ycsb.java import find_java
@@ -28,8 +28,8 @@ from harness.errors import UsageError
 from harness.store.result import Check
 from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
+from harness.workloads.window import Driver
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 
 #: Parameters that the client has no option for.
@@ -64,11 +64,10 @@ _WITHOUT_INTEGRITY = (
 
 
 @dataclass(frozen=True)
-class Official:
+class Official(Driver):
     """``ycsb``: the official client's core, with bindings of our own."""
 
     params: YcsbParams
-    name: ClassVar[str] = "ycsb"
     unseeded: ClassVar[str] = "the official client's threads draw from generators without a seed"
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
@@ -78,7 +77,7 @@ class Official:
         binding = drivable.ycsb_binding()
         find_java()
         check_buildable(binding)
-        params.refuse_changed(_LOADGEN_ONLY, self.name)
+        params.refuse_changed(_LOADGEN_ONLY, "ycsb")
         _check_window(params)
         _check_update(params, engine)
         drivable.native_calls("ycsb", params.to_json())
@@ -140,10 +139,8 @@ class Official:
             late_ns = abs(done.counted_ns() - found.window_ns)
         in_time = late_ns <= found.window_ns * _LATE
         inserted = done.words.total("INSERT", "Return=OK")
-        return DriverResult(
-            **vars(found),
-            driver=self.name,
-            version=NAME,
+        return replace(
+            found,
             client_cpu_ns=done.cpu_ns if in_time else None,
             client_threads=params.threadcount,
             retried_by_code=done.retried,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lab import Lab, memory, open_lab
 
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb.build import Build, built
 from harness.drivers.ycsb.process import properties_text
 from harness.engine import RunsInClient
@@ -23,7 +23,6 @@ from harness.progress import SilentProgress
 from harness.workload import Clients, Loading, Session
 from harness.workloads.parameters import Duration
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 

@@ -11,8 +11,8 @@ import pytest
 from small_ycsb import params
 
 from harness import hdr
+from harness.drivers.result import DriverResult, KeyCount
 from harness.drivers.ycsb.histograms import STORED
-from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys, fnv_hash
 from harness.workloads.ycsb.params import PROPORTIONS
 

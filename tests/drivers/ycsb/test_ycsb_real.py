@@ -10,9 +10,8 @@ import pytest
 from small_ycsb import params
 
 from harness import hdr
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.errors import RunFailed
-from harness.workloads.ycsb.drivers import DriverResult
 
 pytestmark = pytest.mark.slow
 

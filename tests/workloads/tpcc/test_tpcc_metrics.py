@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hdrh.histogram import HdrHistogram
 
-from harness.drivers.result import Operation
-from harness.workloads.tpcc import metrics
-from harness.workloads.tpcc.drivers import DriverResult
+from harness.drivers.result import DriverResult, Operation
+from harness.workloads.tpcc.workload import NOUNS
+from harness.workloads.window import window_metrics
 
 
 def recorded(*times_ns: int) -> str:
@@ -25,9 +25,8 @@ def test_a_transaction_that_never_happened_has_no_times():
             "new_order": Operation(0, 0, duration_hdr=recorded()),
             "payment": Operation(2, duration_hdr=recorded(10**6, 2 * 10**6)),
         },
-        new_orders_per_minute=0.0,
     )
-    found = metrics.metrics(driven, {})
+    found = window_metrics(driven, {}, NOUNS, [])
     timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]
     assert timed == ["payment"]
     counted = {m.labels["transaction"]: m.value for m in found if m.name == "transaction_count"}
@@ -37,9 +36,8 @@ def test_a_transaction_that_never_happened_has_no_times():
 def test_a_server_s_time_of_a_few_ticks_is_no_time_of_a_transaction():
     """The kernel counts in ticks of 10 ms: three Payments of ten back ends add up to none."""
     for spent_ns, told in ((0, False), (90_000_000, False), (100_000_000, True)):
-        driven = DriverResult("loadgen", "1", 10**9, {"payment": Operation(3)}, client_cpu_ns=3000,
-                        new_orders_per_minute=0.0)  # fmt: skip
-        found = {m.name: m.value for m in metrics.metrics(driven, {"cpu_ns": spent_ns})}
+        driven = DriverResult("loadgen", "1", 10**9, {"payment": Operation(3)}, client_cpu_ns=3000)
+        found = {m.name: m.value for m in window_metrics(driven, {"cpu_ns": spent_ns}, NOUNS, [])}
         assert ("server_cpu_per_transaction_ns" in found) == told
         assert found["client_cpu_per_transaction_ns"] == 1000
 
@@ -48,9 +46,7 @@ def test_a_transaction_that_was_never_answered_has_no_times():
     """At a set rate its age is in the histogram: no latency of the server."""
     ages = Operation(0, unfinished_count=2, duration_hdr=recorded(10**10, 2 * 10**10))
     some = Operation(1, unfinished_count=1, duration_hdr=recorded(10**6, 10**10))
-    driven = DriverResult(
-        "loadgen", "1", 10**9, {"delivery": ages, "payment": some}, new_orders_per_minute=0.0
-    )
-    found = metrics.metrics(driven, {})
+    driven = DriverResult("loadgen", "1", 10**9, {"delivery": ages, "payment": some})
+    found = window_metrics(driven, {}, NOUNS, [])
     timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]
     assert timed == ["payment"]

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 from narrowed import present
 
-from harness.drivers.result import Operation
+from harness.drivers.result import DriverResult, Operation
 from harness.engine import RunsSql
 from harness.errors import RunFailed
 from harness.store.result import run_status
 from harness.workload import Session
-from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.loadgen import Loadgen, check_records
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
-from harness.workloads.ycsb.run import DRIVERS, check_found, measure
-from harness.workloads.ycsb.workload import WORKLOAD
+from harness.workloads.ycsb.workload import DRIVERS, WORKLOAD, check_found
 
 PARAMS = YcsbParams.from_mapping({
     "recordcount": 2000, "fieldcount": 3, "fieldlength": 20, "threadcount": 2,
@@ -65,7 +63,7 @@ def test_values_of_another_seed_are_malformed(loaded):
 def test_a_read_that_is_not_as_it_was_written_ends_the_run(loaded):
     with pytest.raises(RunFailed, match="user"):
         spoiled = replace(READING, data_seed=2, verify_reads=True)
-        measure(spoiled, loaded)
+        WORKLOAD.measure(spoiled, loaded)
 
 
 def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
@@ -76,7 +74,7 @@ def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
 
 def test_a_run_of_all_operations_passes_its_checks_and_leaves_every_insert(loaded):
     """The last on these data, since it changes them."""
-    outcome = measure(PARAMS, loaded)
+    outcome = WORKLOAD.measure(PARAMS, loaded)
     assert run_status(outcome.checks) == "complete", outcome.checks
     assert [check.name for check in outcome.checks] == ["records", "mix", "not_found", "keys"]
     counts = {
@@ -128,7 +126,7 @@ def test_a_run_whose_record_was_spoiled_fails(running, monkeypatch):
     monkeypatch.setitem(DRIVERS, "loadgen", Spoiling)
     with running("postgres", WORKLOAD, READING) as session:
         for what in SPOILED:
-            outcome = measure(READING, session)
+            outcome = WORKLOAD.measure(READING, session)
             execute(session, *UNDONE)
             failed = {c.name: c.detail for c in outcome.checks if c.status == "failed"}
             assert run_status(outcome.checks) == "failed"
@@ -158,7 +156,7 @@ def test_updates_that_an_engine_has_lost_fail_the_run(running, update):
             session.engine.snapshot(golden)
             session.engine.restore(golden, session.engine._directories)
             session.engine.start()
-            outcome = measure(writing, session)
+            outcome = WORKLOAD.measure(writing, session)
         (records,) = (check for check in outcome.checks if check.name == "records")
         assert records.status == status, records.detail
         assert ("without their update" in records.detail) == (status == "failed")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from narrowed import present
 
-from harness.workloads.ycsb.drivers import DriverResult, KeyCount
+from harness.drivers.result import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys, expected, fnv_hash, zeta_of, zipfian
 from harness.workloads.ycsb.params import YcsbParams
 

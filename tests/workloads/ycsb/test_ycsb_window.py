@@ -10,14 +10,13 @@ from unittest import mock
 
 import numpy as np
 
-from harness.drivers.result import Operation
+from harness.drivers.result import DriverResult, Operation
 from harness.hdr import Histogram, Layout
 from harness.store.result import Check
 from harness.workload import Outcome
-from harness.workloads.ycsb import metrics as run_metrics
-from harness.workloads.ycsb.drivers import DriverResult
+from harness.workloads.window import window_metrics
 from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.run import DRIVERS, measure
+from harness.workloads.ycsb.workload import DRIVERS, NOUNS, WORKLOAD
 
 PARAMS = YcsbParams.from_mapping({"workload": "c", "duration": "10s"})
 
@@ -54,7 +53,7 @@ class Session:
 def outcome_of(driven: DriverResult, params: YcsbParams = PARAMS) -> Outcome:
     with mock.patch.dict(DRIVERS, seen=lambda params: Seen(driven)):
         session: Any = Session()
-        return measure(params, session)
+        return WORKLOAD.measure(params, session)
 
 
 def measured(window_ns: int = 10 * 10**9, **seen: Any) -> Outcome:
@@ -124,5 +123,5 @@ def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_start
         (True, 1000, {}),
         (False, 1000, {"client_cpu_per_operation_ns": 5000}),
     ):
-        metrics = run_metrics.metrics(replace(seen, offered_count=offered), {}, inside)
+        metrics = window_metrics(replace(seen, offered_count=offered), {}, NOUNS, [], inside)
         assert {m.name: m.value for m in metrics if "per_operation" in m.name} == told
