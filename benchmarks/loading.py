@@ -19,7 +19,7 @@ from harness.engine import DataDirectories
 from harness.execution import data
 from harness.execution.environment import Environment, open_environment
 from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
-from harness.experiment.preflight import ResolvedRun, prepare
+from harness.experiment.preflight import EngineRun, prepare
 from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
 from harness.workload import Clients, Loading
@@ -42,7 +42,7 @@ def tables_of(source: Path) -> dict[str, list[Path]]:
     return {table: tables[table] for table in largest}
 
 
-def timed(by_hand: ByHand | None, prepared: ResolvedRun, env: Environment, source: Path) -> float:
+def timed(by_hand: ByHand | None, prepared: EngineRun, env: Environment, source: Path) -> float:
     """Seconds from an empty server to a loaded, durable one; None is the harness's own load."""
     with ExitStack() as stack:
         engine: Any = data.make_engine(prepared, env, stack, env.supervisor)

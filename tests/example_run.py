@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
-from harness.store.runs import RunWriter
+from harness.store.runs import RunFolder
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
 
-def result(writer: RunWriter, status: str = "complete") -> dict[str, Any]:
+def result(writer: RunFolder, status: str = "complete") -> dict[str, Any]:
     return {
         "schema": RUN_SCHEMA,
         "run_id": writer.run_id,
@@ -32,3 +33,9 @@ def result(writer: RunWriter, status: str = "complete") -> dict[str, Any]:
         "checks": [],
         "error": None,
     }
+
+
+class Runnable(ResolvedRun):
+    """A run that could be made here, of no engine and no suite."""
+
+    runnable = True

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 #: library, HammerDB has a word of its own for each database, and the self-test's runs are, as a
 #: user's, of some engine.
 _OTHERS = {
-    "harness/execution/run_record.py": {"duckdb"},
+    "harness/execution/run.py": {"duckdb"},
     "harness/workloads/tpch/reference.py": {"duckdb"},
     "harness/workloads/tpch/source_database.py": {"duckdb"},
     "harness/drivers/hammerdb/dialect.py": {"mysql"},

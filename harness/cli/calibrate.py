@@ -17,7 +17,6 @@ from harness.cli.run_list import hours, print_run_list
 from harness.errors import RunFailed
 from harness.execution.environment import command_environment
 from harness.execution.run_list import Retries, last_attempts_of, plan_steps, run_plan
-from harness.experiment.preflight import placement_label
 from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
@@ -114,7 +113,7 @@ def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> 
                 )
                 for metric, entry in zip(one.metrics, document["metrics"], strict=True)
             ],
-            title=f"{one.spec.engine} {placement_label(one.spec)}: noise between identical runs "
+            title=f"{one.spec.engine} {one.spec.where}: noise between identical runs "
             f"({len(one.run_ids)} pairs), and the difference that repeats show (power 80 %)",
         )
         if one.deciding is None:

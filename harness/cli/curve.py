@@ -17,7 +17,8 @@ from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import estimated_ns, hours, list_rows
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
+from harness.execution.run import ResolvedRun
+from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import (
     FACTORS,
@@ -119,7 +120,7 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
 
 
 def _print_plan(
-    steps: Sequence[Step], into: Store, parts: Sequence[Part], options: CurveOptions
+    steps: Sequence[ResolvedRun], into: Store, parts: Sequence[Part], options: CurveOptions
 ) -> None:
     """Print the run of today's device, and how many follow: their models depend on it."""
     rows = list_rows(steps, into)

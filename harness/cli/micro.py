@@ -16,7 +16,8 @@ from harness.cli.options import CommonOptions
 from harness.cli.run_list import plan_json
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Retries, Step, last_attempts, plan_steps, run_plan
+from harness.execution.run import ResolvedRun
+from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
 from harness.micro.host_capacity import variables_here
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, Suite
@@ -124,7 +125,7 @@ def run_micro(options: MicroOptions) -> None:
         into = store(options.results)
         plan, suites = suite_plan(requests, env)
         resume = not options.again
-        steps = plan_steps(plan, env, into, again=True, resume=resume, prepared=suites)
+        steps = plan_steps(plan, env, into, again=True, resume=resume, resolved=suites)
         if options.format_ == "perma":
             _check_perma(suites)
         if options.dry_run:
@@ -185,7 +186,7 @@ def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
 
 
 def _print_plan(
-    steps: Sequence[Step], suites: Sequence[ResolvedSuite], earlier: Store, json_: bool
+    steps: Sequence[ResolvedRun], suites: Sequence[ResolvedSuite], earlier: Store, json_: bool
 ) -> None:
     if json_:
         print_json(plan_json(steps, earlier))

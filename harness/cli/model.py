@@ -31,7 +31,7 @@ from harness.tiers.discovery import stand_in_names
 from harness.units import format_bytes, format_ns
 
 if TYPE_CHECKING:  # a command that prints models needs no plan
-    from harness.execution.run_list import Step
+    from harness.execution.run import ResolvedRun
     from harness.experiment.profile import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, show and make models of devices.")
@@ -180,7 +180,7 @@ def make(
     with command_environment(host, emulate or [], quiet) as env:
         into = store(results)
         plan, suites = suite_plan([request], env)
-        steps = plan_steps(plan, env, into, again=True, prepared=suites)
+        steps = plan_steps(plan, env, into, again=True, resolved=suites)
         if dry_run and json_:
             print_json(plan_json(steps, into))
             return
@@ -228,7 +228,7 @@ def verify(
     known = find_model(model)
     into = store(results)
     found: list[Score] = []
-    planned: list[Step] = []
+    planned: list[ResolvedRun] = []
     for text in case:
         plan = _plan(text, model, tier, repeats, emulate, host, results)
         with command_environment(host, plan.emulate, quiet) as env:

@@ -314,16 +314,21 @@ def repro(
     quiet: QuietOption = False,
 ) -> None:
     """Repeat a run from its manifest and compare the results."""
-    from harness.execution import runner  # as reports, loaded where they are needed
-    from harness.execution.environment import command_environment
-    from harness.execution.repro import repeat
-    from harness.micro import runner as suites
+    from harness.execution.environment import command_environment  # as reports, loaded late
+    from harness.execution.repro import check_repeatable, repeat
+    from harness.execution.run import ResolvedRun
+    from harness.experiment.preflight import prepare_all
+    from harness.micro.runner import prepared_again
 
     where = store(results)
     original = where.run(run)
-    again = (suites if original.spec.workload == MICRO else runner).prepared_again
     with command_environment(host, original.spec.stand_ins, quiet) as env:
-        verdict = repeat(original, again, env, where, tolerance, trust)
+        check_repeatable(original, env, tolerance, trust)
+        if original.spec.workload == MICRO:
+            again: ResolvedRun = prepared_again(original, env)
+        else:
+            (again,) = prepare_all([original.spec], env)
+        verdict = repeat(original, again, env, where, tolerance)
     if json_:
         print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})
     else:

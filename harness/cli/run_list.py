@@ -13,8 +13,8 @@ from harness.cli.common import print_json, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
 from harness.execution.host_lock import working_ns
-from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, run_plan
-from harness.experiment.preflight import placement_label
+from harness.execution.run import ResolvedRun
+from harness.execution.run_list import Retries, expected_ns, plan_steps, run_plan
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget, Estimator, least_ns
 from harness.experiment.selection import installed
@@ -98,21 +98,23 @@ def run_or_list(
 
 
 def _canary(
-    plan: Plan, steps: Sequence[Step], env: Environment, into: Store, goal: Goal | None
+    plan: Plan, steps: Sequence[ResolvedRun], env: Environment, into: Store, goal: Goal | None
 ) -> AbstractContextManager[None]:
     from harness.micro.canary import canary
 
     return canary(plan, steps, env, into, goal.budget_ns if goal else None)
 
 
-def _cost_ns(steps: Sequence[Step], earlier: Store) -> int | None:
+def _cost_ns(steps: Sequence[ResolvedRun], earlier: Store) -> int | None:
     """Of the runs to do, by those of the store; None if one of them is not known."""
     return expected_ns(steps, Estimator(earlier.runs()))
 
 
-def _blocks_within(sequence: Sequential, steps: Sequence[Step], earlier: Store) -> int | None:
+def _blocks_within(
+    sequence: Sequential, steps: Sequence[ResolvedRun], earlier: Store
+) -> int | None:
     """The whole blocks that the budget allows, complete ones included; None: not known."""
-    blocks: dict[int, list[Step]] = {}
+    blocks: dict[int, list[ResolvedRun]] = {}
     for step in steps:
         blocks.setdefault(step.spec.block, []).append(step)
     cost_ns = _cost_ns([replace(step, done=None) for step in blocks[0]], earlier)
@@ -123,7 +125,7 @@ def _blocks_within(sequence: Sequential, steps: Sequence[Step], earlier: Store) 
 
 
 def _warn_of_a_short_budget(
-    sequence: Sequential, steps: Sequence[Step], env: Environment, into: Store
+    sequence: Sequential, steps: Sequence[ResolvedRun], env: Environment, into: Store
 ) -> None:
     """Warn where it ends before any difference can be shown."""
     from reports.planned import planned_repeats
@@ -193,7 +195,7 @@ def _basis(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def print_run_list(
-    steps: Sequence[Step],
+    steps: Sequence[ResolvedRun],
     env: Environment,
     earlier: Store,
     json_: bool,
@@ -251,7 +253,7 @@ def print_run_list(
         print(f"all runs: {shared}")
 
 
-def list_rows(steps: Sequence[Step], earlier: Store) -> list[dict[str, Any]]:
+def list_rows(steps: Sequence[ResolvedRun], earlier: Store) -> list[dict[str, Any]]:
     """What is known of each run beforehand; ``earlier``: runs to estimate from."""
     times = Estimator(earlier.runs())
     rows = []
@@ -262,7 +264,7 @@ def list_rows(steps: Sequence[Step], earlier: Store) -> list[dict[str, Any]]:
             "workload": spec.workload,
             "engine": spec.engine,
             "version": None,
-            "placement": placement_label(spec),
+            "placement": spec.where,
             "block": spec.block,
             "params": dict(spec.params),
             "least_duration_ns": least_ns(spec),
@@ -273,12 +275,12 @@ def list_rows(steps: Sequence[Step], earlier: Store) -> list[dict[str, Any]]:
             "host_mode": spec.required_host_mode,
             "why": step.why,
         }
-        rows.append(row | (dict(step.prepared.details) if step.prepared else {}))
+        rows.append(row | dict(step.details))
     return rows
 
 
 def _forecast(
-    steps: Sequence[Step], env: Environment, into: Store, looks: int
+    steps: Sequence[ResolvedRun], env: Environment, into: Store, looks: int
 ) -> tuple[PlannedRepeats, list[Expected]]:
     """What the repeats can show, and what they resolve where the noise was calibrated."""
     from reports.noise import expected
@@ -298,7 +300,7 @@ def _forecast(
     return repeats, [one for one in found if one is not None]
 
 
-def plan_json(steps: Sequence[Step], earlier: Store) -> dict[str, Any]:
+def plan_json(steps: Sequence[ResolvedRun], earlier: Store) -> dict[str, Any]:
     """``{plan: [a run each], estimated_duration_ns}``, as every dry run has them."""
     rows = list_rows(steps, earlier)
     return {"plan": rows, "estimated_duration_ns": estimated_ns(rows)}

@@ -16,7 +16,8 @@ from harness.cli import show
 from harness.cli.common import JsonOption, ResultsOption, confirm, metric_value, print_json, store
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
-from harness.store.runs import StoredRun, Unfinished
+from harness.store.checkpoint import steps_kept, under_way
+from harness.store.runs import StoredRun
 from harness.store.spec import MICRO, NATIVE
 from harness.supervise.user_files import replacing
 from harness.terminal import print_table
@@ -33,12 +34,12 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     finished, unfinished = where.runs(), where.unfinished()
     finished.reverse()  # taken from the end, so that only one has its documents in memory
     if json_:
-        _print_json(finished, [entry.run_id for entry in unfinished])
+        _print_json(finished, [path.name for path in unfinished])
         return
     rows: list[tuple[Any, ...]] = []
     while finished:
         rows.append(_row(finished.pop()))
-    rows += [(entry.run_id, "unfinished", "", "", "", _state(entry)) for entry in unfinished]
+    rows += [(path.name, "unfinished", "", "", "", _state(path)) for path in unfinished]
     print_table(("run", "status", "experiment", "what", "result", "note"), rows)
 
 
@@ -100,10 +101,10 @@ def _result(run: Mapping[str, Any]) -> str:
     return ""
 
 
-def _state(entry: Unfinished) -> str:
-    if entry.under_way:
+def _state(unfinished: Path) -> str:
+    if under_way(unfinished):
         return "under way"
-    kept = entry.steps_kept
+    kept = steps_kept(unfinished)
     return f"{kept} steps retained: the same command resumes" if kept else ""
 
 
@@ -218,8 +219,8 @@ def rm(
     where = store(results)
     targets = [where.directory(run_id) for run_id in dict.fromkeys(runs or [])]
     if unfinished:
-        ended = [entry for entry in where.unfinished() if not entry.under_way]
-        targets += [entry.directory for entry in ended if entry.directory not in targets]
+        ended = [path for path in where.unfinished() if not under_way(path)]
+        targets += [path for path in ended if path not in targets]
     if not targets and not unfinished:
         raise UsageError("runs rm", "no run is named", "name runs, or pass --unfinished")
     for target in targets:

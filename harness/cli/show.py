@@ -10,7 +10,6 @@ import typer
 from harness import hdr
 from harness.cli.common import metric_value, print_json
 from harness.execution.run_list import last_attempts
-from harness.experiment.preflight import placement_label
 from harness.store.runs import StoredRun
 from harness.terminal import print_table
 from harness.units import format_ns
@@ -156,4 +155,4 @@ def exit_for(finished: Sequence[StoredRun]) -> None:
 def where(stored: StoredRun) -> str:
     """Engine and place of a run, for tables."""
     spec = stored.spec
-    return f"{spec.engine} {placement_label(spec)}"
+    return f"{spec.engine} {spec.where}"

@@ -18,14 +18,14 @@ from harness.engine import (
 )
 from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
-from harness.experiment.preflight import ResolvedRun, dataset_facts, engine_context
+from harness.experiment.preflight import EngineRun
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.supervise import silence
 from harness.workload import Clients, Loading
 
 
 def make_engine(
-    prepared: ResolvedRun,
+    prepared: EngineRun,
     env: Environment,
     stack: ExitStack,
     starter: ProcessStarter,
@@ -35,14 +35,13 @@ def make_engine(
     ``starter``: starts its processes, under the run's cap and on its processors, or not.
     """
     scratch = stack.enter_context(env.scratch())
-    context = engine_context(prepared, env, starter, scratch)
-    engine = prepared.factory.create(context)
+    engine = prepared.factory.create(prepared.context(env, starter, scratch))
     stack.callback(engine.kill)
     return engine
 
 
 def clients_of(
-    prepared: ResolvedRun,
+    prepared: EngineRun,
     env: Environment,
     stack: ExitStack,
     engine: Engine,
@@ -56,11 +55,11 @@ def clients_of(
     return Clients(env.supervisor, env.credentials, scratch, joined=joined)
 
 
-def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:
+def loaded_dataset(prepared: EngineRun, env: Environment) -> Dataset:
     """The dataset that a run is restored from, loaded first where it is missing."""
     with ExitStack() as stack:
         engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
-        key, name = dataset_facts(prepared, engine), prepared.dataset_name
+        key, name = prepared.dataset_facts(engine), prepared.dataset_name
         if (found := env.datasets.find(name)) is not None:
             return found
         source = source_data(prepared, env, engine)
@@ -74,7 +73,7 @@ def loaded_dataset(prepared: ResolvedRun, env: Environment) -> Dataset:
 
 
 def _load(
-    prepared: ResolvedRun,
+    prepared: EngineRun,
     env: Environment,
     engine: Engine,
     source: Dataset | None,
@@ -98,7 +97,7 @@ def _load(
 
 
 def _loaded(
-    prepared: ResolvedRun, env: Environment, engine: Engine, source: Dataset | None
+    prepared: EngineRun, env: Environment, engine: Engine, source: Dataset | None
 ) -> dict[str, Any]:
     """The workload's load into the started engine; its facts."""
     spec = prepared.spec
@@ -122,7 +121,7 @@ def _load_retries(engine: Engine) -> Mapping[str, int]:
     return engine.load_retries() if isinstance(engine, CountsLoadRetries) else {}
 
 
-def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Dataset | None:
+def source_data(prepared: EngineRun, env: Environment, engine: Engine) -> Dataset | None:
     """Generated source files, made first where they are missing; None: loaded from no files."""
     workload = prepared.workload
     if not prepared.source_name:
@@ -134,7 +133,7 @@ def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Data
     )
 
 
-def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
+def changes_data(prepared: EngineRun, env: Environment) -> Dataset | None:
     """Files by which the run changes its data, made first where missing; None: there are none."""
     workload = prepared.workload
     if not (name := workload.changes_key(prepared.params)):
@@ -156,13 +155,13 @@ def _generated(name: str, env: Environment, generate: Callable[[Path], None]) ->
     return found
 
 
-def existing_source(prepared: ResolvedRun, env: Environment) -> Path | None:
+def existing_source(prepared: EngineRun, env: Environment) -> Path | None:
     """Source files that are there already; None where there are none."""
     found = env.source.find(prepared.source_name) if prepared.source_name else None
     return found.content if found else None
 
 
-def external_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> dict[str, Any]:
+def external_data(prepared: EngineRun, env: Environment, engine: Engine) -> dict[str, Any]:
     """Load into the user's server, in a schema of ours, unless it is there already.
 
     Data that runs change are loaded for each of them, and are never marked as complete.

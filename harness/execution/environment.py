@@ -13,6 +13,7 @@ from typing import Any
 from harness import paths
 from harness.engine import Credentials
 from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
+from harness.experiment.placement import Part
 from harness.host import cgroup
 from harness.host.facts import host_facts
 from harness.host.limits import room_to_commit
@@ -226,3 +227,10 @@ def open_environment(
             progress=progress,
             argv=sys.argv,
         )
+
+
+def work_directory(tier: Tier, run_id: str, part: Part) -> Path:
+    """Where a run's part lies on a tier."""
+    if tier.claim.path is None:
+        raise UsageError(f"tier {tier.name!r} for {part}", f"a {tier.facts.kind} has no directory")
+    return Path(tier.claim.path) / "tierbench-work" / f"{run_id}-{part}"

@@ -16,8 +16,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.execution.environment import Environment
-from harness.execution.run_list import Prepared
-from harness.execution.run_record import ResumePolicy
+from harness.execution.run import ResolvedRun, ResumePolicy
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE
 
@@ -81,15 +80,10 @@ class Verdict:
         return "\n".join(lines)
 
 
-def repeat(
-    original: StoredRun,
-    prepare_again: Callable[[StoredRun, Environment], Prepared],
-    env: Environment,
-    store: Store,
-    tolerance: float,
-    trusted: bool = False,
-) -> Verdict:
-    """Repeat the run and compare the results; ``trusted``: though it is another host's."""
+def check_repeatable(
+    original: StoredRun, env: Environment, tolerance: float, trusted: bool
+) -> None:
+    """UsageError for a run that cannot be repeated; ``trusted``: though it is another host's."""
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise UsageError(
             f"tolerance {tolerance}", "not a positive number", "write 0.25 for a quarter"
@@ -108,9 +102,14 @@ def repeat(
             "would be used here",
             f"look at them with `harness runs show {original.run_id} --json`, then add --trust",
         )
+
+
+def repeat(
+    original: StoredRun, again: ResolvedRun, env: Environment, store: Store, tolerance: float
+) -> Verdict:
+    """Repeat the run and compare the results."""
     policy = ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None)
-    again = prepare_again(original, env).run(env, store, policy)
-    return agreement_of(original, again, tolerance)
+    return agreement_of(original, again.run(env, store, policy), tolerance)
 
 
 def agreement_of(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:

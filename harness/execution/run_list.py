@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import harness
 from harness import registry
@@ -14,15 +14,13 @@ from harness.errors import UsageError, as_failure, interruption
 from harness.execution import data
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.execution.run_record import ResumePolicy, host_state
-from harness.execution.runner import EngineRun
-from harness.experiment.placement import Part
-from harness.experiment.preflight import prepare_all
+from harness.execution.run import ResolvedRun, ResumePolicy, host_state
+from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Estimator, RunTime
+from harness.experiment.run_time import Estimator
 from harness.store.checkpoint import changed_conditions
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import Json, RunSpec
+from harness.store.spec import RunSpec
 from harness.units import counted
 
 _MODES = {
@@ -33,59 +31,7 @@ _MODES = {
 }
 
 
-class Prepared(Protocol):
-    """A checked run: of a workload on an engine, or of a suite of microbenchmarks on a tier."""
-
-    @property
-    def spec(self) -> RunSpec:
-        """As it is stored."""
-
-    @property
-    def details(self) -> Mapping[str, Json]:
-        """What a list of runs shows of it, in addition to the spec."""
-
-    @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        """Space on its tiers, by part, where that is known."""
-
-    def run_time(self, times: Estimator) -> RunTime | None:
-        """How long it will take."""
-
-    def conditions(self, env: Environment) -> Mapping[str, Any]:
-        """What decides its result and is not in its spec, which has names for it only."""
-
-    def resume_conditions(self) -> Mapping[str, Any]:
-        """What else must be the same to resume an interrupted run."""
-
-    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
-        """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One run of a list: ``done`` is the complete run that makes it needless.
-
-    ``prepared`` None: the run needs another host mode, in which alone its tiers can be
-    checked. ``why``: why an earlier complete run of the same spec does not count, or what
-    the host must be.
-    """
-
-    spec: RunSpec
-    prepared: Prepared | None
-    done: StoredRun | None
-    why: str = ""
-
-    @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        """Space on the tiers, by part; nothing where that is not known."""
-        return self.prepared.needs_bytes if self.prepared else {}
-
-    def run_time(self, times: Estimator) -> RunTime | None:
-        """How long it will take, by earlier runs or by what is known of it."""
-        return self.prepared.run_time(times) if self.prepared else times.run_time(self.spec, 0)
-
-
-def expected_ns(steps: Iterable[Step], times: Estimator) -> int | None:
+def expected_ns(steps: Iterable[ResolvedRun], times: Estimator) -> int | None:
     """How long those to do will take; None if one of them is not known."""
     found = [step.run_time(times) for step in steps if step.done is None]
     return None if None in found else sum(one.duration_ns for one in found if one)
@@ -98,68 +44,60 @@ def plan_steps(
     again: bool = False,
     enough: Collection[str] = ("complete",),
     resume: bool = False,
-    prepared: Sequence[Prepared | None] | None = None,
-) -> list[Step]:
+    resolved: Sequence[ResolvedRun] | None = None,
+) -> list[ResolvedRun]:
     """What would be run and what is there already; every spec is checked first.
 
     ``enough``: the statuses of a run that is not run again. ``resume``: with ``again``, runs that
-    the command completed before it was interrupted are not repeated. ``prepared``: the plan's
-    runs, checked, None for one that needs another host mode; by default they are on engines.
+    the command completed before it was interrupted are not repeated. ``resolved``: the plan's
+    runs, checked; by default they are on engines.
     """
-    if prepared is None:
+    if resolved is None:
         mode = env.host["mode"]
-        resolved = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
-        prepared = [EngineRun(next(resolved)) if s.runs_in(mode) else None for s in plan.runs]
+        checked = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
+        resolved = [next(checked) if s.runs_in(mode) else ResolvedRun(s) for s in plan.runs]
     complete = {} if again else complete_runs(store, env, enough)
     kept = {}
     if again and resume:
         kept = completed_before_interruption(plan.runs, env, store, plan.name)
-    return [
-        _step(one, complete.get(spec.hash(), []), kept.get(spec.hash(), []), env, plan)
-        if one is not None
-        else _step_elsewhere(spec, complete.get(spec.hash()) or kept.get(spec.hash(), []))
-        for spec, one in zip(plan.runs, prepared, strict=True)
-    ]
+    steps = []
+    for run in resolved:
+        key = run.spec.hash()
+        done, why = _done(run, complete.get(key, []), kept.get(key, []), env, plan)
+        steps.append(replace(run, done=done, why=why))
+    return steps
 
 
-def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
-    """A run of another host mode: done where this harness made it while the host was in that.
-
-    Its tiers and settings cannot be compared with now: in this mode they are not there.
-    """
-    registry.engine(spec.engine, spec.workload)
-    for stored in reversed(candidates):
-        if stored.manifest["harness"]["version"] == harness.__version__:
-            return Step(spec, None, stored)
-    return Step(spec, None, None, f"needs the host in {_modes(spec)} mode")
-
-
-def _step(
-    prepared: Prepared,
+def _done(
+    run: ResolvedRun,
     candidates: Sequence[StoredRun],
     kept: Sequence[StoredRun],
     env: Environment,
     plan: Plan,
-) -> Step:
+) -> tuple[StoredRun | None, str]:
     """The newest complete run under the same conditions, or why none of them will do.
 
     ``kept``: runs of the interrupted command, during which nothing must have changed.
     """
+    spec = run.spec
+    if not run.runnable:
+        # Its tiers and settings cannot be compared with now: in this mode they are not there.
+        registry.engine(spec.engine, spec.workload)
+        for stored in reversed(candidates or kept):
+            if stored.manifest["harness"]["version"] == harness.__version__:
+                return stored, ""
+        return None, f"needs the host in {_modes(spec)} mode"
     if not kept:
-        found = newest_alike(candidates, prepared.conditions(env))
-    elif prepared.spec.placement is None:
-        found = None, "an external server may have changed since"
-    else:
-        found = newest_alike(kept, _unchanged(prepared, env, plan.experiment))
-    return Step(prepared.spec, prepared, *found)
+        return newest_alike(candidates, run.conditions(env))
+    if spec.placement is None:
+        return None, "an external server may have changed since"
+    return newest_alike(kept, _unchanged(run, env, plan.experiment))
 
 
-def _unchanged(
-    prepared: Prepared, env: Environment, experiment: Mapping[str, Any]
-) -> dict[str, Any]:
+def _unchanged(run: ResolvedRun, env: Environment, experiment: Mapping[str, Any]) -> dict[str, Any]:
     """What must be the same for all of an interrupted command, which may be a look more."""
     same = {name: value for name, value in experiment.items() if name != "looks"}
-    return {**prepared.conditions(env), **host_state(env), "experiment": same}
+    return {**run.conditions(env), **host_state(env), "experiment": same}
 
 
 def newest_alike(
@@ -184,13 +122,13 @@ class Retries:
     """
 
     most: int = 0
-    refuses: Callable[[Sequence[Step]], str] = lambda _: ""
+    refuses: Callable[[Sequence[ResolvedRun]], str] = lambda _: ""
     broken: set[str] = field(default_factory=set)
 
     def make(
         self,
-        failed: Sequence[tuple[Step, StoredRun]],
-        attempt: Callable[[Step, StoredRun], StoredRun],
+        failed: Sequence[tuple[ResolvedRun, StoredRun]],
+        attempt: Callable[[ResolvedRun, StoredRun], StoredRun],
         say: Callable[[str], None],
     ) -> None:
         """Try these runs again, all of them once before any of them twice."""
@@ -208,7 +146,7 @@ class Retries:
 
 def run_plan(
     plan: Plan,
-    steps: Sequence[Step],
+    steps: Sequence[ResolvedRun],
     env: Environment,
     store: Store,
     restart: bool = False,
@@ -224,22 +162,22 @@ def run_plan(
     """
     runs: list[StoredRun] = []
 
-    def attempt(step: Step, earlier: StoredRun | None = None) -> StoredRun:
-        assert step.prepared is not None
-        policy = _resume_policy(step.prepared, env, plan.experiment, restart, earlier)
+    def attempt(step: ResolvedRun, earlier: StoredRun | None = None) -> StoredRun:
+        same = {**_unchanged(step, env, plan.experiment), **step.resume_conditions()}
         env.supervisor.renew()
-        runs.append(stored := step.prepared.run(env, store, policy))
+        policy = ResumePolicy(plan.experiment, same, restart, earlier)
+        runs.append(stored := step.run(env, store, policy))
         env.progress.say(f"{stored.run_id}: {_result(stored)}")
         return stored
 
     _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
         for _, block in groupby(steps, lambda step: step.spec.block):
-            failed: list[tuple[Step, StoredRun]] = []
+            failed: list[tuple[ResolvedRun, StoredRun]] = []
             for step in block:
                 if step.done:
                     runs.append(step.done)
-                elif step.prepared:
+                elif step.runnable:
                     if (stored := attempt(step)).run["status"] == "failed":
                         failed.append((step, stored))
                 else:
@@ -248,7 +186,7 @@ def run_plan(
             if retries is not None:
                 retries.make(failed, attempt, env.progress.say)
     for step in steps:
-        if step.done is None and step.prepared is None:
+        if step.done is None and not step.runnable:
             _stop_for(step.spec, env)
     return runs
 
@@ -274,19 +212,18 @@ def last_attempts_of(planned: int, runs: Sequence[StoredRun]) -> list[StoredRun]
     return found
 
 
-def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
+def _prepare_data(steps: Sequence[ResolvedRun], env: Environment) -> None:
     """Load all datasets before the first run is measured.
 
     Loaded when first needed, the first placement of every engine would be measured
     right after a bulk load and its write-back, and the others would not. No other harness
     measures while one is loaded.
     """
-    resolved = [
-        step.prepared.resolved
+    todo = {
+        (step.dataset_name, str(step.spec.params)): step
         for step in steps
-        if step.done is None and isinstance(step.prepared, EngineRun)
-    ]
-    todo = {(one.dataset_name, str(one.spec.params)): one for one in resolved if one.dataset_name}
+        if step.done is None and isinstance(step, EngineRun) and step.dataset_name
+    }
     for prepared in todo.values():
         env.supervisor.renew()
         try:
@@ -322,17 +259,6 @@ def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
 
 def _modes(spec: RunSpec) -> str:
     return " or ".join((spec.required_host_mode or "any").split("|"))
-
-
-def _resume_policy(
-    prepared: Prepared,
-    env: Environment,
-    experiment: Mapping[str, Any],
-    restart: bool,
-    failed: StoredRun | None,
-) -> ResumePolicy:
-    same = {**_unchanged(prepared, env, experiment), **prepared.resume_conditions()}
-    return ResumePolicy(experiment, same, restart, failed)
 
 
 def _result(stored: StoredRun) -> str:

@@ -7,8 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness import registry
 from harness.engine import (
@@ -31,24 +30,10 @@ from harness.execution.data import (
     make_engine,
 )
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
-from harness.execution.environment import KEEP_AWAY, Environment
+from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.observing import Observing
-from harness.execution.run_record import (
-    Program,
-    ResumePolicy,
-    RunRecord,
-    host_conditions,
-    limit_not_enforced,
-)
+from harness.execution.run import Program, ResumePolicy, Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.experiment.preflight import (
-    ResolvedRun,
-    modelled_parts,
-    needed_bytes,
-    prepare_all,
-    work_directory,
-)
-from harness.experiment.run_time import Estimator, RunTime
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
@@ -62,7 +47,6 @@ from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import Json, RunSpec
 from harness.supervise import silence
 from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes
@@ -72,7 +56,10 @@ from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
-from harness.workload import Outcome, Session
+from harness.workload import Session
+
+if TYPE_CHECKING:
+    from harness.experiment.preflight import EngineRun
 
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index")
@@ -86,85 +73,54 @@ _EXTERNAL = RunWarning(
 )
 
 
-@dataclass(frozen=True)
-class EngineRun:
-    """A checked run of a workload on an engine."""
+def run_on_engine(
+    prepared: EngineRun, env: Environment, store: Store, policy: ResumePolicy
+) -> StoredRun:
+    """Place, restore, start, evict, warm up, measure, check, stop, store."""
+    import numpy  # noqa: F401  (harness.later: never first within a measured window)
 
-    resolved: ResolvedRun
-
-    @property
-    def spec(self) -> RunSpec:
-        return self.resolved.spec
-
-    @property
-    def details(self) -> Mapping[str, Json]:
-        return {"version": self.resolved.version.version}
-
-    @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        return {} if self.resolved.external else needed_bytes(self.resolved)
-
-    def run_time(self, times: Estimator) -> RunTime | None:
-        copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
-        return times.run_time(self.spec, sum(copied))
-
-    def conditions(self, env: Environment) -> Mapping[str, Any]:
-        resolved = self.resolved
-        return {
-            "engine build": resolved.version.build,
-            "engine settings": dict(resolved.settings),
-            "data": resolved.dataset_name or None,
-            **host_conditions(dict.fromkeys(resolved.tiers.values()), resolved.cpus, env),
-        }
-
-    def resume_conditions(self) -> Mapping[str, Any]:
-        return {}
-
-    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
-        import numpy  # noqa: F401  (harness.later: never first within a measured window)
-
-        prepared = self.resolved
-        record = RunRecord(
-            prepared.spec,
-            env,
-            policy,
-            list(dict.fromkeys(prepared.tiers.values())),
-            memory_bytes=None if prepared.external else env.memory_bytes,
-            processors=format_cpus(prepared.cpus) or None,
-            warnings=[*([_EXTERNAL] if prepared.external else []), *prepared.warnings],
-        )
-        with (
-            record.storing(store),
-            record.measuring(),
-            silence.phase("prepare"),
-            _memory_cap(record),
-        ):
-            with ExitStack() as stack, naming_full_tiers(record.tiers):
-                run = _Run(prepared, env, record, stack)
-                with naming_lost_data(run.restored, env.credentials):
-                    try:
-                        outcome = run.measured()
-                    finally:
-                        silence.enter("stop")  # until everything is undone
-                    run.conclude(outcome)
-            for name in prepared.spec.observe:
-                _observe(prepared, env, record, name)
-        return record.stored
+    external, spec = prepared.external, prepared.spec
+    run = Run(
+        spec,
+        env,
+        policy,
+        list(dict.fromkeys(prepared.tiers.values())),
+        memory_bytes=None if external else env.memory_bytes,
+        processors=format_cpus(prepared.cpus) or None,
+        warnings=[*([_EXTERNAL] if external else []), *prepared.warnings],
+    )
+    with run.storing(store), run.measuring(), silence.phase("prepare"), _memory_cap(run):
+        with ExitStack() as stack, naming_full_tiers(run.tiers):
+            work = _EngineAtWork(prepared, run, stack)
+            session, engine = work.session, work.engine
+            with naming_lost_data(work.restored, env.credentials):
+                try:
+                    work.start()
+                    work.record_config(engine.effective_config())
+                    with (
+                        run.monitored(work.monitor_context()) as session.monitors,
+                        silence.phase("warm-up"),
+                    ):
+                        outcome = prepared.workload.measure(prepared.params, session)
+                finally:
+                    silence.enter("stop")  # until everything is undone
+                run.add(outcome)
+                work.conclude()
+                # Only after a run that went well: after a failure the engine is killed (see
+                # make_engine), and an unclean stop must not cover up what went wrong.
+                engine.stop()
+        for name in spec.observe:
+            _observe(prepared, run, name)
+    return run.stored
 
 
-def prepared_again(original: StoredRun, env: Environment) -> EngineRun:
-    """The same run again, from its spec."""
-    (resolved,) = prepare_all([original.spec], env)
-    return EngineRun(resolved)
-
-
-def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: str) -> None:
+def _observe(prepared: EngineRun, record: Run, name: str) -> None:
     """Execute the run again, untimed, from the same restored data, under one observer.
 
     A failure is a warning: the timed result stands.
     """
-    observer = registry.named("observer", name, registry.observers())
-    folder = record.writer.directory / "observers" / name.replace(":", "-")
+    env, observer = record.env, registry.named("observer", name, registry.observers())
+    folder = record.folder.directory / "observers" / name.replace(":", "-")
     shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
     observing = Observing(
         observer,
@@ -179,7 +135,7 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
     env.progress.say(f"{record.run_id}: second execution under {name}")
     try:
         with ExitStack() as stack, silence.phase("prepare"):
-            run = _Run(prepared, env, record.scratch(), stack)
+            run = _EngineAtWork(prepared, record.scratch(), stack)
             run.session.checkpoint, run.session.observed = None, observing
             run.start()
             with observing.running():
@@ -197,7 +153,7 @@ def _observe(prepared: ResolvedRun, env: Environment, record: RunRecord, name: s
 
 
 @contextmanager
-def _memory_cap(record: RunRecord) -> Iterator[None]:
+def _memory_cap(record: Run) -> Iterator[None]:
     """Cap the run's memory; name the OOM killer in an error where it killed inside the cap."""
     limit = record.spec.memory_limit_bytes
     with memory_cap(limit, record.env.supervisor) as cap:
@@ -220,14 +176,12 @@ def _memory_cap(record: RunRecord) -> Iterator[None]:
             ) from error
 
 
-class _Run:
-    """One run under way. What ``stack`` holds is released in reverse order at its end."""
+class _EngineAtWork:
+    """The engine of a run and its data. What ``stack`` holds is released in reverse order."""
 
-    def __init__(
-        self, prepared: ResolvedRun, env: Environment, record: RunRecord, stack: ExitStack
-    ) -> None:
-        self.prepared, self.env, self.record, self.stack = prepared, env, record, stack
-        spec = prepared.spec
+    def __init__(self, prepared: EngineRun, record: Run, stack: ExitStack) -> None:
+        self.prepared, self.env, self.record, self.stack = prepared, record.env, record, stack
+        spec, env = prepared.spec, record.env
         self.trace = _io_trace(prepared, env, stack)
         confined = env.supervisor.capped_by(record.cap, prepared.cpus, self.trace)
         engine = self.engine = make_engine(prepared, env, stack, confined)
@@ -239,7 +193,7 @@ class _Run:
             drop_caches=os.geteuid() == 0,
             traffic=TierTraffic(prepared.tiers.values()),
             page_cached=_page_cached(prepared),
-            checkpoint=record.writer.checkpoint,
+            checkpoint=record.folder.checkpoint,
             driver=spec.driver,
             seed=spec.seed_of_block(),
             client_starter=clients_of(prepared, env, stack, engine, confined),
@@ -275,41 +229,27 @@ class _Run:
         """Where the data are; None before they are there, and of an external server."""
         return self.places if self.record.part_bytes.get("data") else None
 
-    def measured(self) -> Outcome:
-        """The measured phase, from the restored data."""
-        self.start()
-        self.record_config(self.engine.effective_config())
-        with (
-            self.record.monitored(self.monitor_context()) as self.session.monitors,
-            silence.phase("warm-up"),
-        ):
-            return self.prepared.workload.measure(self.prepared.params, self.session)
-
-    def conclude(self, outcome: Outcome) -> None:
-        """Record what the measured phase has left, and stop the engine."""
+    def conclude(self) -> None:
+        """Record what the measured phase has left."""
         prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
-        record.add(outcome)
         if session.placement_checks is None:
             session.measured()
         record.run_state = self.state.facts()
         record.warnings += self.state.warnings(record.cap)
-        if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
+        if len(record.folder.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
             if session.timed_io is not None:  # so is the trace
                 record.metrics += session.timed_io.metrics()
         if session.timed_io is not None:
             plants = [parse_plant(text) for text in prepared.spec.plant]
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
-            record.warnings += session.timed_io.check_models(modelled_parts(prepared))
+            record.warnings += session.timed_io.check_models(prepared.models)
             record.artifacts["io-operations"] = session.timed_io.operations()
         if isinstance(engine, RunsInClient):  # its configuration is known when it has run
             self.record_config(engine.effective_config())
         if self.places is not None:
             grown, before = part_bytes(self.places, self.env.credentials), record.part_bytes
             record.part_bytes = {part: max(size, before[part]) for part, size in grown.items()}
-        # Only after a run that went well: after a failure the engine is killed (see
-        # make_engine), and an unclean stop must not cover up what went wrong.
-        engine.stop()
 
     def monitor_context(self) -> MonitorContext:
         """What monitors may look at."""
@@ -378,7 +318,7 @@ class _Run:
 
         With a memory limit, their page cache has what the engine's own memory leaves of it.
         """
-        models = modelled_parts(self.prepared)
+        models = self.prepared.models
         if models and self.trace is not None:
             limit = self.prepared.spec.memory_limit_bytes
             left = None if limit is None else max(0, limit - own_memory_bytes(processes))
@@ -401,7 +341,7 @@ class _Run:
         )
 
 
-def _io_trace(prepared: ResolvedRun, env: Environment, stack: ExitStack) -> IoTrace | None:
+def _io_trace(prepared: EngineRun, env: Environment, stack: ExitStack) -> IoTrace | None:
     """Traces processes once it has directories; None of an external server."""
     library = find_native(LIBRARY)
     if prepared.external or library is None or IoMonitor.name in prepared.spec.no_monitors:
@@ -421,7 +361,7 @@ def data_bytes(parts: Mapping[Part, int]) -> int:
     return sum(parts[part] for part in _HOLDING)
 
 
-def _page_cached(prepared: ResolvedRun) -> bool:
+def _page_cached(prepared: EngineRun) -> bool:
     """Whether the engine reads tables and indexes through the page cache."""
     holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
@@ -482,7 +422,7 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         ) from error
 
 
-def _placement_checks(prepared: ResolvedRun, engine: Engine) -> list[Check]:
+def _placement_checks(prepared: EngineRun, engine: Engine) -> list[Check]:
     """Whether the engine's memory and processors are those of the placement and the spec."""
     checks = []
     if (policy := prepared.memory_policy) is not None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import RunFailed
-from harness.experiment.preflight import placement_label
 from harness.experiment.profile import Plan
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject, RunSpec
@@ -66,7 +65,7 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
                 f"see `harness runs show {run.run_id}`, or give a rate in operations per second",
             )
         per_s[_arm(run.spec)] = done.value / load.per_s
-    names = {_arm(run.spec): f"{run.spec.engine} {placement_label(run.spec)}" for run in probes}
+    names = {_arm(run.spec): f"{run.spec.engine} {run.spec.where}" for run in probes}
     return Capacity(per_s, names, tuple(run.run_id for run in probes))
 
 

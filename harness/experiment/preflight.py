@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness import registry, remote_hosts
 from harness.engine import (
@@ -25,7 +25,9 @@ from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.monitoring import check_monitors
 from harness.execution.observing import check_observers
+from harness.execution.run import ResolvedRun, ResumePolicy, host_conditions
 from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.experiment.run_time import Estimator, RunTime
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
@@ -36,7 +38,8 @@ from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.sql_files import text_of
 from harness.store.datasets import dataset_name
-from harness.store.spec import RunSpec, content_hash
+from harness.store.runs import Store, StoredRun
+from harness.store.spec import Json, RunSpec, content_hash
 from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
@@ -52,11 +55,10 @@ _ASSUMED_WINDOW_NS = 60 * NS_PER_S
 _NOWHERE = Path("/nonexistent")
 
 
-@dataclass(frozen=True)
-class ResolvedRun:
-    """A checked spec with the objects that it names."""
+@dataclass(frozen=True, kw_only=True)
+class EngineRun(ResolvedRun):
+    """A checked run of a workload on an engine, with the objects that its spec names."""
 
-    spec: RunSpec
     factory: EngineFactory
     version: EngineVersion
     workload: Workload[Any]
@@ -79,14 +81,80 @@ class ResolvedRun:
     dataset_name: str = ""
     #: Name of its source files; empty if the workload loads from none.
     source_name: str = ""
+    runnable: ClassVar[bool] = True
 
     @property
     def external(self) -> bool:
         """Whether the engine is a server that the harness does not run."""
         return self.spec.placement is None
 
+    @property
+    def details(self) -> Mapping[str, Json]:
+        return {"version": self.version.version}
 
-def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
+    @property
+    def needs_bytes(self) -> Mapping[Part, int]:
+        """Upper estimate per directory part; nothing of an external server."""
+        if self.external:
+            return {}
+        return self.workload.estimate_bytes(self.params, self.load_format)
+
+    def run_time(self, times: Estimator) -> RunTime | None:
+        copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
+        return times.run_time(self.spec, sum(copied))
+
+    def conditions(self, env: Environment) -> Mapping[str, Any]:
+        return {
+            "engine build": self.version.build,
+            "engine settings": dict(self.settings),
+            "data": self.dataset_name or None,
+            **host_conditions(dict.fromkeys(self.tiers.values()), self.cpus, env),
+        }
+
+    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+        # Clients and numpy take long to import, and a list of runs needs none of them.
+        from harness.execution.runner import run_on_engine
+
+        return run_on_engine(self, env, store, policy)
+
+    @property
+    def models(self) -> dict[Part, DeviceModel]:
+        """The models of the tiers that parts lie on."""
+        placed = {part: tier.model for part, tier in self.tiers.items() if part != "memory"}
+        return {part: model for part, model in placed.items() if model}
+
+    def context(self, env: Environment, processes: ProcessStarter, scratch: Path) -> EngineContext:
+        """Return the arguments of its engine; creating one checks its settings and options."""
+        return EngineContext(
+            settings=self.settings,
+            options=self.spec.engine_options,
+            scratch=scratch,
+            engines_prefix=env.engines_prefix,
+            processes=processes,
+            credentials=env.credentials,
+            threads=self.threads,
+            memory_limit_bytes=self.spec.memory_limit_bytes,
+            seed=self.spec.seed,
+            listen=self.listen,
+            client_addresses=self.client_addresses,
+        )
+
+    def dataset_facts(self, engine: Engine) -> dict[str, Any]:
+        """Return the facts that its dataset depends on."""
+        spec = self.spec
+        folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None
+        return {
+            "engine": spec.engine,
+            "build": self.version.build,
+            "driver": spec.driver,
+            "workload": spec.workload,
+            "data": self.workload.data_key(self.params, spec.driver),
+            "format": dict(engine.format_options()),
+            "schema": _schema_digest(folder) if folder else "",
+        }
+
+
+def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     """Check one spec; UsageError for the first thing that cannot work."""
     factory = registry.engine(spec.engine, spec.workload)
     workload = registry.workload(spec.workload)
@@ -126,24 +194,24 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     addresses: tuple[str, ...] = ()
     if listen is not None:
         addresses = remote_hosts.addresses(outline.client_hosts, listen.host)
-    prepared = ResolvedRun(
-        spec,
-        factory,
-        version,
-        workload,
-        params,
-        tiers,
-        policy,
-        settings,
-        threads,
-        cpus,
+    prepared = EngineRun(
+        spec=spec,
+        factory=factory,
+        version=version,
+        workload=workload,
+        params=params,
+        tiers=tiers,
+        memory_policy=policy,
+        settings=settings,
+        threads=threads,
+        cpus=cpus,
         listen=listen,
         client_addresses=addresses,
         warnings=tuple(of_file.warnings),
     )
     _check_cache(prepared)
     _check_memory_limit(prepared, env)
-    engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
+    engine = factory.create(prepared.context(env, env.supervisor, _NOWHERE))
     if listen is not None and not isinstance(engine, Listens):
         raise UsageError(
             f"listen {listen} on {engine.name}",
@@ -153,36 +221,20 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     _check_plant(spec, engine, supported)
     _check_models(prepared, engine, supported)
     workload.check_engine(params, spec.driver, engine, settings)
+    name = ""
+    if not prepared.external:
+        name = dataset_name(f"{spec.workload}-{spec.engine}", prepared.dataset_facts(engine))
     return replace(
         prepared,
         load_format=getattr(engine, "load_format", ""),
-        dataset_name="" if prepared.external else _dataset_name(prepared, engine),
+        dataset_name=name,
         source_name=workload.source_key(params, engine),
     )
 
 
-def engine_context(
-    prepared: ResolvedRun, env: Environment, processes: ProcessStarter, scratch: Path
-) -> EngineContext:
-    """Arguments of an engine of this run; creating one checks its settings and options."""
-    return EngineContext(
-        settings=prepared.settings,
-        options=prepared.spec.engine_options,
-        scratch=scratch,
-        engines_prefix=env.engines_prefix,
-        processes=processes,
-        credentials=env.credentials,
-        threads=prepared.threads,
-        memory_limit_bytes=prepared.spec.memory_limit_bytes,
-        seed=prepared.spec.seed,
-        listen=prepared.listen,
-        client_addresses=prepared.client_addresses,
-    )
-
-
-def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]:
+def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[EngineRun]:
     """Check every spec of a plan, repeats once, and that its data and its largest run fit."""
-    once: dict[str, ResolvedRun] = {}
+    once: dict[str, EngineRun] = {}
     for spec in specs:
         if (series := spec.series()) not in once:
             once[series] = prepare(spec, env)
@@ -273,17 +325,10 @@ def _check_plant(spec: RunSpec, engine: Engine, supported: frozenset[Part]) -> N
         raise UsageError(f"planted delay {text}", context, "leave --plant out")
 
 
-def modelled_parts(prepared: ResolvedRun) -> dict[Part, DeviceModel]:
-    """The models of the tiers that parts lie on."""
-    return {
-        part: tier.model for part, tier in prepared.tiers.items() if tier.model and part != "memory"
-    }
-
-
-def _check_models(prepared: ResolvedRun, engine: Engine, supported: frozenset[Part]) -> None:
+def _check_models(prepared: EngineRun, engine: Engine, supported: frozenset[Part]) -> None:
     """UsageError for a modelled tier whose times would not reach the engine."""
     spec = prepared.spec
-    for part, model in modelled_parts(prepared).items():
+    for part, model in prepared.models.items():
         if part not in supported:
             continue
         tier = prepared.tiers[part]
@@ -331,7 +376,7 @@ def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address 
     return address
 
 
-def _check_cache(prepared: ResolvedRun) -> None:
+def _check_cache(prepared: EngineRun) -> None:
     cache = prepared.params.outline().cache
     if prepared.external and cache != "warm":
         raise UsageError(
@@ -347,7 +392,7 @@ def _check_cache(prepared: ResolvedRun) -> None:
         )
 
 
-def _check_memory_limit(prepared: ResolvedRun, env: Environment) -> None:
+def _check_memory_limit(prepared: EngineRun, env: Environment) -> None:
     limit = prepared.spec.memory_limit_bytes
     if limit is None:
         return
@@ -373,13 +418,8 @@ def _check_memory_limit(prepared: ResolvedRun, env: Environment) -> None:
         )
 
 
-def needed_bytes(prepared: ResolvedRun) -> Mapping[Part, int]:
-    """Upper estimate per directory part."""
-    return prepared.workload.estimate_bytes(prepared.params, prepared.load_format)
-
-
-def _parts_needed(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
-    estimate = needed_bytes(prepared)
+def _parts_needed(prepared: EngineRun) -> list[tuple[Tier, str, int]]:
+    estimate = prepared.needs_bytes
     return [
         (prepared.tiers[part], str(part), estimate.get(part, 0))
         for part in DIRECTORY_PARTS
@@ -387,14 +427,14 @@ def _parts_needed(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
     ]
 
 
-def _data_needed(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Tier, str, int]]:
+def _data_needed(runs: Sequence[EngineRun], env: Environment) -> list[tuple[Tier, str, int]]:
     """Datasets and source files that the plan has to make, each once."""
     datasets: dict[str, int] = {}
     source: dict[str, int] = {}
     for run in runs:
         if env.datasets.find(run.dataset_name) is not None:
             continue
-        datasets[run.dataset_name] = sum(needed_bytes(run).values())
+        datasets[run.dataset_name] = sum(run.needs_bytes.values())
         if run.source_name and env.source.find(run.source_name) is None:
             source[run.source_name] = run.workload.source_bytes(run.params, run.load_format)
     for run in runs:
@@ -408,41 +448,7 @@ def _data_needed(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Ti
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in needed if sizes]
 
 
-def placement_label(spec: RunSpec) -> str:
-    """The name of a run's placement in tables (its own, or the user's label), and the delays."""
-    name = spec.placement.name if spec.placement else (spec.label or "external")
-    return f"{name} {spec.planted_mark}".rstrip()
-
-
-def _dataset_name(prepared: ResolvedRun, engine: Engine) -> str:
-    """Name of the dataset of a run."""
-    spec = prepared.spec
-    return dataset_name(f"{spec.workload}-{spec.engine}", dataset_facts(prepared, engine))
-
-
-def dataset_facts(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
-    """The facts that a dataset depends on."""
-    spec = prepared.spec
-    folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None
-    return {
-        "engine": spec.engine,
-        "build": prepared.version.build,
-        "driver": spec.driver,
-        "workload": spec.workload,
-        "data": prepared.workload.data_key(prepared.params, spec.driver),
-        "format": dict(engine.format_options()),
-        "schema": _schema_digest(folder) if folder else "",
-    }
-
-
 def _schema_digest(folder: Path) -> str:
     """Digest of the files that define the tables: data of another schema are not reused."""
     files = sorted([*folder.glob("[0-9]*.sql*"), *folder.glob("procedures/*.sql")])
     return content_hash({file.name: text_of(file) for file in files})
-
-
-def work_directory(tier: Tier, run_id: str, part: Part) -> Path:
-    """Where a run's part lies on a tier."""
-    if tier.claim.path is None:
-        raise UsageError(f"tier {tier.name!r} for {part}", f"a {tier.facts.kind} has no directory")
-    return Path(tier.claim.path) / "tierbench-work" / f"{run_id}-{part}"

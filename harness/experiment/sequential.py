@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
-from harness.execution.run_list import Step
+from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget
 from harness.experiment.selection import with_repeats
@@ -149,7 +149,9 @@ def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(round(first * growth**look) for look in range(looks)))
 
 
-def own_steps(sequence: Sequential, steps: Sequence[Step]) -> tuple[Sequential, list[Step]]:
+def own_steps(
+    sequence: Sequential, steps: Sequence[ResolvedRun]
+) -> tuple[Sequential, list[ResolvedRun]]:
     """The steps, without complete runs whose results did not decide under the same rule.
 
     Such a run says of fewer looks, so its comparison would not be corrected for them. Runs of an
@@ -161,7 +163,7 @@ def own_steps(sequence: Sequential, steps: Sequence[Step]) -> tuple[Sequential, 
     looks = [_looks_of(step) if step.done else 0 for step in steps]
     own = [
         replace(step, done=None, why="its earlier run is of another number of looks")
-        if step.done and step.prepared and one < sequence.plan.looks
+        if step.done and step.runnable and one < sequence.plan.looks
         else step
         for step, one in zip(steps, looks, strict=True)
     ]
@@ -181,7 +183,7 @@ def own_steps(sequence: Sequential, steps: Sequence[Step]) -> tuple[Sequential, 
     return replace(sequence, plan=replace(sequence.plan, looks=spent)), own
 
 
-def continued(plan: Plan, steps: Sequence[Step]) -> Plan:
+def continued(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
     """The plan; with a look more where it adds repeats to runs whose results may have been seen.
 
     That is a series with complete runs of another plan, such as one of fewer repeats, and blocks
@@ -209,16 +211,16 @@ def continued(plan: Plan, steps: Sequence[Step]) -> Plan:
     return replace(plan, looks=looks)
 
 
-def _looks_of(step: Step) -> int:
+def _looks_of(step: ResolvedRun) -> int:
     assert step.done is not None
     return int(step.done.run["experiment"].get("looks", 1))
 
 
 def run_sequence(
     sequence: Sequential,
-    steps: Sequence[Step],
-    run: Callable[[Sequence[Step]], Sequence[StoredRun]],
-    cost_ns: Callable[[Sequence[Step]], int | None],
+    steps: Sequence[ResolvedRun],
+    run: Callable[[Sequence[ResolvedRun]], Sequence[StoredRun]],
+    cost_ns: Callable[[Sequence[ResolvedRun]], int | None],
     budget: Budget,
     say: Callable[[str], None],
 ) -> tuple[list[StoredRun], str]:
@@ -226,7 +228,7 @@ def run_sequence(
 
     ``steps`` of all blocks; ``run`` runs those of a block, which is not divided.
     """
-    blocks: dict[int, list[Step]] = {}
+    blocks: dict[int, list[ResolvedRun]] = {}
     for step in steps:
         blocks.setdefault(step.spec.block, []).append(step)
     finished: list[StoredRun] = []
@@ -265,9 +267,9 @@ def _why_ended(sequence: Sequential) -> str:
     return "largest number of repeats"
 
 
-def _refuse_other_modes(steps: Sequence[Step]) -> None:
+def _refuse_other_modes(steps: Sequence[ResolvedRun]) -> None:
     for step in steps:
-        if step.prepared is None and step.done is None:
+        if not step.runnable and step.done is None:
             raise UsageError(
                 "--budget or --resolve",
                 f"a run {step.why}, and blocks are not divided",

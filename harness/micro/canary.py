@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 from harness.errors import UsageError, as_failure, interruption
 from harness.execution.environment import Environment
-from harness.execution.run_list import Step
-from harness.execution.run_record import ResumePolicy
+from harness.execution.run import ResolvedRun, ResumePolicy
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
 from harness.micro import native
@@ -44,7 +43,7 @@ _Key = tuple[str, str]
 @contextmanager
 def canary(
     plan: Plan,
-    steps: Sequence[Step],
+    steps: Sequence[ResolvedRun],
     env: Environment,
     results: Store,
     most_ns: int | None = None,
@@ -53,7 +52,7 @@ def canary(
 
     ``most_ns``: of the experiment, where its time is limited.
     """
-    todo = [step for step in steps if step.done is None and step.prepared is not None]
+    todo = [step for step in steps if step.done is None and step.runnable]
     tiers = _tiers(todo, env)
     expected_ns = min(_estimated_ns(todo, results), most_ns or sys.maxsize)
     budget_ns = expected_ns * _SHARE / 2 / max(1, len(tiers))
@@ -79,7 +78,7 @@ def canary(
         raise elsewhere
 
 
-def _tiers(todo: Sequence[Step], env: Environment) -> list[str]:
+def _tiers(todo: Sequence[ResolvedRun], env: Environment) -> list[str]:
     """Names of those in use that can be measured.
 
     The content of a raw device would be lost, and of a modelled tier the tier below it would be
@@ -93,7 +92,7 @@ def _tiers(todo: Sequence[Step], env: Environment) -> list[str]:
     return [tier.name for tier in tiers if tier.facts.kind != "devdax" and not tier.model]
 
 
-def _estimated_ns(todo: Sequence[Step], results: Store) -> int:
+def _estimated_ns(todo: Sequence[ResolvedRun], results: Store) -> int:
     times = Estimator(results.runs())
     known = (step.run_time(times) for step in todo)
     return sum(one.duration_ns if one else _UNKNOWN_NS for one in known)

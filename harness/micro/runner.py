@@ -10,21 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness import registry
 from harness.errors import UsageError, nearest
-from harness.execution.environment import Environment
+from harness.execution.environment import Environment, work_directory
 from harness.execution.monitoring import check_monitors
-from harness.execution.run_record import (
+from harness.execution.run import (
     Program,
+    ResolvedRun,
     ResumePolicy,
-    RunRecord,
+    Run,
     host_conditions,
     host_state,
 )
-from harness.experiment.placement import Part, parse_placement
-from harness.experiment.preflight import work_directory
+from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
 from harness.micro import native
@@ -38,7 +38,7 @@ from harness.micro.scaling import ScaledSuite
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
-from harness.store.runs import RunWriter, Store, StoredRun
+from harness.store.runs import RunFolder, Store, StoredRun
 from harness.store.spec import MICRO, Json, RunSpec, content_hash
 from harness.supervise.process import descendants
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
@@ -71,9 +71,9 @@ class SuiteRequest:
     no_monitors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ResolvedSuite:
-    """A run that can be made: everything checked, nothing touched (run_list.Prepared).
+@dataclass(frozen=True, kw_only=True)
+class ResolvedSuite(ResolvedRun):
+    """A run of a suite that can be made: everything checked, nothing touched.
 
     ``scaled``: to the tier, for our own program; ``cpus``: that this may use, empty for all.
     """
@@ -84,6 +84,7 @@ class ResolvedSuite:
     program: MeasuringProgram
     scaled: ScaledSuite = _UNSCALED
     cpus: Sequence[int] = ()
+    runnable: ClassVar[bool] = True
 
     @property
     def repeats(self) -> int:
@@ -94,28 +95,6 @@ class ResolvedSuite:
     def planned(self) -> Planned:
         """What will be measured, and how long it takes."""
         return self.program.planned(self.repeats, self.tier)
-
-    @property
-    def spec(self) -> RunSpec:
-        """As it is stored; its hash covers the whole request."""
-        return RunSpec(
-            workload=MICRO,
-            engine=self.program.name,
-            placement=parse_placement(f"data={self.tier.name}"),
-            params={
-                "suite": self.suite.name,
-                "suite_hash": content_hash(dict(self.suite.documents)),
-                "repeats": self.repeats,
-                "overwrite": self.request.overwrite,
-                "requested": dict(self.request.params),
-                "configurations": len(self.scaled.measurements) or None,
-                **self.program.in_spec,
-            },
-            emulate=self.request.emulate,
-            seed=self.request.seed,
-            monitors=self.request.monitors,
-            no_monitors=self.request.no_monitors,
-        )
 
     @property
     def details(self) -> Mapping[str, Json]:
@@ -134,11 +113,6 @@ class ResolvedSuite:
             "scaled": [one.to_json() for one in self.scaled.warnings],
         }
 
-    @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        """Nothing is known: a suite is scaled to what is free."""
-        return {}
-
     def run_time(self, times: Estimator) -> RunTime | None:
         return RunTime(known, "assumptions") if (known := self.planned.known_ns) else None
 
@@ -156,7 +130,7 @@ class ResolvedSuite:
 
     def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
         program = self.program
-        record = RunRecord(
+        record = Run(
             self.spec,
             env,
             policy,
@@ -172,7 +146,7 @@ class ResolvedSuite:
             io_trace=lambda: None,
         )
         with record.storing(store), record.measuring():
-            with self._workplace(env, record.writer) as work, record.monitored(context):
+            with self._workplace(env, record.folder) as work, record.monitored(context):
                 found = program.measure(work)
             record.program = Program(program.name, *found.program)
             record.add(found)
@@ -189,7 +163,7 @@ class ResolvedSuite:
         }
 
     @contextmanager
-    def _workplace(self, env: Environment, run: RunWriter) -> Iterator[Workplace]:
+    def _workplace(self, env: Environment, run: RunFolder) -> Iterator[Workplace]:
         tier, seed = self.tier, self.request.seed
         with ExitStack() as stack:
             scratch, directory = stack.enter_context(env.scratch()), None
@@ -227,10 +201,47 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     if other is None:
         own = native.prepare(suite, tier, env, limits, request.overwrite)
         cpus = (*own.capacity.near, *own.capacity.far)
-        return ResolvedSuite(request, suite, tier, own, own.scaled, cpus)
+        return _resolved(request, suite, tier, own, own.scaled, cpus)
     program = _kind(other).from_mapping({**other.get("params", {}), **given})
     program.check(tier)
-    return ResolvedSuite(request, suite, tier, program)
+    return _resolved(request, suite, tier, program)
+
+
+def _resolved(
+    request: SuiteRequest,
+    suite: Suite,
+    tier: Tier,
+    program: MeasuringProgram,
+    scaled: ScaledSuite = _UNSCALED,
+    cpus: Sequence[int] = (),
+) -> ResolvedSuite:
+    spec = RunSpec(
+        workload=MICRO,
+        engine=program.name,
+        placement=parse_placement(f"data={tier.name}"),
+        params={
+            "suite": suite.name,
+            "suite_hash": content_hash(dict(suite.documents)),
+            "repeats": request.repeats or suite.repeats,
+            "overwrite": request.overwrite,
+            "requested": dict(request.params),
+            "configurations": len(scaled.measurements) or None,
+            **program.in_spec,
+        },
+        emulate=request.emulate,
+        seed=request.seed,
+        monitors=request.monitors,
+        no_monitors=request.no_monitors,
+    )
+    return ResolvedSuite(
+        spec=spec,
+        request=request,
+        suite=suite,
+        tier=tier,
+        program=program,
+        scaled=scaled,
+        cpus=cpus,
+    )
 
 
 def parameter_names(request: SuiteRequest, env: Environment) -> Sequence[str]:

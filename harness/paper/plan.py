@@ -16,8 +16,8 @@ from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.host_lock import working_ns
-from harness.execution.run_list import Retries, Step, expected_ns, plan_steps, run_plan
-from harness.experiment.preflight import placement_label
+from harness.execution.run import ResolvedRun
+from harness.execution.run_list import Retries, expected_ns, plan_steps, run_plan
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Budget, Estimator
 from harness.experiment.sequential import continued
@@ -56,7 +56,7 @@ class Part:
 
     what: str
     why: str = ""
-    step: Step | None = None
+    step: ResolvedRun | None = None
 
     @property
     def done(self) -> StoredRun | None:
@@ -217,13 +217,13 @@ class _Figures:
         except UsageError:
             steps = [self._step(plan, spec) for spec in plan.runs]
         for spec, step in zip(plan.runs, steps, strict=True):
-            yield Part(_arm(spec), "" if step.done or step.prepared else step.why, step)
+            yield Part(_arm(spec), "" if step.done or step.runnable else step.why, step)
 
-    def _step(self, plan: Plan, spec: RunSpec) -> Step:
+    def _step(self, plan: Plan, spec: RunSpec) -> ResolvedRun:
         try:
             (step,) = plan_steps(replace(plan, runs=(spec,)), self.env, self.store, enough=_ENOUGH)
         except UsageError as error:
-            return Step(spec, None, None, str(error))
+            return ResolvedRun(spec, None, str(error))
         return step
 
     # Suites ------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class _Figures:
                 params = {name: text for name, text in of_suites.items() if name in names}
                 request = replace(of_tier, params=params)
                 plan, suites = suite_plan([request], self.env)
-                (step,) = plan_steps(plan, self.env, self.store, enough=_ENOUGH, prepared=suites)
+                (step,) = plan_steps(plan, self.env, self.store, enough=_ENOUGH, resolved=suites)
                 part = Part(tier, step=step)
                 given |= params
             except UsageError as error:
@@ -281,7 +281,7 @@ def _arm(spec: RunSpec) -> str:
     """``ssd-both, innodb_doublewrite=OFF``."""
     settings = [f"{name}={value}" for name, value in spec.settings.items()]
     mode = [f"{spec.required_host_mode} mode"] if spec.required_host_mode == "Memory" else []
-    return ", ".join([placement_label(spec), *settings, *mode])
+    return ", ".join([spec.where, *settings, *mode])
 
 
 # The budget ---------------------------------------------------------------------------------

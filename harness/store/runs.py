@@ -172,30 +172,8 @@ class StoredRun:
         return StoredRun(self.directory, Entry(stamps, list(read._digests.values()), head))
 
 
-@dataclass(frozen=True)
-class Unfinished:
-    """A run directory without run.json."""
-
-    directory: Path
-
-    @property
-    def under_way(self) -> bool:
-        """Whether a living process works on it."""
-        return under_way(self.directory)
-
-    @property
-    def steps_kept(self) -> int:
-        """The number of finished steps, after which the same command resumes."""
-        return steps_kept(self.directory)
-
-    @property
-    def run_id(self) -> str:
-        """The name of its directory."""
-        return self.directory.name
-
-
-class RunWriter:
-    """Writes one run in the order above; see the module. It holds the run until closed."""
+class RunFolder:
+    """The folder of a run under way, written in the order above; locked until it is closed."""
 
     def __init__(self, directory: Path, checkpoint: Checkpoint, index: StoreIndex) -> None:
         self.directory = directory
@@ -274,7 +252,7 @@ class Store:
             "name a directory of your own with --results",
         )
 
-    def begin(self, spec: RunSpec) -> RunWriter:
+    def begin(self, spec: RunSpec) -> RunFolder:
         """A new run directory with its spec in it; none is left where that cannot be."""
         schemas.validate(spec.to_json(), "run-spec", source=f"spec of a {spec.workload} run")
         stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -288,19 +266,19 @@ class Store:
         except OSError as error:
             raise self._unusable(error) from error
         try:
-            writer = RunWriter(directory, Checkpoint.create(directory), self._index)
-            writer.write_spec(spec)
+            folder = RunFolder(directory, Checkpoint.create(directory), self._index)
+            folder.write_spec(spec)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
             raise not_written(directory / STEPS_FILE, error) from error
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        return writer
+        return folder
 
     def resume(
         self, spec: RunSpec, conditions: Mapping[str, Any] | None, say: Callable[[str], None]
-    ) -> RunWriter | None:
+    ) -> RunFolder | None:
         """The newest run of ``spec`` that was interrupted after a finished step, to be resumed.
 
         None where there is none, or another process works on it. ``conditions``: everything
@@ -317,12 +295,12 @@ class Store:
                 continue
             why = checkpoint.why_not_resumed(conditions)
             if not why and (directory / "run.json").exists():
-                writer = self.begin(spec)
-                writer.checkpoint.close()
-                checkpoint.move(writer.directory)
-                return RunWriter(writer.directory, checkpoint, self._index)
+                folder = self.begin(spec)
+                folder.checkpoint.close()
+                checkpoint.move(folder.directory)
+                return RunFolder(folder.directory, checkpoint, self._index)
             if not why:
-                return RunWriter(directory, checkpoint, self._index)
+                return RunFolder(directory, checkpoint, self._index)
             if checkpoint.finished:
                 say(f"not resuming {directory.name}: {why}")
             checkpoint.close()
@@ -389,17 +367,15 @@ class Store:
         """Note runs of this store that were validated; nothing where that cannot be."""
         self._index.add({run.run_id: run.entry for run in runs if run.entry is not None})
 
-    def unfinished(self) -> list[Unfinished]:
+    def unfinished(self) -> list[Path]:
         """Directories without a result: under way, or cut off."""
-        return [
-            Unfinished(path) for path in self._directories() if not (path / "run.json").exists()
-        ]
+        return [path for path in self._directories() if not (path / "run.json").exists()]
 
     def interrupted(self, spec: RunSpec) -> bool:
         """Whether a run of ``spec`` was interrupted after a finished step."""
         return any(
-            one.steps_kept and not one.under_way and _resumable(one.directory, spec)
-            for one in self.unfinished()
+            steps_kept(path) and not under_way(path) and _resumable(path, spec)
+            for path in self.unfinished()
         )
 
     def has(self, run_id: str) -> bool:
@@ -425,7 +401,7 @@ class Store:
         if found:
             listed = ", ".join(run.run_id for run in found[:5])
             raise UsageError(f"run {name!r}", f"{len(found)} runs match: {listed}", "name one")
-        if any(run.run_id == name for run in self.unfinished()):
+        if any(path.name == name for path in self.unfinished()):
             raise UsageError(
                 f"run {name!r}",
                 "it is unfinished: it has no result",

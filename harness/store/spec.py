@@ -190,6 +190,12 @@ class RunSpec:
         """``PLANTED wal.sync=+200us``; empty without planted delays."""
         return f"PLANTED {' '.join(self.plant)}" if self.plant else ""
 
+    @property
+    def where(self) -> str:
+        """The placement's name (or the user's label) with the planted delays, for tables."""
+        name = self.placement.name if self.placement else (self.label or "external")
+        return f"{name} {self.planted_mark}".rstrip()
+
     def runs_in(self, mode: str) -> bool:
         """Whether this run can be made on a host in that mode.
 

@@ -73,8 +73,8 @@ def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded
     with progress_on_stderr(True) as progress, open_environment(None, (), progress) as env:
         switched = dataclasses.replace(env, host={**env.host, "mode": "Memory"})
         memory, default = plan_steps(plan, switched, Store(loaded.results))
-    assert memory.prepared is not None and memory.done is None
-    assert default.prepared is None and default.done is not None
+    assert memory.runnable and memory.done is None
+    assert not default.runnable and default.done is not None
 
 
 PAPER = "papers/nvm-for-databases/"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from example_run import SPEC
 
+from harness.execution.run import ResolvedRun, ResumePolicy
 from harness.execution.run_list import (
     Retries,
-    Step,
     completed_before_interruption,
     last_attempts,
     last_attempts_of,
@@ -19,7 +19,6 @@ from harness.execution.run_list import (
     plan_steps,
     run_plan,
 )
-from harness.execution.run_record import ResumePolicy
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
 from harness.progress import SilentProgress
@@ -88,17 +87,13 @@ def test_the_newest_run_under_the_same_conditions_is_kept(now: Any, expected: st
     assert bool(why) == (expected is None)
 
 
-class _Made:
-    """A run that a list takes, of no engine and no suite."""
+@dataclass(frozen=True)
+class _Made(ResolvedRun):
+    """A run that a list takes, of no engine and no suite. ``ends``: of its attempts."""
 
-    details: ClassVar[dict[str, Any]] = {}
-    needs_bytes: ClassVar[dict[Any, int]] = {}
-
-    def __init__(self, build: int, spec: RunSpec = CXL) -> None:
-        self.build, self.spec = build, spec
-
-    def run_time(self, times: Any) -> None:
-        return None
+    build: int = 0
+    ends: list[str] = field(default_factory=list)
+    runnable: ClassVar[bool] = True
 
     def conditions(self, env: Any) -> dict[str, Any]:
         return {"build": self.build}
@@ -107,7 +102,10 @@ class _Made:
         return {"scaled": 1}
 
     def run(self, env: Any, store: Any, policy: ResumePolicy) -> Any:
-        return policy
+        made = run(0, self.spec, status=self.ends.pop(0))
+        made.run = {"status": made.head["status"], "error": None}
+        made.failed_before = policy.failed
+        return made
 
 
 FACTS = dict.fromkeys(
@@ -131,7 +129,7 @@ def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(
     complete = run(1, CXL)
     complete.manifest = {"conditions": {"build": 7}}
     store: Any = SimpleNamespace(runs=lambda: [complete])
-    (step,) = plan_steps(PLAN, HERE, store, prepared=[_Made(build)])
+    (step,) = plan_steps(PLAN, HERE, store, resolved=[_Made(CXL, build=build)])
     assert (step.done is complete) == done and bool(step.why) != done
 
 
@@ -147,23 +145,13 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
     store: Any = SimpleNamespace(runs=lambda: [before], interrupted=lambda spec: spec == CXL)
     later = replace(plan, looks=2)  # the same command once more within a budget
-    runs = [_Made(7, first), _Made(7)]
-    steps = plan_steps(later, HERE, store, again=True, resume=True, prepared=runs)
+    runs = [_Made(first, build=7), _Made(CXL, build=7)]
+    steps = plan_steps(later, HERE, store, again=True, resume=True, resolved=runs)
     assert [step.done is before for step in steps] == [placed, False]
 
 
-class _Attempted(_Made):
-    """A run whose attempts end as they are listed."""
-
-    def __init__(self, spec: RunSpec, *ends: str) -> None:
-        super().__init__(0, spec)
-        self.ends = list(ends)
-
-    def run(self, env: Any, store: Any, policy: ResumePolicy) -> Any:
-        made = run(0, self.spec, status=self.ends.pop(0))
-        made.run = {"status": made.head["status"], "error": None}
-        made.failed_before = policy.failed
-        return made
+def attempted(spec: RunSpec, *ends: str) -> _Made:
+    return _Made(spec, ends=list(ends))
 
 
 @pytest.mark.parametrize(
@@ -181,11 +169,10 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(
 ) -> None:
     names = {"f": "failed", "c": "complete"}
     own = [
-        _Attempted(spec, *(names[end] for end in each))
+        attempted(spec, *(names[end] for end in each))
         for spec, each in zip((SSD, PMEM), ends, strict=True)
     ]
-    steps = [Step(one.spec, one, None) for one in own]
-    runs: list[Any] = run_plan(PLAN, steps, RUNNING, NO_STORE, False, retries)
+    runs: list[Any] = run_plan(PLAN, own, RUNNING, NO_STORE, False, retries)
     assert [one.run["status"] for one in runs] == [names[end] for end in expected]
     assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
     assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
@@ -203,18 +190,17 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(
 )
 def test_identical_runs_of_a_block_have_a_last_attempt_each(ends: list[str], expected: str) -> None:
     names = {"f": "failed", "c": "complete"}
-    own = [_Attempted(SSD, *(names[end] for end in each)) for each in ends]
-    steps = [Step(one.spec, one, None) for one in own]
-    made = run_plan(PLAN, steps, RUNNING, NO_STORE, False, Retries(max(map(len, ends)) - 1))
+    own = [attempted(SSD, *(names[end] for end in each)) for each in ends]
+    made = run_plan(PLAN, own, RUNNING, NO_STORE, False, Retries(max(map(len, ends)) - 1))
     found = last_attempts_of(len(ends), made)
     assert [one.run["status"] for one in found] == [names[end] for end in expected]
     assert found[0] is not found[1]
 
 
 def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
-    bad = [_Attempted(replace(SSD, block=k), *["failed"] * 2) for k in range(3)]
-    good = _Attempted(replace(PMEM, block=2), "failed", "complete")
-    steps = [Step(one.spec, one, None) for one in (*bad, good)]
+    bad = [attempted(replace(SSD, block=k), *["failed"] * 2) for k in range(3)]
+    good = attempted(replace(PMEM, block=2), "failed", "complete")
+    steps = [*bad, good]
     runs = run_plan(PLAN, steps, RUNNING, NO_STORE, False, Retries(1))
     assert [len(one.ends) for one in bad] == [0, 1, 1]
     assert runs[-1].head["status"] == "complete"

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from example_run import Runnable
 
 from harness.errors import UsageError
-from harness.execution.run_list import Step
+from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile
 from harness.experiment.run_time import Estimator
@@ -76,7 +77,7 @@ def part(placement: str = "ssd-both", duration: str = "50s", why: str = "", user
     spec = RunSpec("tpcc", "postgres", parse_placement(placement),
                    {"warehouses": 1, "users": users, "ramp_up": "0s", "duration": duration},
                    driver="loadgen")  # fmt: skip
-    return Part(placement, why=why, step=Step(spec, None, None))
+    return Part(placement, why=why, step=ResolvedRun(spec))
 
 
 PLAN = load_profile(find_profile("papers/nvm-for-databases/fig5"))
@@ -122,7 +123,7 @@ def test_a_run_that_two_figures_share_is_paid_once() -> None:
 
 def test_what_has_no_estimate_is_counted_apart() -> None:
     spec = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
-    cell = Cell(0, 0, "queries", (Part("ssd-both", step=Step(spec, None, None)),))
+    cell = Cell(0, 0, "queries", (Part("ssd-both", step=ResolvedRun(spec)),))
     found = choose([cell], 1, Estimator([]))
     assert (found.unknown, found.estimated_ns, len(found.cells)) == (1, 0, 1)
     assert replace(cell, parts=()).estimate_ns(Estimator([])) is None
@@ -152,8 +153,7 @@ def test_repeats_that_are_raised_later_are_a_look_more(capsys: pytest.CaptureFix
             one = part()
             assert one.step is not None
             spec = replace(one.step.spec, block=block)
-            prepared: Any = object()
-            step = Step(spec, prepared, cast(Any, earlier))
+            step = Runnable(spec, cast(Any, earlier))
             found.append(Cell(0, block, "", (replace(one, step=step),), PLAN))
         return found
 

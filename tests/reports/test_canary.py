@@ -89,7 +89,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
     monkeypatch.setattr(canaries, "_suites", lambda *_: [])
     monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
-    step = SimpleNamespace(done=None, prepared=object())
+    step = SimpleNamespace(done=None, runnable=True)
     environment = SimpleNamespace(host={"host_id": "host"})
 
     def run(duration_ns: int, most_ns: int | None = None) -> Any:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from harness.cli import calibrate as command
 from harness.cli.app import app
-from harness.execution.run_list import Step
+from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
 from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore, latest_of
@@ -136,7 +136,9 @@ def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
 def test_an_interrupted_calibration_has_its_whole_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, kept: int | None
 ) -> None:
-    def run_plan(plan: Plan, steps: Sequence[Step], *_: object, **__: object) -> list[StoredRun]:
+    def run_plan(
+        plan: Plan, steps: Sequence[ResolvedRun], *_: object, **__: object
+    ) -> list[StoredRun]:
         if steps[0].spec.block == blocks:
             raise KeyboardInterrupt
         names = {one.name: getattr(steps[0].spec, one.name) for one in fields(RunSpec)}
@@ -150,7 +152,7 @@ def test_an_interrupted_calibration_has_its_whole_blocks(
     nowhere = SimpleNamespace()
     monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
     monkeypatch.setattr(
-        command, "plan_steps", lambda plan, *_, **__: [Step(one, None, None) for one in plan.runs]
+        command, "plan_steps", lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]
     )
     monkeypatch.setattr(command, "run_plan", run_plan)
     argv = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--results", str(tmp_path)]

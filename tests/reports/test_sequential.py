@@ -7,16 +7,17 @@ from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
+from example_run import Runnable
 from narrowed import present
 from report_runs import Case, metric, write
 
 from harness.cli import run_list
 from harness.errors import UsageError
-from harness.execution.run_list import Step
+from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, expand
 from harness.experiment.run_time import Budget
 from harness.experiment.sequential import (
@@ -56,10 +57,10 @@ class Host:
     noise: dict[str, float]
     fails: str = ""
 
-    def run(self, steps: Sequence[Step]) -> list[StoredRun]:
+    def run(self, steps: Sequence[ResolvedRun]) -> list[StoredRun]:
         return [self._made(step) for step in steps]
 
-    def _made(self, step: Step) -> StoredRun:
+    def _made(self, step: ResolvedRun) -> StoredRun:
         spec = step.spec
         placement = present(spec.placement).name
         seed = [spec.block, len(spec.engine), len(placement)]
@@ -77,9 +78,9 @@ class Host:
         return write(self.root, case)
 
 
-def steps_of(sequence: Any) -> list[Step]:
+def steps_of(sequence: Any) -> list[ResolvedRun]:
     """All of them could be run here."""
-    return [Step(spec, cast(Any, object()), None) for spec in sequence.plan.runs]
+    return [Runnable(spec) for spec in sequence.plan.runs]
 
 
 def ran(
@@ -252,7 +253,7 @@ def test_a_run_that_needs_another_host_mode_is_refused_before_any_is_made(
     tmp_path: Path,
 ) -> None:
     sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
-    steps = [replace(step, prepared=None, why="needs Memory") for step in steps_of(sequence)]
+    steps = [ResolvedRun(step.spec, why="needs Memory") for step in steps_of(sequence)]
     with pytest.raises(UsageError):
         own_steps(sequence, steps)
 
@@ -270,7 +271,7 @@ def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: 
     assert [step.done for step in own] == [done[0], None]
 
 
-def with_runs(steps: Sequence[Step], made: Sequence[StoredRun]) -> list[Step]:
+def with_runs(steps: Sequence[ResolvedRun], made: Sequence[StoredRun]) -> list[ResolvedRun]:
     return [replace(steps[i], done=run) for i, run in enumerate(made)]
 
 
@@ -302,7 +303,7 @@ def test_repeats_raised_after_looking_are_a_look_more(
 
     def run(of: Plan, done: Sequence[StoredRun], most: int | None = None) -> list[StoredRun]:
         complete = {one.spec.hash(): one for one in done}
-        steps = [Step(s, cast(Any, object()), complete.get(s.hash())) for s in of.runs]
+        steps = [Runnable(s, complete.get(s.hash())) for s in of.runs]
         marked = SimpleNamespace(plan=continued(of, steps))
         host = Host(tmp_path, marked, {"duckdb": 1.3}, {"duckdb": 0.01})
         todo = [step for step in steps if step.done is None][:most]

@@ -269,8 +269,8 @@ def test_a_run_under_way_cannot_be_removed(tmp_path):
     writer = cut_off(store, "q14")
     with pytest.raises(UsageError, match="under way"):
         store.remove(writer.directory)
-    (entry,) = store.unfinished()
-    assert (entry.under_way, entry.steps_kept) == (True, 1)
+    (path,) = store.unfinished()
+    assert (under_way(path), steps_kept(path)) == (True, 1)
     writer.close()
     store.remove(writer.directory)
     assert store.unfinished() == []

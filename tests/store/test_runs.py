@@ -16,6 +16,7 @@ from example_run import SPEC, result
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
+from harness.store.checkpoint import steps_kept, under_way
 from harness.store.documents import write_json_atomically
 from harness.store.index import StoreIndex
 from harness.store.runs import Store, StoredRun
@@ -25,7 +26,7 @@ from harness.store.spec import RUN_SCHEMA, RunSpec
 def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
     store = Store(tmp_path)
     writer = store.begin(SPEC)
-    assert [u.run_id for u in store.unfinished()] == [writer.run_id]
+    assert [path.name for path in store.unfinished()] == [writer.run_id]
     assert store.runs() == []
     writer.finish(result(writer))
     assert [r.run_id for r in store.runs()] == [writer.run_id]
@@ -134,7 +135,7 @@ def test_a_run_killed_before_its_spec_was_written_is_listed_and_can_be_removed(t
     writer = store.begin(SPEC)
     writer.close()
     (writer.directory / "spec.json").unlink()
-    assert [u.run_id for u in store.unfinished()] == [writer.run_id]
+    assert [path.name for path in store.unfinished()] == [writer.run_id]
     store.remove(writer.directory)
     assert store.unfinished() == []
 
@@ -262,8 +263,8 @@ def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
     os.mkfifo(cut_off / "steps.jsonl")
     store = Store(tmp_path)
     assert [run.run_id for run in store.runs()] == [made.run_id]
-    assert [one.steps_kept for one in store.unfinished()] == [0]
-    assert not store.unfinished()[0].under_way
+    assert [steps_kept(path) for path in store.unfinished()] == [0]
+    assert not under_way(store.unfinished()[0])
     assert store.resume(SPEC, {}, print) is None
     assert (tmp_path / "runs.index").is_file()
 

@@ -1,4 +1,4 @@
-"""How the record of a run ends: stored as failed, whatever was raised; not at all on Ctrl-C."""
+"""How a run ends: stored as failed, whatever was raised; not at all on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from example_run import SPEC
 
 from harness.errors import RunFailed
-from harness.execution.run_record import Program, ResumePolicy, RunRecord
+from harness.execution.run import Program, ResumePolicy, Run
 from harness.progress import SilentProgress
 from harness.store.result import Check, Metric
 from harness.store.runs import Store
@@ -22,8 +22,8 @@ PERHAPS: Any = "perhaps"  # as a plug-in may say
 PROGRAM = Program("postgres", "18", "", "")
 
 
-def record() -> RunRecord:
-    return RunRecord(SPEC, ENV, POLICY, [])
+def record() -> Run:
+    return Run(SPEC, ENV, POLICY, [])
 
 
 def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) 
         for name, price in {"dram": 5.0, "ssd": None}.items()
     }
     env: Any = SimpleNamespace(**vars(ENV), tiers=tiers, argv=())
-    one = RunRecord(SPEC, env, POLICY, [])
+    one = Run(SPEC, env, POLICY, [])
     with one.storing(Store(tmp_path)):
         manifest = one._manifest(PROGRAM)
     assert (manifest["tiers"], manifest["prices_per_gb"]) == ([], {"dram": 5.0})
@@ -47,7 +47,7 @@ def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: 
     with one.storing(Store(tmp_path)):
         raise error
     (stored,) = Store(tmp_path).runs()
-    assert stored.run["status"] == "failed" and stored.directory == one.writer.directory
+    assert stored.run["status"] == "failed" and stored.directory == one.folder.directory
     found = stored.run["error"]
     assert found["type"] == "RunFailed" and found["context"]
     assert type(error).__name__ in found["traceback"] and "raise error" in found["traceback"]

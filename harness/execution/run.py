@@ -1,4 +1,4 @@
-"""The record of one run: filled while it is measured, and stored at its end."""
+"""A run: checked beforehand, then measured and stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import harness
 from harness.errors import HarnessError, RunFailed, as_failure, interruption
@@ -21,6 +21,7 @@ from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
 from harness.execution.monitoring import RunMonitors
 from harness.experiment.placement import Part
+from harness.experiment.run_time import Estimator, RunTime
 from harness.host.cgroup import MemoryCap
 from harness.host.confounders import uncontrolled
 from harness.host.processors import format_cpus
@@ -28,8 +29,8 @@ from harness.monitors import MonitorContext
 from harness.monitors._guarded import GuardedMonitor
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric, run_status
-from harness.store.runs import RunWriter, Store, StoredRun
-from harness.store.spec import HOST_STATE, RUN_SCHEMA, RunSpec
+from harness.store.runs import RunFolder, Store, StoredRun
+from harness.store.spec import HOST_STATE, RUN_SCHEMA, Json, RunSpec
 from harness.supervise import programs
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, unique
@@ -66,6 +67,48 @@ class ResumePolicy:
     conditions: Mapping[str, Any] | None
     restart: bool = False
     failed: StoredRun | None = None
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """A run of a list, checked as far as this host allows.
+
+    A run of an engine or a suite is of a derived class. One of this class needs the host in
+    another mode, in which alone its tiers can be checked. ``done``: the complete run that makes it
+    needless. ``why``: why an earlier complete run does not count, or what the host must be.
+    """
+
+    spec: RunSpec
+    done: StoredRun | None = None
+    why: str = ""
+    #: Whether it can be run here, and now.
+    runnable: ClassVar[bool] = False
+
+    @property
+    def details(self) -> Mapping[str, Json]:
+        """What a list of runs shows of it, in addition to the spec."""
+        return {}
+
+    @property
+    def needs_bytes(self) -> Mapping[Part, int]:
+        """Space on its tiers, by part, where that is known."""
+        return {}
+
+    def run_time(self, times: Estimator) -> RunTime | None:
+        """How long it will take, by earlier runs or by what is known of it."""
+        return times.run_time(self.spec, 0)
+
+    def conditions(self, env: Environment) -> Mapping[str, Any]:
+        """What decides its result and is not in its spec, which has names for it only."""
+        raise NotImplementedError(self.why)
+
+    def resume_conditions(self) -> Mapping[str, Any]:
+        """What else must be the same to resume an interrupted run."""
+        return {}
+
+    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+        """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
+        raise NotImplementedError(self.why)
 
 
 def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
@@ -114,8 +157,8 @@ def _stamps() -> dict[str, int]:
 
 
 @dataclass
-class RunRecord:
-    """Everything that is stored of a run.
+class Run:
+    """A run under way: everything that is stored of it.
 
     ``tiers``: those in use, each once. ``pinned``: each measured thread has a processor of its
     own. ``run_state``: what the run had of the host that no setting decides. ``program``: None
@@ -145,7 +188,7 @@ class RunRecord:
     #: Whether the measured phase has ended.
     complete: bool = False
     error: HarnessError | None = None
-    writer: RunWriter = field(init=False)
+    folder: RunFolder = field(init=False)
     stored: StoredRun = field(init=False)
     _clock: dict[str, int] = field(default_factory=_stamps)
 
@@ -157,7 +200,7 @@ class RunRecord:
         starts. KeyboardInterrupt leaves no run directory before the first step is finished;
         afterwards the run can be resumed. RunFailed if nothing can be written.
         """
-        self.writer = self._begin(store)
+        self.folder = self._begin(store)
         try:
             try:
                 yield
@@ -181,7 +224,7 @@ class RunRecord:
                 raise cause from None
             raise
         finally:
-            self.writer.close()
+            self.folder.close()
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -195,12 +238,12 @@ class RunRecord:
             self._clock = _stamps()  # waiting for another harness is not the run's time
             yield
 
-    def _begin(self, store: Store) -> RunWriter:
+    def _begin(self, store: Store) -> RunFolder:
         """The run's directory: that of an interrupted run, or a new one."""
-        policy, writer = self.policy, None
+        policy, folder = self.policy, None
         if policy.conditions is not None and not policy.restart:
-            writer = store.resume(self.spec, self._to_resume, self.env.progress.say)
-        return writer or store.begin(self.spec)
+            folder = store.resume(self.spec, self._to_resume, self.env.progress.say)
+        return folder or store.begin(self.spec)
 
     @property
     def _to_resume(self) -> Mapping[str, Any] | None:
@@ -210,10 +253,10 @@ class RunRecord:
     @property
     def run_id(self) -> str:
         """The name of the run's directory."""
-        return self.writer.run_id
+        return self.folder.run_id
 
-    def scratch(self) -> RunRecord:
-        """A record of the same run whose results are dropped."""
+    def scratch(self) -> Run:
+        """Another execution of the same run whose results are dropped."""
         dropped = copy(self)
         dropped.metrics, dropped.checks, dropped.warnings, dropped.artifacts = [], [], [], {}
         return dropped
@@ -227,7 +270,7 @@ class RunRecord:
                 found = uncontrolled(self.tiers, pinned=self.pinned)
                 conditions = self.policy.conditions or {}
                 attempt = Attempt(self.run_id, time.time_ns(), conditions, found)
-                self.writer.checkpoint.begin(attempt)
+                self.folder.checkpoint.begin(attempt)
                 yield started
         finally:
             self.metrics += monitors.metrics()
@@ -264,10 +307,10 @@ class RunRecord:
         self.data_bytes, self.part_bytes, self.program = None, {}, None
 
     def _abandon(self, store: Store) -> None:
-        self.writer.close()
-        kept = self.writer.checkpoint.finished
+        self.folder.close()
+        kept = self.folder.checkpoint.finished
         if self._to_resume is None or not kept:
-            store.remove(self.writer.directory)
+            store.remove(self.folder.directory)
             return
         self.env.progress.say(
             f"{self.run_id}: {len(kept)} finished steps are kept; the same command resumes after "
@@ -278,19 +321,19 @@ class RunRecord:
         """Manifest, artifacts, and run.json last."""
         try:
             if self.program is not None:
-                self.writer.write_manifest(self._manifest(self.program))
+                self.folder.write_manifest(self._manifest(self.program))
             for name, document in self.artifacts.items():
-                self.writer.write_artifact(name, document)
-            return self.writer.finish(self._run())
+                self.folder.write_artifact(name, document)
+            return self.folder.finish(self._run())
         except OSError as error:
             raise RunFailed(
                 f"store the result of {self.run_id}",
                 str(error),
-                f"free space in {self.writer.directory}; the run is listed as unfinished",
+                f"free space in {self.folder.directory}; the run is listed as unfinished",
             ) from error
 
     def _run(self) -> dict[str, Any]:
-        attempts = self.writer.checkpoint.attempts
+        attempts = self.folder.checkpoint.attempts
         return {
             "schema": RUN_SCHEMA,
             "run_id": self.run_id,
