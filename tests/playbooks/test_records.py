@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mutations import mutated
+from mutating import mutations
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench import host_settings as settings
 from tierbench.run import Consent, Outcome
@@ -50,7 +50,7 @@ def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(
     document |= {"making": "u", "memmap": "memmap=4G!8G", "goal_before": "0 AppDirect 10"}
     document |= {"dax": {"dax1.0": {"size_bytes": 1, "target_node": 2}}, "zeroed": {"region0": "b"}}
     refused = 0
-    for damaged in mutated(document, 200):
+    for damaged in mutations(json.dumps(document).encode(), 200):
         host.files.record.write_bytes(damaged)
         for act in (provision, SimulatedHost.teardown):
             outcome = act(host, Consent())
@@ -72,7 +72,7 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
     settings.apply(settings.plan(chosen, host), settings.Record(path, host), host)
     document = json.loads(Path(path).read_text())
     refused = 0
-    for damaged in mutated(document, 200):
+    for damaged in mutations(json.dumps(document).encode(), 200):
         Path(path).write_bytes(damaged)
         try:
             settings.plan_restore(settings.Record(path, host), host)
