@@ -363,7 +363,9 @@ PUBLISHED = PROFILES / "papers" / "nvm-for-databases" / "published.csv"
 OPTIONS = next((RECORDINGS / "engines" / "recordings").glob("rocksdb-*.OPTIONS"))
 KINDS: dict[str, Callable[[Path], Kind]] = {
     "profile": copied(PROFILES / "demo.yml", load_profile),
-    "suite": copied(PROFILES / "micro" / "quick.yml", lambda path: load_suite(path, {"cpus": 2})),
+    "suite": copied(
+        PROFILES / "micro" / "quick.yml", lambda path: load_suite(path, {"cpus": 2, "llc": 1 << 20})
+    ),
     "published values": copied(PUBLISHED, read_published),
     "OPTIONS": copied(OPTIONS, lambda path: read_options_file(path).options()),
     "host file": host_file,
