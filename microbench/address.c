@@ -53,6 +53,13 @@ bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
     if (range_bytes / (scattered ? 1 : sharers) < access_bytes)
         return tb_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
                               " bytes: less than an access each", sharers, range_bytes);
+    /* Accesses that overlap or stay in one place: the cache would serve them. */
+    if (order == MB_STRIDED && pattern->stride_bytes < access_bytes)
+        return tb_fail(error, "stride_bytes: %" PRIu64 " is less than an access of %" PRIu64,
+                       pattern->stride_bytes, access_bytes);
+    if (order == MB_STRIDED && range_bytes / sharers < pattern->stride_bytes + access_bytes)
+        return tb_fail(error, "stride_bytes: %" PRIu64 " in a thread's %" PRIu64 " bytes: it needs "
+                              "room for two accesses", pattern->stride_bytes, range_bytes / sharers);
     return true;
 }
 

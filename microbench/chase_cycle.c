@@ -1,8 +1,6 @@
 /*
  * The order is drawn as a shuffle of the nodes' numbers, uniform over all orders; walking it
- * around is one cycle by construction (what Sattolo's algorithm draws directly). With blocks,
- * the blocks are shuffled and then the nodes within each. Strided, each lap begins one node
- * further than the lap before.
+ * around is one cycle by construction (what Sattolo's algorithm draws directly).
  *
  * Order and range are too big for the caches. The shuffle's swaps are random accesses, but
  * their places are known ahead and are fetched ahead; the pointers are then written in the
@@ -35,43 +33,12 @@ static void shuffle(uint32_t *numbers, uint64_t count, struct tb_random *random)
     }
 }
 
-static void draw_random(uint32_t *order, uint64_t nodes, uint64_t block, struct tb_random *random)
+void mb_cycle_write(char *base, uint64_t nodes, uint64_t bytes, struct tb_random *random)
 {
-    uint64_t blocks = (nodes + block - 1) / block, filled = 0;
-    uint32_t *places = tb_allocate(blocks, sizeof *places);
-    for (uint64_t i = 0; i < blocks; i++)
-        places[i] = (uint32_t)i;
-    shuffle(places, blocks, random);
-    for (uint64_t i = 0; i < blocks; i++) {
-        uint64_t first = places[i] * block;
-        uint64_t count = nodes - first < block ? nodes - first : block;
-        for (uint64_t j = 0; j < count; j++)
-            order[filled + j] = (uint32_t)(first + j);
-        shuffle(order + filled, count, random);
-        filled += count;
-    }
-    free(places);
-}
-
-static void step_through(uint32_t *order, uint64_t nodes, uint64_t step)
-{
-    uint64_t filled = 0;
-    for (uint64_t first = 0; first < step && first < nodes; first++)
-        for (uint64_t node = first; node < nodes; node += step)
-            order[filled++] = (uint32_t)node;
-}
-
-void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct tb_random *random)
-{
-    uint64_t nodes = cycle->nodes, bytes = cycle->node_bytes;
     uint32_t *order = tb_allocate(nodes, sizeof *order);
-    if (cycle->order == MB_CHASE_RANDOM) {
-        uint64_t block = cycle->locality_bytes / bytes;
-        draw_random(order, nodes, block == 0 || block > nodes ? nodes : block, random);
-    } else {
-        step_through(order, nodes,
-                     cycle->order == MB_CHASE_STRIDED ? cycle->stride_bytes / bytes : 1);
-    }
+    for (uint64_t i = 0; i < nodes; i++)
+        order[i] = (uint32_t)i;
+    shuffle(order, nodes, random);
     for (uint64_t i = 0; i < nodes; i++) {
         if (i + AHEAD < nodes)
             __builtin_prefetch(base + order[i + AHEAD] * bytes, 1);

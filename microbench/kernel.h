@@ -176,13 +176,10 @@ struct mb_operation {
     enum mb_fence fence;
     bool flush_each_line;       /* store, flush, store, flush …; else all stores, then all flushes */
     uint64_t bytes;             /* of one access, a multiple of 64 */
-    uint64_t fence_every_bytes; /* = bytes: after each access */
 };
-/* isa, operation, access_bytes, flush, fence, flush_when, fence_every_bytes */
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
                        struct tb_error *error);
-#define MB_OPERATION_KEYS \
-    "isa", "operation", "access_bytes", "flush", "fence", "flush_when", "fence_every_bytes"
+#define MB_OPERATION_KEYS "isa", "operation", "access_bytes", "flush", "fence", "flush_when"
 
 /*
  * Is what this flush and fence wrote durable on this target? "yes", "eADR" (only because

@@ -59,25 +59,16 @@ static bool read_access(const struct mb_job *job, struct mb_operation *operation
                    mb_access_names[operation->access]);
 }
 
-static bool divides(uint64_t a, uint64_t b)
-{
-    return a % b == 0 || b % a == 0;
-}
-
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
                        struct tb_error *error)
 {
     *operation = (struct mb_operation){.bytes = 0};
     if (!mb_isa_read(job, &operation->isa, error) || !read_access(job, operation, error) ||
-        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &operation->bytes, error) ||
-        !mb_read_bytes(job->given, "fence_every_bytes", operation->bytes,
-                       &operation->fence_every_bytes, error))
+        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &operation->bytes, error))
         return false;
     if (operation->bytes > job->range_bytes / job->partitions)
         return tb_fail(error, "access_bytes: a partition of the range has only %llu bytes",
                        (unsigned long long)(job->range_bytes / job->partitions));
-    if (!divides(operation->bytes, operation->fence_every_bytes))
-        return tb_fail(error, "fence_every_bytes: must be a multiple or a divisor of access_bytes");
     return true;
 }
 

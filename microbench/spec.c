@@ -91,17 +91,14 @@ char *mb_second_part(const struct mb_thread *thread, const struct mb_second *sec
 
 static bool read_pace(struct mb_job *job, struct tb_error *error)
 {
-    static const char *const keys[] = {"bytes_per_second", "pause_ns", NULL};
+    static const char *const keys[] = {"bytes_per_second", NULL};
     const json_t *given = json_object_get(job->given, "pace");
-    if (!given || json_is_null(given))
-        return true;
-    if (!tb_only_keys(given, keys, NULL, error))
-        return false;
-    json_int_t rate = json_integer_value(json_object_get(given, "bytes_per_second"));
-    json_int_t pause = json_integer_value(json_object_get(given, "pause_ns"));
-    if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0)
-        return tb_fail(error, "pace: set either bytes_per_second or pause_ns, > 0");
-    job->pace = (struct mb_pace){(uint64_t)rate, (uint64_t)pause};
+    int64_t rate = 0;
+    if (given && !json_is_null(given) &&
+        (!tb_only_keys(given, keys, NULL, error) ||
+         !tb_read_integer(given, "bytes_per_second", 1, INT64_MAX, TB_REQUIRED, &rate, error)))
+        return tb_fail_within(error, "pace: ");
+    job->bytes_per_second = (uint64_t)rate;
     return true;
 }
 

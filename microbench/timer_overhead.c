@@ -21,7 +21,7 @@ void mb_timer_overhead_measure(struct mb_timer_overhead *overhead, enum mb_isa i
     uint64_t *cycles = tb_allocate(SAMPLES, sizeof *cycles);
     double sum = 0, ns = 1e9 / mb_cpu.clock_hz;
     for (int round = 0; round < 2; round++) /* the first one warms up */
-        mb_timed_loop_of(&nothing, false)(&timed, cycles);
+        mb_timed_loop_of(&nothing)(&timed, cycles);
     qsort(cycles, SAMPLES, sizeof *cycles, mb_by_cycles);
     for (int i = 0; i < SAMPLES; i++)
         sum += (double)cycles[i];

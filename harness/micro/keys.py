@@ -35,7 +35,7 @@ _ACCESSES = ("load", "ntload", "store", "ntstore", "empty")
 _STORES = ("store", "ntstore")
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 _FENCES = ("sfence", "mfence")
-_PACES = "2GB/s, {pause: 100ns}, unlimited, idle"
+_PACES = "2GB/s, unlimited, idle"
 
 
 def read_size(value: Any, variables: Variables, source: str, lines: bool = True) -> int:
@@ -128,15 +128,12 @@ def _no_kernel(value: Any, word: str, known: tuple[str, ...], source: str) -> Us
 
 
 def _pace(value: Any, variables: Variables, source: str) -> Any:
-    """``idle``, ``unlimited``, bytes per second of all threads, or each thread's pause."""
+    """``idle``, ``unlimited``, or bytes per second of all threads."""
     if value in (IDLE, UNLIMITED):
         return value
-    if isinstance(value, dict) and list(value) == ["pause"]:
-        return {"pause_ns": read_duration(value["pause"], variables, source)}
-    text = str(value)
-    if isinstance(value, dict) or not text.endswith("/s"):
+    if not isinstance(value, str) or not value.endswith("/s"):
         raise UsageError(source, f"{value!r} is not a pace", f"write one of {_PACES}")
-    return {"bytes_per_second": read_size(text.removesuffix("/s"), variables, source, lines=False)}
+    return read_size(value.removesuffix("/s"), variables, source, lines=False)
 
 
 #: Types of values: their name in docs, and the reader.

@@ -115,8 +115,7 @@ def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
     if empty:
         yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
-    ours = one.job.kind == "index" and "library" not in one.job.keys
-    for name in _COUNTED if ours else ():
+    for name in _COUNTED if one.job.kind == "index" else ():
         counts = tuple(float(repeat["facts"][name]) for repeat in one.repeats)
         yield Metric(name, "1", "lower", labels, samples=counts)
 
@@ -171,8 +170,7 @@ def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
 
 
 def _pace_text(job: Job) -> str:
-    """``4000000000``, ``unlimited``; ``paused`` after each operation."""
-    return str(job.pace.get("bytes_per_second", "paused")) if job.pace else UNLIMITED
+    return str(job.pace) if job.pace else UNLIMITED
 
 
 def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
@@ -195,12 +193,10 @@ def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
 
 
 def pages_of(target: Mapping[str, Any]) -> str:
-    """What its bytes really lie on: huge, base, or mixed pages; file through the page cache."""
+    """Return the pages of a target as measured: huge, base or mixed; file in the page cache."""
     huge = target["huge_bytes"]
     if huge is None or (target["kind"] == "file" and not target["map_sync"]):
         return str(target["kind"])
-    if target["pages"] == "1g":
-        return "1g"
     share = huge / target["size_bytes"]
     return "huge" if share > 0.95 else "base" if share < 0.05 else "mixed"
 

@@ -14,7 +14,7 @@ from harness.execution.environment import Environment
 from harness.micro.model import Measurement
 from harness.native_programs import find_native
 from harness.store.checkpoint import Checkpoint
-from harness.store.spec import Json, JsonObject
+from harness.store.spec import Json
 from harness.tiers.linux.model import Tier
 from harness.workload import Outcome
 
@@ -113,11 +113,6 @@ class MeasuringProgram(Protocol):
     def executable(self) -> str | None:
         """Its file; None where it is missing."""
         return str(find_native(self.name) or "") or shutil.which(self.name)
-
-    @property
-    def in_spec(self) -> JsonObject:
-        """What the run's spec has of it, in addition to the suite."""
-        return {}
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """What it will do; without a tier, as if that had all the room."""

@@ -226,7 +226,6 @@ def _resolved(
             "overwrite": request.overwrite,
             "requested": dict(request.params),
             "configurations": len(scaled.measurements) or None,
-            **program.in_spec,
         },
         emulate=request.emulate,
         seed=request.seed,

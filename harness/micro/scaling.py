@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
@@ -15,18 +13,11 @@ from harness.micro.keys import VECTORED
 from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.params import MicroParams, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
-from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_strides
-from harness.units import format_bytes
+from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
-#: Keys of an index job that have no meaning for a library's index.
-_OF_OUR_INDEXES = ("flush", "fence", "discipline")
-
-
-def _key(key: str, job: Job) -> Any:
-    return job.keys.get(key)
 
 
 #: What swept keys say of a job, and the host or the command line may change.
@@ -37,7 +28,7 @@ _CHANGED: Mapping[str, Callable[[Job], Any]] = {
     **dict.fromkeys(("chunk", "min_io_chunk_size"), lambda job: job.keys.get("chunk_bytes")),
     **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
     "pages": lambda job: job.pages,
-    **{key: partial(_key, key) for key in ("isa", "index", *_OF_OUR_INDEXES)},
+    "isa": lambda job: job.keys.get("isa"),
 }
 
 
@@ -47,12 +38,6 @@ class ScaledSuite:
 
     measurements: tuple[Measurement, ...]
     warnings: tuple[RunWarning, ...]
-
-    @property
-    def library(self) -> Path | None:
-        """That replaces its indexes."""
-        named = (job.keys.get("library") for one in self.measurements for job in one.jobs)
-        return next((Path(name) for name in named if name), None)
 
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
@@ -87,19 +72,10 @@ def target_sizes(
 def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSuite:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     requested = _requested(suite, capacity, limits)
-    if limits.index_library and not any(job.kind == "index" for job in suite.jobs()):
-        raise UsageError(
-            f"suite {suite.name} with --index-library",
-            "it measures no index",
-            "leave the library out, or name a suite such as bento/fig2",
-        )
-    if limits.index_library:  # which has its own memory or files
-        halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
-        capacity = replace(capacity, bytes_free=halves)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
-        unique.setdefault(_done(one) if limits.index_library else one.configuration, one)
+        unique.setdefault(one.configuration, one)
     kept = list(unique.values())
     steps = Steps(_left_out(requested, capacity), limited, threaded, sized, kept)
     warnings = warnings_of(steps, capacity, limits)
@@ -109,15 +85,8 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             "nothing of it can be measured here",
             "; ".join(f"{one.problem}: {one.context}" for one in warnings),
         )
-    refuse_strides(kept)
-    refuse_cached(steps, capacity)
-    refuse_gigantic(*_gigantic(kept, capacity), capacity)
+    _refuse_cached(steps, capacity)
     return ScaledSuite(tuple(kept), warnings)
-
-
-def _done(one: Measurement) -> str:
-    """Equal where the same is done in measurements of other names."""
-    return repr((*(replace(job, name="") for job in one.jobs), one.duration_ns, one.warm_up_ns))
 
 
 _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
@@ -147,16 +116,6 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> lis
     return chosen(
         near, limits.only or (), lambda one: (one.name, one.configuration, here[one.configuration])
     )
-
-
-def _gigantic(
-    measurements: Sequence[Measurement], capacity: HostCapacity
-) -> tuple[dict[Place, int], str]:
-    """By place, what lies on pages of 1 GiB, and the first measurement that needs them."""
-    found = [one for one in measurements if any(p == "1g" for _, p in targets_of(one, capacity))]
-    sizes = target_sizes(found, capacity)
-    first = f"{found[0].origin}, {found[0].configuration}" if found else ""
-    return {place: size for (place, pages), size in sizes.items() if pages == "1g"}, first
 
 
 def _with_processors(
@@ -220,8 +179,6 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
         )
         for job in one.jobs
     )
-    if limits.index_library:
-        jobs = tuple(_with_library(job, limits.index_library) for job in jobs)
     return replace(
         one,
         jobs=jobs,
@@ -232,15 +189,6 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
 
 def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
     return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
-
-
-def _with_library(job: Job, library: str) -> Job:
-    """The index of a library in place of ours. It allocates by itself, on base pages."""
-    if job.kind != "index":
-        return job
-    keys = {key: value for key, value in job.keys.items() if key not in _OF_OUR_INDEXES}
-    keys |= {"index": "library", "library": library}
-    return replace(job, pages="base", keys=dict(sorted(keys.items())))
 
 
 def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
@@ -361,3 +309,33 @@ def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
 
 def _power_of_two_below(size: int) -> int:
     return max(LINE_BYTES, 1 << (size.bit_length() - 1))
+
+
+def _refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
+    """UsageError where too little room moves a range into the last-level cache.
+
+    What would be measured there is not what the suite requests.
+    """
+    for was, now in zip(steps.threaded, steps.sized, strict=True):
+        for job, small in zip(was.jobs, now.jobs, strict=True):
+            ranges: tuple[tuple[Place, int, int], ...] = (
+                (job.place, job.range_bytes, small.range_bytes),
+                ("dram", job.dram_range_bytes, small.dram_range_bytes),
+            )
+            for place, requested, left in ranges:
+                if left <= capacity.llc_bytes < requested:
+                    raise UsageError(
+                        job_source(was, job.name),
+                        f"range: {format_bytes(requested)}, and no more than "
+                        f"{format_bytes(capacity.bytes_free[place])} may be taken of what is free: "
+                        f"halved to {format_bytes(left)} it would lie in the last-level "
+                        f"cache of {format_bytes(capacity.llc_bytes)}",
+                        "free some space; or measure the cache with a small range: "
+                        f"-p range={max(1, left // MIB)}MiB",
+                    )
+
+
+def job_source(one: Measurement, job: str) -> str:
+    """File, line and configuration of a job, for errors."""
+    of = f", job {job}" if len(one.jobs) > 1 else ""
+    return f"{one.origin}, {one.configuration}{of}"

@@ -232,7 +232,4 @@ def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str
 
 def _without_prefault(measurements: Sequence[Measurement]) -> str:
     """PerMA-Bench can count the first touch of each page as well; here it never is."""
-    return _names(
-        measurements,
-        lambda one: not all(getattr(config, "prefault_file", True) for config in one.source),
-    )
+    return _names(measurements, lambda one: not one.prefaulted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def measurement_name(index: int, block: int) -> str:
 
 
 def _target_name(key: TargetKey) -> str:
-    return f"{key[0]}_{key[1]}".replace("1g", "gigantic")
+    return f"{key[0]}_{key[1]}"
 
 
 def _target(
@@ -144,11 +144,9 @@ def _job(
     return document
 
 
-def _pace(job: Job) -> Mapping[str, Any] | None:
-    """The program's is of each thread, ours of all of them."""
-    if job.pace is None or "bytes_per_second" not in job.pace:
-        return job.pace
-    return {"bytes_per_second": max(1, job.pace["bytes_per_second"] // job.threads)}
+def _pace(job: Job) -> dict[str, int] | None:
+    """The program's pace is that of each thread, a suite's that of all of them."""
+    return None if job.pace is None else {"bytes_per_second": max(1, job.pace // job.threads)}
 
 
 def _chain(job: Job) -> dict[str, Any]:

@@ -173,34 +173,47 @@ static void before(const struct mb_policy *policy, const void *entry, const void
     }
 }
 
-/* To a node that is not full; a byte that has no child. */
+/*
+ * To a node that is not full; a byte that has no child. `linked`: something links to the node
+ * already, so that each step must be durable; otherwise plain stores are enough.
+ */
 static void add_child(const struct mb_policy *policy, struct node *node, unsigned byte,
-                      uint64_t link)
+                      uint64_t link, bool linked)
 {
-    int place = free_child(node);
-    unsigned i = (unsigned)place;
+    unsigned i = (unsigned)free_child(node);
+    uint64_t *child, *keys = NULL, *decides, word = link;
     if (node->type == NODE4) {
         struct node4 *four = (struct node4 *)node;
-        mb_put(policy, &four->children[i], link);
-        before(policy, &four->children[i], &four->taken);
-        mb_commit(policy, &four->taken, with_byte(with_byte(four->taken, i, byte), 4 + i, 1));
+        child = &four->children[i];
+        decides = &four->taken;
+        word = with_byte(with_byte(four->taken, i, byte), 4 + i, 1);
     } else if (node->type == NODE16) {
         struct node16 *sixteen = (struct node16 *)node;
-        uint64_t *keys = &sixteen->keys[i / 8];
-        mb_put(policy, &sixteen->children[i], link);
-        mb_put(policy, keys, with_byte(*keys, i % 8, byte));
-        mb_flush_extra(policy, keys);
-        before(policy, &sixteen->children[i], &sixteen->taken);
-        mb_commit(policy, &sixteen->taken, sixteen->taken | UINT64_C(1) << i);
+        child = &sixteen->children[i];
+        keys = &sixteen->keys[i / 8];
+        decides = &sixteen->taken;
+        word = sixteen->taken | UINT64_C(1) << i;
     } else if (node->type == NODE48) {
         struct node48 *forty = (struct node48 *)node;
-        uint64_t *of = &forty->of[byte / 8];
-        mb_put(policy, &forty->children[i], link);
-        before(policy, &forty->children[i], of);
-        mb_commit(policy, of, with_byte(*of, byte % 8, i + 1));
+        child = &forty->children[i];
+        decides = &forty->of[byte / 8];
+        word = with_byte(*decides, byte % 8, i + 1);
     } else {
-        mb_commit(policy, &((struct node256 *)node)->children[byte], link);
+        child = decides = &((struct node256 *)node)->children[byte];
     }
+    if (child != decides)
+        mb_put(policy, child, link);
+    if (keys)
+        mb_put(policy, keys, with_byte(*keys, i % 8, byte));
+    if (!linked) {
+        mb_put(policy, decides, word);
+        return;
+    }
+    if (keys)
+        mb_flush_extra(policy, keys);
+    if (child != decides)
+        before(policy, child, decides);
+    mb_commit(policy, decides, word);
 }
 
 static void remove_child(const struct mb_policy *policy, struct node *node, unsigned byte)
@@ -260,29 +273,6 @@ static uint64_t link_of(const struct mb_index *index, const struct node *node)
     return (uint64_t)((const char *)node - index->arena.base);
 }
 
-/* Plain stores into a node that nothing links to yet. */
-static void set_child(const struct mb_policy *policy, struct node *node, unsigned byte,
-                      uint64_t link)
-{
-    unsigned i = (unsigned)free_child(node);
-    if (node->type == NODE4) {
-        struct node4 *four = (struct node4 *)node;
-        mb_put(policy, &four->children[i], link);
-        mb_put(policy, &four->taken, with_byte(with_byte(four->taken, i, byte), 4 + i, 1));
-    } else if (node->type == NODE16) {
-        struct node16 *sixteen = (struct node16 *)node;
-        mb_put(policy, &sixteen->children[i], link);
-        mb_put(policy, &sixteen->keys[i / 8], with_byte(sixteen->keys[i / 8], i % 8, byte));
-        mb_put(policy, &sixteen->taken, sixteen->taken | UINT64_C(1) << i);
-    } else if (node->type == NODE48) {
-        struct node48 *forty = (struct node48 *)node;
-        mb_put(policy, &forty->children[i], link);
-        mb_put(policy, &forty->of[byte / 8], with_byte(forty->of[byte / 8], byte % 8, i + 1));
-    } else {
-        mb_put(policy, &((struct node256 *)node)->children[byte], link);
-    }
-}
-
 /* ---- the tree ---- */
 
 /* The link by which a full node hangs gets a larger one, with one child more. */
@@ -296,9 +286,9 @@ static void grow(struct mb_index *index, uint64_t *link, unsigned begin, unsigne
     for (unsigned i = 0; i < 256; i++) {
         const uint64_t *held = child_of(old, i);
         if (held)
-            set_child(policy, node, i, *held);
+            add_child(policy, node, i, *held, false);
     }
-    set_child(policy, node, byte, child);
+    add_child(policy, node, byte, child, false);
     persist(policy, node);
     mb_commit(policy, link, link_of(index, node));
 }
@@ -310,8 +300,8 @@ static void put_above(struct mb_index *index, uint64_t *link, unsigned begin, un
     const struct mb_policy *policy = index->policy;
     uint64_t leaf = new_leaf(index, key, value);
     struct node *node = new_node(index, NODE4, path_of(key, begin, apart));
-    set_child(policy, node, old_byte, *link);
-    set_child(policy, node, key_byte(key, apart), leaf);
+    add_child(policy, node, old_byte, *link, false);
+    add_child(policy, node, key_byte(key, apart), leaf, false);
     persist(policy, node);
     mb_commit(policy, link, link_of(index, node));
 }
@@ -378,7 +368,7 @@ static bool insert(struct mb_index *index, uint64_t key, uint64_t value)
             if (free_child(node) < 0)
                 grow(index, link, begin, byte, leaf);
             else
-                add_child(policy, node, byte, leaf);
+                add_child(policy, node, byte, leaf, true);
             return true;
         }
         link = child;

@@ -1,14 +1,12 @@
 /*
  * Dependent loads: each one's address is what the load before it brought.
  *
- *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1,
- *    "order": "random", "node_bytes": 64, "chains": 1}
+ *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1, "node_bytes": 64, "chains": 1}
  *
  * The latency of a load without any overlap, stamp or fence: duration / operations. The walk
  * goes through every node of the range before it comes back to one, so that a range much
  * larger than the caches misses them always. `node_bytes`: distance of two nodes (multichase's
- * -s); `locality_bytes`: size of the blocks that are walked one after the other (its -T; by
- * default the whole range). `chains`: concurrent walks of one thread, each from
+ * -s). `chains`: concurrent walks of one thread, each from
  * another place: how many misses the core bears at a time. Together with throughput jobs in
  * the same measurement: loaded latency (FAST'20, Figure 6).
  *
@@ -26,7 +24,7 @@
 enum { HOPS = 256, MOST_CHAINS = 8 };
 
 struct chase {
-    struct mb_cycle cycle; /* of each partition */
+    uint64_t nodes, node_bytes; /* of each partition's cycle */
     int64_t chains;
 };
 
@@ -34,46 +32,22 @@ struct walk {
     char *at[MOST_CHAINS];
 };
 
-static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct tb_error *error)
-{
-    static const char *const orders[] = {"random", "sequential", "strided", NULL};
-    uint64_t range = mb_part_bytes(job, job->range_bytes);
-    int order;
-    if (!tb_read_word(job->given, "order", orders, MB_CHASE_RANDOM, &order, error) ||
-        !mb_read_bytes(job->given, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
-        !mb_read_bytes(job->given, "stride_bytes", cycle->node_bytes, &cycle->stride_bytes, error) ||
-        !mb_read_bytes(job->given, "locality_bytes", range, &cycle->locality_bytes, error))
-        return false;
-    cycle->order = (enum mb_chase_order)order;
-    cycle->nodes = range / cycle->node_bytes;
-    if (cycle->stride_bytes % cycle->node_bytes != 0)
-        return tb_fail(error, "stride_bytes: must be a multiple of node_bytes (%" PRIu64 ")",
-                       cycle->node_bytes);
-    if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
-        return tb_fail(error, "stride_bytes: only with \"order\": \"strided\"");
-    if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
-        return tb_fail(error, "locality_bytes: only with \"order\": \"random\"");
-    if (cycle->locality_bytes < cycle->node_bytes)
-        return tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
-                       cycle->node_bytes);
-    return true;
-}
-
 static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct chase *chase = job->params = tb_allocate(1, sizeof *chase);
-    if (!read_cycle(job, &chase->cycle, error) ||
+    if (!mb_read_bytes(job->given, "node_bytes", MB_LINE, &chase->node_bytes, error) ||
         !tb_read_integer(job->given, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
         return false;
     uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
-    if (chase->cycle.nodes < 2 || chase->cycle.nodes < walks)
+    chase->nodes = mb_part_bytes(job, job->range_bytes) / chase->node_bytes;
+    if (chase->nodes < 2 || chase->nodes < walks)
         return tb_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " "
                               "bytes; one for each walk is required, at least two",
-                       chase->cycle.nodes, chase->cycle.node_bytes);
-    if (chase->cycle.nodes > UINT32_MAX)
+                       chase->nodes, chase->node_bytes);
+    if (chase->nodes > UINT32_MAX)
         return tb_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, more than the %"
                               PRIu32 " of a cycle; use larger nodes or more partitions",
-                       chase->cycle.nodes, UINT32_MAX);
+                       chase->nodes, UINT32_MAX);
     return true;
 }
 
@@ -123,7 +97,8 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     for (uint32_t i = 0; i < job->partitions; i++) {
         struct tb_random random;
         tb_random_seed(&random, job->seed, i);
-        mb_cycle_write(job->base + i * mb_part_bytes(job, job->range_bytes), &chase->cycle, &random);
+        mb_cycle_write(job->base + i * mb_part_bytes(job, job->range_bytes), chase->nodes,
+                       chase->node_bytes, &random);
     }
     return true;
 }
@@ -134,8 +109,8 @@ static void begin(struct mb_thread *thread)
     const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own = tb_allocate(1, sizeof *walk);
     for (int64_t i = 0; i < chase->chains; i++) {
-        int64_t node = tb_random_between(&thread->random, 0, (int64_t)chase->cycle.nodes - 1);
-        walk->at[i] = thread->base + (uint64_t)node * chase->cycle.node_bytes;
+        int64_t node = tb_random_between(&thread->random, 0, (int64_t)chase->nodes - 1);
+        walk->at[i] = thread->base + (uint64_t)node * chase->node_bytes;
     }
 }
 
@@ -210,12 +185,11 @@ static void work(struct mb_thread *thread, uint64_t operations)
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct chase *chase = job->params;
-    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->cycle.nodes));
+    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->nodes));
     json_object_set_new(facts, "hops_a_sample", json_integer(HOPS));
 }
 
-static const char *const keys[] = {"order", "node_bytes", "stride_bytes", "locality_bytes",
-                                   "chains", NULL};
+static const char *const keys[] = {"node_bytes", "chains", NULL};
 
 const struct mb_kernel mb_chase = {
     .name = "chase",

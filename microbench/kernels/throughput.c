@@ -25,12 +25,10 @@ struct params {
     struct mb_second second;
     double share[SORTS]; /* of [reads, writes] on the target, [reads, writes] on the second */
     mb_loop loops[2];    /* reads, writes */
-    struct mb_shape shapes[2];
 };
 
 struct own {
     struct mb_cursor cursors[2]; /* of the target, and of the second */
-    uint64_t since[SORTS];       /* pieces after the last fence */
     uint64_t done[SORTS], rounds;
     uint64_t left[SORTS];        /* of the round under way */
 };
@@ -39,14 +37,6 @@ static mb_loop loop_of(const struct mb_operation *op)
 {
     const mb_loops *loops = MB_BY_ISA(op->isa, &mb_loops);
     return (*loops)[op->access][op->flush][op->flush_each_line][op->fence];
-}
-
-static struct mb_shape shape_of(const struct mb_operation *op)
-{
-    uint64_t every = op->fence == MB_NO_FENCE ? op->bytes : op->fence_every_bytes;
-    uint64_t piece = every < op->bytes ? every : op->bytes;
-    return (struct mb_shape){
-        .piece_bytes = piece, .pieces = op->bytes / piece, .group = every / piece};
 }
 
 static bool is_load(enum mb_access access)
@@ -79,9 +69,7 @@ static bool choose_loops(struct params *params, struct tb_error *error)
     if (params->mixed)
         load = (struct mb_operation){.isa = op->isa, .access = MB_LOAD, .bytes = op->bytes};
     params->loops[READS] = loop_of(&load);
-    params->shapes[READS] = shape_of(&load);
     params->loops[WRITES] = loop_of(op);
-    params->shapes[WRITES] = shape_of(op);
     return true;
 }
 
@@ -127,8 +115,7 @@ static void access_some(struct mb_thread *thread, int sort, uint64_t count)
     int writes = sort % 2;
     for (uint64_t left = count; left > 0;) {
         struct mb_span span = mb_cursor_next(&own->cursors[sort / 2], left);
-        own->since[sort] =
-            params->loops[writes](&span, &params->shapes[writes], own->since[sort]);
+        params->loops[writes](&span, params->operation.bytes);
         left -= span.count;
     }
     uint64_t bytes = count * params->operation.bytes;

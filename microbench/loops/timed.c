@@ -13,38 +13,8 @@
 
 #include "ops.h"
 
-#if defined(__x86_64__)
-#define MB_WORD_LOAD "movq %1, %0"
-#define MB_WORD_STORE "movq %1, %0"
-#else
-#define MB_WORD_LOAD "ldr %0, %1"
-#define MB_WORD_STORE "str %1, %0"
-#endif
-
-MB_INLINE void words_do(enum mb_access access, enum mb_flush flush, bool flush_each_line, char *at,
-                        uint64_t bytes)
-{
-    const uint64_t stored = MB_STORED_BYTE * UINT64_C(0x0101010101010101);
-    for (uint64_t i = 0; i < bytes; i += MB_LINE) {
-#pragma GCC unroll 8
-        for (uint64_t word = 0; word < MB_LINE; word += sizeof stored) {
-            uint64_t *place = (uint64_t *)(void *)(at + i + word);
-            uint64_t value;
-            if (access == MB_STORE)
-                __asm__ volatile(MB_WORD_STORE : "=m"(*place) : "r"(stored));
-            else
-                __asm__ volatile(MB_WORD_LOAD : "=r"(value) : "m"(*place));
-        }
-        if (flush_each_line)
-            mb_line_flush(at + i, flush);
-    }
-    if (flush != MB_NO_FLUSH && !flush_each_line)
-        for (uint64_t i = 0; i < bytes; i += MB_LINE)
-            mb_line_flush(at + i, flush);
-}
-
-/* Not inlined: it is not what is timed. The address that the operation is to touch. */
-static __attribute__((noinline)) char *prepare(struct mb_timed *timed, char *at)
+/* Not inlined: it is not what is timed. */
+static __attribute__((noinline)) void prepare(const struct mb_timed *timed, char *at)
 {
     mb_vector value = mb_stored();
     if (timed->before == MB_LOADED) {
@@ -59,81 +29,58 @@ static __attribute__((noinline)) char *prepare(struct mb_timed *timed, char *at)
         for (uint64_t i = 0; i < timed->bytes; i += MB_LINE)
             mb_line_flush(at + i, timed->written_flush);
         mb_fence_do(MB_SFENCE);
-        if (timed->distance > 0) {
-            char *oldest = timed->written[timed->at];
-            timed->written[timed->at] = at;
-            timed->at = timed->at + 1 == timed->distance ? 0 : timed->at + 1;
-            return oldest;
-        }
     }
-    return at;
 }
 
 MB_INLINE void timed_do(enum mb_access access, enum mb_flush flush, enum mb_fence fence,
-                        bool flush_each_line, bool words, struct mb_timed *timed,
-                        uint64_t *cycles)
+                        bool flush_each_line, const struct mb_timed *timed, uint64_t *cycles)
 {
     const uint64_t bytes = timed->bytes;
     for (uint64_t i = 0; i < timed->span.count; i++) {
-        char *at = prepare(timed, mb_span_at(&timed->span, i));
+        char *at = mb_span_at(&timed->span, i);
+        prepare(timed, at);
         mb_vector value = mb_stored();
         uint64_t begin = mb_clock_begin();
-        if (words)
-            words_do(access, flush, flush_each_line, at, bytes);
-        else
-            mb_access_do(access, flush, flush_each_line, at, bytes, 1, value);
+        mb_access_do(access, flush, flush_each_line, at, bytes, 1, value);
         mb_fence_do(fence);
         cycles[i] = mb_clock_end() - begin;
     }
 }
 
-/* X(name, access, flush, flush_each_line, words) */
-#define MB_TIMED_FLUSHED(X, flush, which)                    \
-    X(store_##flush, MB_STORE, which, false, false)          \
-    X(store_##flush##_line, MB_STORE, which, true, false)    \
-    X(store_##flush##_words, MB_STORE, which, false, true)   \
-    X(store_##flush##_line_words, MB_STORE, which, true, true)
+/* X(name, access, flush, flush_each_line) */
+#define MB_TIMED_FLUSHED(X, flush, which)          \
+    X(store_##flush, MB_STORE, which, false)       \
+    X(store_##flush##_line, MB_STORE, which, true)
 
-#define MB_TIMED_ALL(X)                                 \
-    X(empty, MB_EMPTY, MB_NO_FLUSH, false, false)       \
-    X(load, MB_LOAD, MB_NO_FLUSH, false, false)         \
-    X(load_words, MB_LOAD, MB_NO_FLUSH, false, true)    \
-    X(ntload, MB_NTLOAD, MB_NO_FLUSH, false, false)     \
-    X(store, MB_STORE, MB_NO_FLUSH, false, false)       \
-    X(store_words, MB_STORE, MB_NO_FLUSH, false, true)  \
-    X(ntstore, MB_NTSTORE, MB_NO_FLUSH, false, false)   \
-    MB_TIMED_FLUSHED(X, clwb, MB_CLWB)                  \
-    MB_TIMED_FLUSHED(X, clflushopt, MB_CLFLUSHOPT)      \
+#define MB_TIMED_ALL(X)                        \
+    X(empty, MB_EMPTY, MB_NO_FLUSH, false)     \
+    X(load, MB_LOAD, MB_NO_FLUSH, false)       \
+    X(ntload, MB_NTLOAD, MB_NO_FLUSH, false)   \
+    X(store, MB_STORE, MB_NO_FLUSH, false)     \
+    X(ntstore, MB_NTSTORE, MB_NO_FLUSH, false) \
+    MB_TIMED_FLUSHED(X, clwb, MB_CLWB)         \
+    MB_TIMED_FLUSHED(X, clflushopt, MB_CLFLUSHOPT) \
     MB_TIMED_FLUSHED(X, clflush, MB_CLFLUSH)
 
-#define MB_TIMED_ONE(name, fence, access, flush, each, words)                  \
-    static void MB_FOR(timed_##name)(struct mb_timed * timed, uint64_t * cycles) \
-    {                                                                          \
-        timed_do(access, flush, fence, each, words, timed, cycles);            \
+#define MB_TIMED_ONE(name, fence, access, flush, each)                                 \
+    static void MB_FOR(timed_##name)(const struct mb_timed *timed, uint64_t *cycles)   \
+    {                                                                                  \
+        timed_do(access, flush, fence, each, timed, cycles);                           \
     }
-#define MB_TIMED_FENCES(name, access, flush, each, words)                      \
-    MB_TIMED_ONE(name, MB_NO_FENCE, access, flush, each, words)                \
-    MB_TIMED_ONE(name##_sfence, MB_SFENCE, access, flush, each, words)         \
-    MB_TIMED_ONE(name##_mfence, MB_MFENCE, access, flush, each, words)
+#define MB_TIMED_FENCES(name, access, flush, each)             \
+    MB_TIMED_ONE(name, MB_NO_FENCE, access, flush, each)       \
+    MB_TIMED_ONE(name##_sfence, MB_SFENCE, access, flush, each) \
+    MB_TIMED_ONE(name##_mfence, MB_MFENCE, access, flush, each)
 MB_TIMED_ALL(MB_TIMED_FENCES)
 
-static const struct {
-    enum mb_access access;
-    enum mb_flush flush;
-    bool flush_each_line, words;
-    mb_timed_loop *fenced[MB_FENCES];
-} loops[] = {
-#define MB_TIMED_ROW(name, access, flush, each, words) \
-    {access, flush, each, words,                       \
-     {MB_FOR(timed_##name), MB_FOR(timed_##name##_sfence), MB_FOR(timed_##name##_mfence)}},
+static mb_timed_loop *const loops[MB_ACCESSES][MB_FLUSHES][2][MB_FENCES] = {
+#define MB_TIMED_ROW(name, access, flush, each) \
+    [access][flush][each] = {MB_FOR(timed_##name), MB_FOR(timed_##name##_sfence), \
+                             MB_FOR(timed_##name##_mfence)},
     MB_TIMED_ALL(MB_TIMED_ROW)
 };
 
-mb_timed_loop *MB_FOR(mb_timed)(const struct mb_operation *operation, bool words)
+mb_timed_loop *MB_FOR(mb_timed)(const struct mb_operation *operation)
 {
-    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
-        if (loops[i].access == operation->access && loops[i].flush == operation->flush &&
-            loops[i].flush_each_line == operation->flush_each_line && loops[i].words == words)
-            return loops[i].fenced[operation->fence];
-    return NULL;
+    return loops[operation->access][operation->flush][operation->flush_each_line][operation->fence];
 }
