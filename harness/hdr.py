@@ -164,29 +164,35 @@ def fewest(percent: float) -> int:
 
 def decode(text: str) -> Histogram:
     """ValueError for what is not a V2 compressed histogram."""
-    try:
-        data = base64.b64decode(text, validate=True)
-        cookie, length = _ENVELOPE.unpack_from(data)
-        if cookie & _COOKIE_MASK != _COMPRESSED:
-            raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V2 compressed")
-        plain = inflate(data[_ENVELOPE.size : _ENVELOPE.size + length])
-        cookie, length, _, digits, lowest, highest, _ = _HEADER.unpack_from(plain)
-    except (binascii.Error, struct.error) as error:
-        raise ValueError(f"not an HdrHistogram: {error}") from error
-    if cookie & _COOKIE_MASK != _COOKIE:
-        raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V2")
-    layout = Layout(lowest, highest, digits)
-    numbers = _numbers(plain[_HEADER.size : _HEADER.size + length])
+    layout, counts = unpack(text, _COMPRESSED, _COOKIE, _COOKIE_MASK)
+    numbers = _numbers(counts)
     steps = np.where(numbers < 0, -numbers, 1)  # a negative number is a run of zeros
     if len(numbers) and (steps.max() > layout.counters or steps.sum() > layout.counters):
         raise ValueError(f"more than {layout.counters} counts in an HdrHistogram")
-    counts = np.zeros(layout.counters, dtype=np.int64)
+    values = np.zeros(layout.counters, dtype=np.int64)
     counted = numbers > 0
-    counts[(np.cumsum(steps) - steps)[counted]] = numbers[counted]
-    return checked(Histogram(layout, counts))
+    values[(np.cumsum(steps) - steps)[counted]] = numbers[counted]
+    return checked(Histogram(layout, values))
 
 
-def inflate(data: bytes) -> bytes:
+def unpack(text: str, envelope: int, header: int, mask: int = 0xFFFFFFFF) -> tuple[Layout, bytes]:
+    """Layout and counts of an encoded histogram whose cookies, under ``mask``, are these."""
+    try:
+        data = base64.b64decode(text, validate=True)
+        cookie, length = _ENVELOPE.unpack_from(data)
+        if cookie & mask != envelope:
+            raise ValueError(f"not an HdrHistogram: cookie {cookie:#x}, not {envelope:#x}")
+        plain = _inflate(data[_ENVELOPE.size : _ENVELOPE.size + length])
+        cookie, length, _, digits, lowest, highest, _ = _HEADER.unpack_from(plain)
+    except (binascii.Error, struct.error) as error:
+        raise ValueError(f"not an HdrHistogram: {error}") from error
+    counts = plain[_HEADER.size : _HEADER.size + length]
+    if cookie & mask != header or len(counts) < length:
+        raise ValueError(f"not an HdrHistogram: cookie {cookie:#x}, {len(counts)} bytes of counts")
+    return Layout(lowest, highest, digits), counts
+
+
+def _inflate(data: bytes) -> bytes:
     """What was deflated into ``data``; ValueError beyond the size of the largest histogram."""
     limit = _HEADER.size + 9 * MOST_COUNTERS
     stream = zlib.decompressobj()

@@ -12,19 +12,18 @@
 #include "run.h"
 #include "support.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-extern const struct lg_workload lg_ping;
-
 static const struct lg_workload *const workloads[] = {
     &lg_tpcc,
     &lg_ycsb,
+#ifdef LOADGEN_TESTS
     &lg_ping,
+#endif
 };
 
 enum { FAILED = 1, USAGE = 2 };
@@ -108,25 +107,6 @@ static int execute(const struct lg_spec *spec, struct tb_error *error)
                                       : do_job(spec, workload, backend));
 }
 
-/* The spec, and nothing else, as far as it is there: stdin may stay open for the run's time. */
-static json_t *read_spec(struct tb_error *error)
-{
-    setvbuf(stdin, NULL, _IONBF, 0); /* what stands after the spec stays in the pipe */
-    json_t *document = tb_read_document(error);
-    struct pollfd polled = {.fd = STDIN_FILENO, .events = POLLIN};
-    bool more = document != NULL;
-    while (more && poll(&polled, 1, 0) > 0) {
-        enum lg_rest rest = lg_read_rest();
-        more = rest == LG_REST_BLANK;
-        if (rest == LG_REST_TEXT) {
-            tb_fail(error, "the spec: must be one JSON document");
-            json_decref(document);
-            return NULL;
-        }
-    }
-    return document;
-}
-
 int main(int argc, char **argv)
 {
     tb_progress_open();
@@ -137,7 +117,7 @@ int main(int argc, char **argv)
     }
     struct tb_error error = {""};
     struct lg_spec spec;
-    json_t *document = read_spec(&error);
+    json_t *document = tb_read_document(&error);
     if (!document)
         return refuse(&error);
     int status = lg_spec_read(&spec, document, &error) ? execute(&spec, &error) : refuse(&error);

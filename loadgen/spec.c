@@ -7,10 +7,8 @@
 #include "param_table.h"
 #include "spec.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MOST_TERMINALS 10000000
 /* A stall of the server is measured, however long; a window that it fills has no result. */
@@ -185,16 +183,4 @@ bool lg_spec_read(struct lg_spec *spec, json_t *document, struct tb_error *error
 void lg_spec_free(struct lg_spec *spec)
 {
     json_decref(spec->document);
-}
-
-enum lg_rest lg_read_rest(void)
-{
-    char rest[256];
-    ssize_t length = read(STDIN_FILENO, rest, sizeof rest);
-    if (length <= 0)
-        return LG_REST_END;
-    for (ssize_t i = 0; i < length; i++)
-        if (!isspace((unsigned char)rest[i]))
-            return LG_REST_TEXT;
-    return LG_REST_BLANK;
 }

@@ -31,10 +31,6 @@ struct lg_spec {
 bool lg_spec_read(struct lg_spec *spec, json_t *document, struct tb_error *error);
 void lg_spec_free(struct lg_spec *spec);
 
-/* Reads some of stdin after the spec, blocking: only white space, other text, or the end. */
-enum lg_rest { LG_REST_BLANK, LG_REST_TEXT, LG_REST_END };
-enum lg_rest lg_read_rest(void);
-
 /* The spec's statements in the order of the workload's operations. */
 struct lg_statements {
     struct lg_statement *all;

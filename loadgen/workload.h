@@ -110,6 +110,6 @@ struct lg_workload {
     bool (*verify)(const struct lg_job *job, json_t *result, struct tb_error *error);
 };
 
-extern const struct lg_workload lg_tpcc, lg_ycsb;
+extern const struct lg_workload lg_tpcc, lg_ycsb, lg_ping;
 
 #endif

@@ -59,20 +59,6 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class KeyCount:
-    """How often a key was chosen; ``number``: of its record, from 0 in the order of loading.
-
-    A distribution that chooses by the distance from the newest record (``latest``,
-    ``exponential``) is counted by that distance, as ``behind_newest``: inserts change its key.
-    """
-
-    key: str | None = None
-    number: int | None = None
-    count: int = 0
-    behind_newest: int | None = None
-
-
-@dataclass(frozen=True)
 class DriverResult:
     """The measurement window, as its driver reports it.
 
@@ -93,9 +79,8 @@ class DriverResult:
     ``ends_apart_ns``: by how much the windows of different operations differ. ``notes``: facts
     about the client for the result.
     ``reported_per_minute``: rates that the driver reports itself, by metric. ``finished_counts``:
-    operations done since the client began, its ramp-up included. Of YCSB: ``key_counts``: the
-    keys that were chosen most often, the most frequent first; ``chosen_count``: the number of
-    choices that they are of; ``inserted_count``: acknowledged inserts since the client began;
+    operations done since the client began, its ramp-up included. Of YCSB:
+    ``inserted_count``: acknowledged inserts since the client began;
     ``inserts_begun_count``: those and the ones without an answer at its end; ``updated``: a sample
     of the fields whose update was acknowledged (harness.workloads.ycsb.loadgen.check_records).
     """
@@ -122,8 +107,6 @@ class DriverResult:
     notes: Mapping[str, Any] = field(default_factory=dict)
     reported_per_minute: Mapping[str, float] = field(default_factory=dict)
     finished_counts: Mapping[str, int] | None = None
-    key_counts: Sequence[KeyCount] | None = None
-    chosen_count: int | None = None
     inserted_count: int | None = None
     inserts_begun_count: int | None = None
     updated: Sequence[int] | None = None

@@ -2,7 +2,6 @@
 #include "check.h"
 #include "../record.h"
 #include "support.h"
-#include "../ycsb/counts.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
 #include "ycsb_params.h"

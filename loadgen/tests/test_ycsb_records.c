@@ -2,7 +2,6 @@
 #include "check.h"
 #include "../record.h"
 #include "support.h"
-#include "../ycsb/counts.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
 #include "ycsb_params.h"
@@ -199,43 +198,6 @@ static void changes_add_fields_too(void)
 
 /* ---- the rest ------------------------------------------------------------------ */
 
-static void the_hottest_keys_are_counted_over_all_terminals(void)
-{
-    struct lg_ycsb_counts *counts[2] = {lg_ycsb_counts_new(), lg_ycsb_counts_new()};
-    struct lg_ycsb_count hottest[3];
-
-    for (int64_t i = 0; i < 200000; i++) { /* more keys than a table takes */
-        lg_ycsb_counts_add(counts[0], i);
-        lg_ycsb_counts_add(counts[1], i % 10 ? 0 : 4);
-    }
-    CHECK(lg_ycsb_hottest(counts, 2, hottest, 3) == 3);
-    CHECK(hottest[0].key == 0 && hottest[0].times == 180001);
-    CHECK(hottest[1].key == 4 && hottest[1].times == 20001);
-    CHECK(hottest[2].times == 1);
-    CHECK(counts[0]->draws == 200000 && counts[0]->capacity <= 1 << 16);
-    lg_ycsb_counts_free(counts[0]);
-    lg_ycsb_counts_free(counts[1]);
-}
-
-/* In turn over 64 keys: those that are counted by the sample are all of them, as evenly. */
-static void a_sample_favours_no_key(void)
-{
-    enum { KEYS = 64, MORE = 1 << 20 };
-    struct lg_ycsb_counts *counts = lg_ycsb_counts_new();
-    struct lg_ycsb_count hottest[KEYS];
-    uint64_t sampled;
-
-    for (int64_t i = 0; i < YCSB_COUNTED_ALL + MORE; i++)
-        lg_ycsb_counts_sample(counts, i % KEYS);
-    sampled = counts->draws - YCSB_COUNTED_ALL;
-    CHECK(fabs((double)sampled - MORE / 16.0) < 5 * sqrt(MORE / 16.0));
-    CHECK(lg_ycsb_hottest(&counts, 1, hottest, KEYS) == KEYS);
-    for (int i = 0; i < KEYS; i++)
-        CHECK_CASE(fabs((double)hottest[i].times - (double)counts->draws / KEYS) <
-                       5 * sqrt(sampled / (double)KEYS) + 1, i);
-    lg_ycsb_counts_free(counts);
-}
-
 static void invalid_params_are_refused_by_key(void)
 {
     static const char *const cases[][2] = {
@@ -273,8 +235,6 @@ int main(void)
     updates_that_are_missing_are_found();
     records_hold_their_fields();
     changes_add_fields_too();
-    the_hottest_keys_are_counted_over_all_terminals();
-    a_sample_favours_no_key();
     invalid_params_are_refused_by_key();
     return checks_failed();
 }

@@ -35,8 +35,6 @@ void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal)
     own->read_field = -1;
     own->reader = (struct lg_reader){lg_ycsb_read_row, terminal};
     lg_ycsb_chooser_open(&own->chooser, &ycsb->keys);
-    if (params->count_keys)
-        own->counts = lg_ycsb_counts_new();
     if (lg_ycsb_updates(params))
         own->updated = tb_allocate(1, sizeof *own->updated);
     if (uses_any(ycsb, offsetof(struct lg_ycsb_uses, fields)) ||
@@ -103,9 +101,6 @@ static void choose_record(struct lg_ycsb *ycsb, struct lg_terminal *terminal)
         own->number = ycsb->params.recordcount + lg_ycsb_inserts_begin(ycsb->inserts);
     } else {
         own->number = lg_ycsb_choose(&ycsb->keys, &own->chooser, &terminal->random);
-        if (own->counts)
-            lg_ycsb_counts_sample(
-                own->counts, lg_ycsb_counted_as(&ycsb->keys, &own->chooser, own->number));
     }
     own->key_length = lg_ycsb_key(&ycsb->params, own->number, own->key);
     terminal->values[YCSB_KEY].length = own->key_length;

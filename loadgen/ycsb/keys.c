@@ -25,7 +25,6 @@ void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *p
 void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_keys *keys)
 {
     chooser->latest = keys->requests;
-    chooser->last = keys->params->recordcount - 1;
 }
 
 /* SkewedLatestGenerator: so many records after the last one that was acknowledged. */
@@ -95,17 +94,9 @@ int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *choose
         int64_t last = keys->params->recordcount + lg_ycsb_inserts_done(keys->inserts) - 1;
         int64_t number = draw(keys, chooser, random, last);
 
-        if (number >= 0 && number <= last) {
-            chooser->last = last;
+        if (number >= 0 && number <= last)
             return number;
-        }
     }
-}
-
-int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
-                           int64_t number)
-{
-    return lg_ycsb_counts_back(keys->params) ? chooser->last - number : number;
 }
 
 int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct tb_random *random)

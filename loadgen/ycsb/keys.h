@@ -19,7 +19,6 @@ struct lg_ycsb_keys {
 /* A terminal's own: zeta grows with the inserts it has seen. */
 struct lg_ycsb_chooser {
     struct tb_zipfian latest;
-    int64_t last; /* the newest record when it chose last */
 };
 
 void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *params,
@@ -29,18 +28,6 @@ void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_
 /* The number of a record that is there: CoreWorkload.nextKeynum. */
 int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
                        struct tb_random *random);
-/*
- * Latest and exponential choose by the distance from the newest record, which inserts make
- * another one all the time: it is the distance that is counted then.
- */
-static inline bool lg_ycsb_counts_back(const struct lg_ycsb_params *params)
-{
-    return params->request == YCSB_LATEST || params->request == YCSB_EXPONENTIAL;
-}
-
-/* What a choice just made is counted as: its number, or its distance. */
-int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
-                           int64_t number);
 int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct tb_random *random);
 
 /* "user" and the number or its hash, padded: writes it, no more than YCSB_KEY_BYTES; its length. */

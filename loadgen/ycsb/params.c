@@ -44,7 +44,6 @@ static const struct tb_param keys[] = {
     INTEGER(maxscanlength, 1, 1000000, 1000),
     INTEGER(zeropadding, 0, YCSB_MAX_PADDING, 1),
     INTEGER(data_seed, 0, INT64_MAX, 0),
-    INTEGER(count_keys, 0, 100000, 0),
     INTEGER(inserted, 0, MOST, 0),
     INTEGER(inserts_begun, 0, MOST, 0),
     NUMBER("readproportion", proportions[YCSB_READ], 1e9, 0.95),

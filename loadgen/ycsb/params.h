@@ -34,13 +34,13 @@ enum {
 /*
  * What is not given is what the official core (0.17.0) takes then. Ours: data_seed,
  * verify_reads, update (stated in the notes), expectednewkeys (room for new keys in the
- * zipfian key space), count_keys; of task "verify": inserted, inserts_begun.
+ * zipfian key space); of task "verify": inserted, inserts_begun.
  */
 struct lg_ycsb_params {
     int64_t recordcount, operationcount, insertstart, insertcount, expectednewkeys;
     int64_t fieldcount, fieldlength, minfieldlength;
     int64_t minscanlength, maxscanlength, zeropadding;
-    int64_t data_seed, count_keys, inserted, inserts_begun;
+    int64_t data_seed, inserted, inserts_begun;
     double proportions[YCSB_OPERATIONS];
     double hotspot_data, hotspot_operations, exponential_percentile, exponential_fraction;
     bool readallfields, writeallfields, verify_reads, ordered;

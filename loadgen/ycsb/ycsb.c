@@ -122,8 +122,6 @@ static void ycsb_close(void *self)
     for (size_t i = 0; i < ycsb->own_count; i++) {
         struct lg_ycsb_terminal *own = ycsb->owns[i];
 
-        if (own->counts)
-            lg_ycsb_counts_free(own->counts);
         free(own->updated);
         free(own->fields);
         free(own->record);
@@ -183,38 +181,6 @@ static bool ycsb_prepare(void *self, const struct lg_statements *statements,
 
 /* ---- result -------------------------------------------------------------------- */
 
-static json_t *key_count(const struct lg_ycsb_params *params, const struct lg_ycsb_count *count)
-{
-    json_int_t place = count->key, times = (json_int_t)count->times;
-    char key[YCSB_KEY_BYTES];
-
-    if (lg_ycsb_counts_back(params))
-        return json_pack("{s:I, s:I}", "behind_newest", place, "count", times);
-    return json_pack("{s:s%, s:I, s:I}", "key", key, lg_ycsb_key(params, place, key), "number",
-                     place, "count", times);
-}
-
-static void add_key_counts(const struct lg_ycsb *ycsb, json_t *result)
-{
-    size_t most = (size_t)ycsb->params.count_keys, count;
-    struct lg_ycsb_counts **counts = tb_allocate(ycsb->own_count, sizeof *counts);
-    struct lg_ycsb_count *hottest = tb_allocate(most, sizeof *hottest);
-    json_t *keys = json_array();
-    uint64_t draws = 0;
-
-    for (size_t i = 0; i < ycsb->own_count; i++) {
-        counts[i] = ycsb->owns[i]->counts;
-        draws += counts[i]->draws;
-    }
-    count = lg_ycsb_hottest(counts, ycsb->own_count, hottest, most);
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(keys, key_count(&ycsb->params, &hottest[i]));
-    json_object_set_new(result, "key_counts", keys);
-    json_object_set_new(result, "draws", json_integer((json_int_t)draws));
-    free(hottest);
-    free(counts);
-}
-
 static void add_updated(const struct lg_ycsb *ycsb, json_t *result)
 {
     struct lg_ycsb_updated *updated = tb_allocate(1, sizeof *updated);
@@ -233,8 +199,6 @@ static void ycsb_finish(void *self, json_t *result)
     json_object_set_new(result, "inserts_begun", tb_integer(atomic_load(&ycsb->inserts->begun)));
     if (lg_ycsb_updates(&ycsb->params))
         add_updated(ycsb, result);
-    if (ycsb->params.count_keys)
-        add_key_counts(ycsb, result);
 }
 
 const struct lg_workload lg_ycsb = {

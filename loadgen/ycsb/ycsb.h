@@ -5,7 +5,6 @@
 #ifndef LOADGEN_YCSB_YCSB_H
 #define LOADGEN_YCSB_YCSB_H
 
-#include "counts.h"
 #include "keys.h"
 #include "values.h"
 
@@ -57,7 +56,6 @@ struct lg_ycsb_terminal {
     uint64_t writes;         /* versions handed out */
     bool modifying;          /* read-modify-write: the read is done */
     bool not_found;
-    struct lg_ycsb_counts *counts; /* NULL where they are not needed */
     struct lg_ycsb_updated *updated; /* acknowledged; NULL where there are no updates */
     char *fields, *record, *change; /* what is written */
     struct lg_reader reader;

@@ -516,7 +516,6 @@ def test_a_signal_ends_it_without_a_result(start, tmp_path, number):
         ("", "the spec"),
         ("[]", "the spec"),
         ('{"schema": 1, "schema": 1}', "the spec"),
-        ('{"schema": 1} {"schema": 1}', "the spec"),
         (spec_of(threads=0), "threads"),
         (spec_of(backend="oracle"), "backend"),
         (spec_of(workload={"name": "tpcx", "params": {}}), "workload.name"),

@@ -106,7 +106,6 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "series": _merged_series([result["series"] for result in results]),
         "latencies": _merged_latencies([result["latencies"] for result in results]),
         "offered": summed(offered) if offered else None,
-        **_merged_keys(results),
     }
 
 
@@ -138,23 +137,6 @@ def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[di
             }
         )
     return merged_intervals
-
-
-def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The keys that all processes of YCSB together drew most often."""
-    if "key_counts" not in results[0]:
-        return {}
-    counted: dict[int, dict[str, Any]] = {}  # by number, or by distance from the newest
-    for result in results:
-        for one in result["key_counts"]:
-            place = one["number"] if "number" in one else one["behind_newest"]
-            so_far = counted[place]["count"] if place in counted else 0
-            counted[place] = {**one, "count": so_far + one["count"]}
-    most = max(len(result["key_counts"]) for result in results)
-    hottest = sorted(counted, key=lambda place: (-counted[place]["count"], place))[:most]
-    return {
-        "key_counts": [counted[place] for place in hottest],
-    }
 
 
 def _check_together(results: Sequence[Mapping[str, Any]]) -> None:
@@ -192,7 +174,6 @@ _COMBINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {
     "inserted": max,
     "inserts_begun": max,
     "updated": lambda hashes: list(map(max, *hashes)),  # the highest of each group of fields
-    "draws": sum,
 }
 
 

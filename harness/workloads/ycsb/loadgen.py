@@ -10,14 +10,13 @@ from typing import Any
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.result import DriverResult, KeyCount, WindowCallbacks
+from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import Engine, RunsInClient, RunsSql
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.workload import Loading, Session
 from harness.workloads.window import Driver
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.params import YcsbParams
 
 _CONNECTIONS_PER_LOOP = 16
@@ -66,7 +65,7 @@ class Loadgen(Driver):
         params = self.params
         spec = {
             **client.client_spec(session.engine, "ycsb", "run"),
-            "workload": {"name": "ycsb", "params": {**params.native_json(), "count_keys": COUNTED}},
+            "workload": {"name": "ycsb", "params": params.native_json()},
             "statements": _statements(params, session.engine),
             "threads": _loops(params, session.engine),
             "terminals": params.threadcount,
@@ -143,7 +142,6 @@ def _loops(params: YcsbParams, engine: Engine) -> int:
 def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverResult:
     """``shares``: of the operations; the result has all operations."""
     engine = result.get("engine") or {}
-    counted = result.get("key_counts")
     driven = client.parse_result(result)
     done = {n: one for n, one in driven.operations.items() if shares[n] or one.count}
     return replace(
@@ -151,8 +149,6 @@ def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverRes
         operations=done,
         engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),
         engine_text=engine.get("text", {}),
-        key_counts=None if counted is None else [KeyCount(**one) for one in counted],
-        chosen_count=result.get("draws"),
         inserted_count=result.get("inserted"),
         inserts_begun_count=result.get("inserts_begun"),
         updated=result.get("updated"),

@@ -46,7 +46,6 @@ window_<counter>                   what the window added to a counter. Of those 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from harness.drivers.result import DriverResult, WindowCounters
@@ -60,7 +59,6 @@ from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.window import DrivenWorkload, Driver, check_mix, window_outcome
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.keys import HOTTEST, check_keys
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
@@ -121,10 +119,8 @@ class Ycsb(DrivenWorkload[YcsbParams]):
                 *driver.verify(session, driven),
                 check_mix(driven, NOUNS, params.shares, params.threadcount),
                 check_found(driven),
-                *check_keys(params, driven),
             ],
             warnings=list(_own_warnings(params, driven)),
-            keys=_keys(driven),
             engine=driven.engine_text,
             background=_background(tasks),
         )
@@ -158,17 +154,6 @@ def _background(tasks: TaskTimes) -> dict[str, Any]:
         task: [{"begin_ns": begin, "end_ns": end} for begin, end in times]
         for task, times in tasks.items()
     }
-
-
-def _keys(driven: DriverResult) -> dict[str, Any]:
-    """The keys that were chosen most often, as they are kept with the run."""
-    if not driven.key_counts:
-        return {}
-    hottest = [
-        {name: value for name, value in asdict(one).items() if value is not None}
-        for one in driven.key_counts[:HOTTEST]
-    ]
-    return {"chosen": driven.chosen_count, "hottest": hottest}
 
 
 def _expect_work(params: YcsbParams, driven: DriverResult) -> None:

@@ -9,7 +9,7 @@
  * taken as such.
  */
 #include "support.h"
-#include "workload.h"
+#include "../workload.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
