@@ -23,7 +23,7 @@ from statistics import median
 
 from smoke import SMOKE, parsed
 
-from reports.statistics import compare_paired
+from reports.statistics import ratio_of
 
 ROOT = Path(__file__).resolve().parent.parent
 ARMS = ROOT / "benchmarks" / "peers" / "indexes"
@@ -124,10 +124,10 @@ def main() -> None:
                     found[arm].append(measured(arm, given.records, seed))
             for column, what in enumerate(("insert", "read")):
                 a, b = ([pair[column] for pair in found[arm]] for arm in (ours, original))
-                ratio = compare_paired(a, b)
+                ratio = ratio_of(a, b)
                 print(
                     f"{name}, {what}: ours {median(a):.0f}, original {median(b):.0f} per second: "
-                    f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]",
+                    f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]",
                     flush=True,
                 )
 

@@ -25,7 +25,7 @@ from harness.store.spec import RunSpec
 from harness.workload import Clients, Loading
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.workload import WORKLOAD
-from reports.statistics import compare_paired
+from reports.statistics import ratio_of
 
 SMALL = {"scale": 0.01, "pairs": 1}
 #: Loads by hand: the started engine, table → its files in order, the largest table
@@ -95,7 +95,7 @@ def compare(
                 times[arm].append(timed(arms[arm], prepared, env, source.content))
             print(f"pair {pair + 1}: harness {times['harness'][-1]:.1f} s, "
                   f"by hand {times['by hand'][-1]:.1f} s", flush=True)  # fmt: skip
-    print(f"harness / by hand: {compare_paired(times['harness'], times['by hand'])}")
+    print(f"harness / by hand: {ratio_of(times['harness'], times['by hand'])}")
 
 
 def arguments(description: str) -> argparse.ArgumentParser:

@@ -51,7 +51,7 @@ from typing import Any
 from smoke import SMOKE, parsed
 
 from harness.native_programs import find_native
-from reports.statistics import Estimate, compare_paired
+from reports.statistics import Ratio, ratio_of
 
 GIB = 2**30
 RANGE_BYTES = GIB // 64 if SMOKE else 2 * GIB
@@ -288,7 +288,7 @@ def claim_memory() -> None:
     os.waitpid(pid, 0)
 
 
-def verdict(found: Estimate, least: float, most: float) -> str:
+def verdict(found: Ratio, least: float, most: float) -> str:
     """Where the interval lies: within, outside, or on both sides of a limit."""
     if found.low is None or found.high is None:
         return "one pair tells nothing"
@@ -299,11 +299,11 @@ def verdict(found: Estimate, least: float, most: float) -> str:
     return "MISSED" if found.high < least or found.low > most else "undecided"
 
 
-def told(found: Estimate) -> str:
+def told(found: Ratio) -> str:
     """The ratio and its interval."""
     if found.low is None or found.high is None:
-        return f"{found.ratio:.3f}"
-    return f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        return f"{found.value:.3f}"
+    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def report(samples: Samples, what: Sequence[Cell | Chase]) -> Iterator[str]:
@@ -311,7 +311,7 @@ def report(samples: Samples, what: Sequence[Cell | Chase]) -> Iterator[str]:
     yield f"{samples.rounds} pairs; load average {os.getloadavg()[0]:.1f}"
     for one in what:
         values = samples.values[one.name]
-        peers = {name: compare_paired(values["ours"], values[name]) for name in values
+        peers = {name: ratio_of(values["ours"], values[name]) for name in values
                  if name != "ours"}  # fmt: skip
         if not peers:
             continue
@@ -322,12 +322,12 @@ def report(samples: Samples, what: Sequence[Cell | Chase]) -> Iterator[str]:
             limits = (1 - MOST_CHASE_ERROR, 1 + MOST_CHASE_ERROR)
         else:
             limits = (LEAST_BANDWIDTH, float("inf"))
-        best = min(peers.values(), key=lambda ratio: ratio.ratio)
+        best = min(peers.values(), key=lambda ratio: ratio.value)
         yield f"{one.name}: {seen} {unit}; {ratios}: {verdict(best, *limits)}"
     for one in what:
         start_ups = samples.start_ups[one.name]
         if "PerMA-Bench" in start_ups:
-            ratio = compare_paired(start_ups["ours"], start_ups["PerMA-Bench"])
+            ratio = ratio_of(start_ups["ours"], start_ups["PerMA-Bench"])
             seen = ", ".join(f"{name} {median(start_ups[name]):.3f} s" for name in start_ups)
             limit = verdict(ratio, 0.0, 1.0)
             yield f"start-up, {one.name}: {seen}; / PerMA-Bench {told(ratio)}: {limit}"

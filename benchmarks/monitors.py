@@ -25,7 +25,7 @@ from typing import Any
 
 from smoke import SMOKE, parsed
 
-from reports.statistics import Estimate, compare_paired
+from reports.statistics import Ratio, ratio_of
 
 ROOT = Path(__file__).resolve().parents[1]
 HARNESS = str(ROOT / ".venv" / "bin" / "harness")
@@ -64,7 +64,7 @@ def run(workload: str, given: Sequence[str], results: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def alternating(workload: str, minutes: float, monitors: Sequence[str], results: Path) -> Estimate:
+def alternating(workload: str, minutes: float, monitors: Sequence[str], results: Path) -> Ratio:
     """Operations of a second with monitors over without, by pairs of blocks of one run.
 
     Prints what processor time the harness itself takes in either.
@@ -93,10 +93,10 @@ def alternating(workload: str, minutes: float, monitors: Sequence[str], results:
             if b["monitored"] is monitored
         ]
         print(f"{workload}: {monitored=}: the harness takes {median(spent):.4f} processors")
-    return compare_paired(arms[True], arms[False])
+    return ratio_of(arms[True], arms[False])
 
 
-def of_whole_runs(minutes: float, monitors: Sequence[str], results: Path) -> Estimate:
+def of_whole_runs(minutes: float, monitors: Sequence[str], results: Path) -> Ratio:
     """One over TPC-H's total time, with monitors over without."""
     without = [text for name in monitors for text in ("--no-monitor", name)]
 
@@ -110,10 +110,10 @@ def of_whole_runs(minutes: float, monitors: Sequence[str], results: Path) -> Est
     while not arms[True] or time.monotonic() < end:
         for monitored in random.sample([True, False], 2):
             arms[monitored].append(speed([] if monitored else without))
-    return compare_paired(arms[True], arms[False])
+    return ratio_of(arms[True], arms[False])
 
 
-def verdict(found: Estimate) -> str:
+def verdict(found: Ratio) -> str:
     """Where the interval of the ratio lies against the bar."""
     if found.low is None or found.high is None:
         return "undecided"
@@ -136,7 +136,7 @@ def main() -> None:
                 found = alternating(workload, given.minutes, monitors, Path(folder))
         interval = f"[{found.low:.4f}, {found.high:.4f}]" if found.low and found.high else "-"
         print(
-            f"{workload}: {found.n_a} pairs, ratio {found.ratio:.4f} {interval}, {verdict(found)}",
+            f"{workload}: {found.n_a} pairs, ratio {found.value:.4f} {interval}, {verdict(found)}",
             flush=True,
         )
 

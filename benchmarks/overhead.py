@@ -29,7 +29,7 @@ from harness.store.spec import RunSpec
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.sql import query_sql
-from reports.statistics import Estimate, compare_paired
+from reports.statistics import Ratio, ratio_of
 
 ALLOWED_RATIO, ALLOWED_S = 1.02, 0.005
 
@@ -41,7 +41,7 @@ def by_hand(connection: Any, text: str) -> float:
     return time.perf_counter() - started
 
 
-def verdict(found: Estimate, median_s: float) -> str:
+def verdict(found: Ratio, median_s: float) -> str:
     """Where the interval of the ratio lies against the bar, for a query of this time."""
     bar = max(ALLOWED_RATIO, 1 + ALLOWED_S / median_s)
     if found.low is None or found.high is None:
@@ -91,16 +91,16 @@ def main() -> None:
                         if arm == "harness"
                         else by_hand(plain, text)
                     )
-            found = compare_paired(times["harness"], times["by hand"])
+            found = ratio_of(times["harness"], times["by hand"])
             extra = statistics.median(times["harness"]) - statistics.median(times["by hand"])
             verdicts.append(verdict(found, statistics.median(times["by hand"])))
             for arm, values in times.items():
                 every[arm] += values
             print(f"Q{query}: by hand {statistics.median(times['by hand']) * 1e3:.1f} ms, ratio "
-                  f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}], "
+                  f"{found.value:.4f} [{found.low:.4f}, {found.high:.4f}], "
                   f"{extra * 1e3:+.2f} ms, {verdicts[-1]}")  # fmt: skip
-        found = compare_paired(every["harness"], every["by hand"])
-        print(f"all queries, {found.n_a} pairs: ratio {found.ratio:.4f} "
+        found = ratio_of(every["harness"], every["by hand"])
+        print(f"all queries, {found.n_a} pairs: ratio {found.value:.4f} "
               f"[{found.low:.4f}, {found.high:.4f}]")  # fmt: skip
         print(", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)))
 

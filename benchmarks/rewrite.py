@@ -21,7 +21,7 @@ from smoke import SMOKE, parsed
 
 from harness.native_programs import microbench_program
 from harness.rewrite import rewrite
-from reports.statistics import compare_paired
+from reports.statistics import ratio_of
 
 
 def operations_per_second(program: Path, flush: str, discipline: str, seed: int) -> float:
@@ -62,8 +62,8 @@ def main() -> None:
                 found[arm].append(operations_per_second(*arms[arm], seed))
     print(", ".join(f"{arm} {median(values) / 1e3:.0f} k/s" for arm, values in found.items()))
     for a, b in () if SMOKE else (("rewritten", "manual"), ("manual", "vanilla")):
-        ratio = compare_paired(found[a], found[b])
-        print(f"{a} / {b}: {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
+        ratio = ratio_of(found[a], found[b])
+        print(f"{a} / {b}: {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
 
 
 if __name__ == "__main__":

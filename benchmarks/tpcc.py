@@ -41,7 +41,7 @@ from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams, event_loops
-from reports.statistics import compare_paired
+from reports.statistics import ratio_of
 
 #: As in the comparison of clients that the figures of others come from.
 SMALL = {"warehouses": 1, "pairs": 1}
@@ -303,7 +303,7 @@ def run(
 
 def report(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     """The medians of both and their ratio with its interval."""
-    ratio = compare_paired(ours, theirs)
+    ratio = ratio_of(ours, theirs)
     interval = (
         "one pair: no interval"
         if ratio.low is None or ratio.high is None
@@ -311,7 +311,7 @@ def report(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     )
     print(
         f"{name}: {median(ours):.4g} / {median(theirs):.4g} (medians), "
-        f"ratio {ratio.ratio:.3f}, {interval}",
+        f"ratio {ratio.value:.3f}, {interval}",
         flush=True,
     )
 

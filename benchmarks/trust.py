@@ -40,7 +40,7 @@ from harness.store.canaries import CanaryStore
 from harness.store.runs import Store
 from reports.canary import moved_figures
 from reports.compare import compare
-from reports.statistics import Estimate, compare_paired, decide
+from reports.statistics import Ratio, decide, ratio_of
 
 _REPEATS, _TRIALS = (3, 1) if SMOKE else (7, 20)
 _PARAMETERS = {"scale": 0.1, "queries": [1, 3, 6, 12], "cache": "cold-per-query", "plans": False}
@@ -88,7 +88,7 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
     for block in range(counts[0]):
         left -= float(took[:, block].sum())
         done = [block + 1] * 2
-    found = [compare_paired([*a[i, : done[i]]], [*b[i, : done[i]]], looks=LOOKS) for i in range(2)]
+    found = [ratio_of([*a[i, : done[i]]], [*b[i, : done[i]]], looks=LOOKS) for i in range(2)]
     while left > 0:
         open_ = [i for i in range(2) if stage[i] + 1 < len(counts) and not _resolved(found, i)]
         if not open_:
@@ -99,14 +99,14 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
             left -= float(took[widest, done[widest]])
             done[widest] += 1
         n = done[widest]
-        found[widest] = compare_paired([*a[widest, :n]], [*b[widest, :n]], looks=LOOKS)
-    return any(one.outcome == "shown" for one in decide(found))
+        found[widest] = ratio_of([*a[widest, :n]], [*b[widest, :n]], looks=LOOKS)
+    return any(one.shown for one in decide(found))
 
 
-def _resolved(found: list[Estimate], i: int) -> bool:
+def _resolved(found: list[Ratio], i: int) -> bool:
     one = found[i]
     assert one.low is not None and one.high is not None
-    return decide(found)[i].outcome == "shown" or (one.low >= 1 / 1.05 and one.high <= 1.05)
+    return decide(found)[i].shown or (one.low >= 1 / 1.05 and one.high <= 1.05)
 
 
 def planted() -> None:
@@ -143,7 +143,7 @@ def planted() -> None:
 def _shown(delayed: Any, plain: Any) -> int:
     """The trials in which a difference is shown."""
     starts = range(0, len(plain), _REPEATS)
-    trials = (compare_paired(delayed[i : i + _REPEATS], plain[i : i + _REPEATS]) for i in starts)
+    trials = (ratio_of(delayed[i : i + _REPEATS], plain[i : i + _REPEATS]) for i in starts)
     return sum(one.p <= 0.05 for one in trials)
 
 
@@ -173,7 +173,7 @@ def alike(*options: str) -> None:
         rows = [group.deciding for group in groups if group.deciding and group.deciding.estimate]
         shown = any(row.shown for row in rows)
         wrong += shown
-        ratios = ", ".join(f"{row.estimate.ratio - 1:+.1%}" for row in rows if row.estimate)
+        ratios = ", ".join(f"{row.estimate.value - 1:+.1%}" for row in rows if row.estimate)
         print(f"{i + 1}: {ratios}{', SHOWN' if shown else ''}", flush=True)
     print(f"| `demo {' '.join(options or _ALIKE)}` | {wrong} of {_TRIALS} |")
 

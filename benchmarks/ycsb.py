@@ -48,7 +48,7 @@ from harness.workloads.parameters import Duration
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
-from reports.statistics import compare_paired
+from reports.statistics import ratio_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {
@@ -224,10 +224,10 @@ def made(
 
 def told(ours: Sequence[float], others: Sequence[float]) -> str:
     """The ratio of pairs with its interval, where there are enough of them for one."""
-    found = compare_paired(ours, others)
+    found = ratio_of(ours, others)
     if found.low is None or found.high is None:
-        return f"{found.ratio:.3f}"
-    return f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        return f"{found.value:.3f}"
+    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def compare(bench: Bench, threads: int, pairs: int) -> None:

@@ -20,7 +20,7 @@ from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.formatting import percent, times
-from reports.statistics import ALPHA, Estimate, compare_unpaired, decide, students_t
+from reports.statistics import ALPHA, Ratio, decide, ratio_of, students_t
 
 #: Other canaries from which the noise of a figure is known; without them, a change beyond any usual
 #: noise counts. A change below the last one does not matter, however small the noise.
@@ -104,28 +104,25 @@ def _warnings(canary: Canary, others: Sequence[Canary]) -> Iterator[RunWarning]:
 
 def moved_figures(canary: Canary, others: Sequence[Canary]) -> list[Moved]:
     """Each figure that is shown to have changed, and by more than its limit."""
-    estimates = [_compared(one) for one in canary.figures]
     found = []
-    for figure, estimate, decision in zip(
-        canary.figures, estimates, decide(estimates), strict=True
-    ):
+    ratios = decide([_ratio(one) for one in canary.figures])
+    for figure, ratio in zip(canary.figures, ratios, strict=True):
         limit = _limit(figure, canary, others)
-        beyond = abs(math.log(estimate.ratio)) > math.log1p(limit.share)
-        if decision.outcome == "shown" and beyond:
-            found.append(Moved(figure, estimate.ratio, limit))
+        if ratio.shown and abs(math.log(ratio.value)) > math.log1p(limit.share):
+            found.append(Moved(figure, ratio.value, limit))
     return found
 
 
 @lru_cache(maxsize=4096)
-def _compared(figure: Figure) -> Estimate:
+def _ratio(figure: Figure) -> Ratio:
     """How much higher it is after the experiment."""
-    return compare_unpaired(figure.after, figure.before)
+    return ratio_of(figure.after, figure.before, "unpaired")
 
 
 def _limit(figure: Figure, canary: Canary, others: Sequence[Canary]) -> Limit:
     """By the changes of the same figure on this host."""
     changes = [
-        math.log(_compared(other).ratio)
+        math.log(_ratio(other).value)
         for one in others
         if one.host_id == canary.host_id
         for other in one.figures

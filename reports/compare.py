@@ -25,7 +25,7 @@ from reports.matching import Difference, Match, find
 from reports.pairing import paired
 from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, emulations, facts, marked
-from reports.statistics import ALPHA, Estimate, Pairing, decide
+from reports.statistics import ALPHA, Pairing, Ratio, decide
 from reports.unused_parts import unused_parts
 from reports.values import Quantity
 
@@ -223,7 +223,7 @@ def decided(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """
     groups = [group for comparison in comparisons for group in comparison.groups]
     experiments = _experiments([group.plans for group in groups])
-    families: dict[tuple[int, str], list[Estimate]] = {}
+    families: dict[tuple[int, str], list[Ratio]] = {}
     for group, experiment in zip(groups, experiments, strict=True):
         for row in group.rows:
             if row.estimate:
@@ -232,7 +232,7 @@ def decided(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
     def decide_group(group: Group, experiment: int) -> Group:
         rows = tuple(
-            replace(row, decision=next(verdicts[experiment, _family(group, row)]))
+            replace(row, estimate=next(verdicts[experiment, _family(group, row)]))
             if row.estimate
             else row
             for row in group.rows
@@ -255,8 +255,9 @@ def _in_sequence(group: Group, rows: Sequence[Row]) -> Iterator[Row]:
     first = next((r.decision for r in rows if r.quantity == group.headline.quantity), None)
     for row in rows:
         second = row.quantity == group.headline.second
-        if second and first is not None and row.decision is not None:
-            yield replace(row, decision=row.decision.after(first))
+        if second and first is not None and row.estimate and row.decision is not None:
+            decision = row.decision.after(first)
+            yield replace(row, estimate=replace(row.estimate, decision=decision))
         else:
             yield row
 

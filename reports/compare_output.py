@@ -75,7 +75,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     if row.estimate is None or row.decision is None:
         return document | {"ratio": None, "outcome": None}
     return document | {
-        "ratio": row.estimate.ratio,
+        "ratio": row.ratio,
         "interval": [row.estimate.low, row.estimate.high],
         **attributes(row.estimate, "confidence", "p"),
         **attributes(row.decision, "adjusted_p", "outcome", "repeats_needed", "family"),

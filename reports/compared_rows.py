@@ -10,13 +10,7 @@ from typing import Literal, NamedTuple
 from harness.store.result import Better
 from harness.store.runs import StoredRun
 from reports.metric_registry import MetricInfo, metric_info, metric_title
-from reports.statistics import (
-    Decision,
-    Estimate,
-    Pairing,
-    compare_paired,
-    compare_unpaired,
-)
+from reports.statistics import Decision, Missing, Pairing, Ratio, ratio_of
 from reports.values import (
     Measured,
     Quantity,
@@ -38,8 +32,8 @@ Verdict = Literal[
 class Row:
     """One quantity compared.
 
-    ``estimate``: of how much better B is than A (A/B where lower is better, else
-    B/A), None with a ``note`` where there is no ratio.
+    ``estimate``: how much better B is than A (A/B where lower is better, else B/A), None with a
+    ``note`` where there is no ratio.
     """
 
     quantity: Quantity
@@ -47,8 +41,7 @@ class Row:
     better: Better
     a: Summary | None
     b: Summary | None
-    estimate: Estimate | None
-    decision: Decision | None
+    estimate: Ratio | None
     note: str = ""
     #: Whether a side is a percentile that its driver reports ready-made.
     ready_made: bool = False
@@ -59,12 +52,17 @@ class Row:
     def ratio(self) -> float:
         """How much better B is; only of rows with an estimate."""
         assert self.estimate is not None
-        return self.estimate.ratio
+        return self.estimate.value
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the ratio says inside its family; None without one."""
+        return self.estimate.decision if self.estimate else None
 
     @property
     def shown(self) -> bool:
         """Whether a difference is shown within its family."""
-        return self.decision is not None and self.decision.outcome == "shown"
+        return self.estimate is not None and self.estimate.shown
 
     @property
     def has_verdict(self) -> bool:
@@ -79,7 +77,7 @@ class Row:
         if self.decision.outcome != "shown":
             unresolved = self.decision.outcome == "cannot be shown"
             return "not resolvable" if unresolved else "no difference"
-        return "faster" if self.estimate.ratio > 1 else "slower"
+        return "faster" if self.estimate.value > 1 else "slower"
 
     @property
     def title(self) -> str:
@@ -99,7 +97,7 @@ class Row:
         a, b = self.a.median, self.b.median
         if a <= 0 or b <= 0:
             return False
-        ratios = (self.estimate.ratio, a / b if self.better == "lower" else b / a)
+        ratios = (self.estimate.value, a / b if self.better == "lower" else b / a)
         return min(ratios) < 1 < max(ratios) and all(f"{r:.2f}" != "1.00" for r in ratios)
 
 
@@ -163,14 +161,17 @@ def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, l
     found = [run[quantity] for run in compared if quantity in run]
     one = found[0]
     sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
-    estimate, note = _estimate(sides[0], sides[1], one.better, pairing, looks)
+    ratio = compare_values(sides[0], sides[1], one.better, pairing, looks)
     at_a, at_b = (
         sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
     )
     if reached := at_a + at_b:
         # What is left are the values of the runs that happened to be fast enough.
-        estimate, note = None, f"the time limit was reached in {reached} of {len(compared)} runs"
-    how = _how(found, estimate is not None)
+        ratio = Missing(f"the time limit was reached in {reached} of {len(compared)} runs")
+    estimate = None if isinstance(ratio, Missing) else ratio
+    note = ratio.code if isinstance(ratio, Missing) else ""
+    # How numbers that are compared came about; of others, why a run has none.
+    how = next((one.note for one in found if (one.value is not None) == bool(estimate)), "")
     return Row(
         quantity,
         one.unit,
@@ -178,16 +179,10 @@ def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, l
         summarise(a.values(quantity)),
         summarise(b.values(quantity)),
         estimate,
-        None,
         "; ".join(part for part in (note, how) if part),
         any(is_ready_made(one) for one in found),
         (at_a, at_b),
     )
-
-
-def _how(every: Sequence[Measured], compared: bool) -> str:
-    """How numbers that are compared came about; of others, why a run has none."""
-    return next((one.note for one in every if (one.value is not None) == compared), "")
 
 
 def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:
@@ -205,23 +200,24 @@ def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None
     return run[quantity].value if quantity in run else None
 
 
-def _estimate(
+def compare_values(
     a: Sequence[float | None],
     b: Sequence[float | None],
     better: Better,
     pairing: Pairing,
-    looks: int,
-) -> tuple[Estimate | None, str]:
+    looks: int = 1,
+    bound: float = 1.0,
+) -> Ratio | Missing:
+    """How much better B is than A by the repeats that have a value, or why there is no ratio."""
     values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
     if not values_a or not values_b:
-        return None, "measured on one side only" if values_a or values_b else ""
+        return Missing("measured on one side only" if values_a or values_b else "")
     if pairing == "paired":
         both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
         if not both:
-            return None, "no pair of repeats has a value on both sides"
+            return Missing("no pair of repeats has a value on both sides")
         values_a, values_b = [x for x, _ in both], [y for _, y in both]
     if min(*values_a, *values_b) <= 0:
-        return None, "no ratio: a value is zero or negative"
+        return Missing("no ratio: a value is zero or negative")
     first, second = (values_a, values_b) if better == "lower" else (values_b, values_a)
-    compared = compare_paired if pairing == "paired" else compare_unpaired
-    return compared(first, second, looks=looks), ""
+    return ratio_of(first, second, pairing, looks, bound)

@@ -57,13 +57,13 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
     """Of every series; all changes are tested as one family."""
     found = [one for series in _series(runs) if (one := _history(series)) is not None]
     rows = [e.row for one in found for e in one.executions if e.row is not None]
-    decisions = iter(decide([row.estimate for row in rows if row.estimate is not None]))
+    ratios = iter(decide([row.estimate for row in rows if row.estimate is not None]))
 
     def decided(execution: Execution) -> Execution:
         row = execution.row
         if row is None or row.estimate is None:
             return execution
-        return replace(execution, row=replace(row, decision=next(decisions)))
+        return replace(execution, row=replace(row, estimate=next(ratios)))
 
     return [replace(one, executions=tuple(map(decided, one.executions))) for one in found]
 

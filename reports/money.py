@@ -27,7 +27,7 @@ from reports.metric_registry import metric_info
 from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
 from reports.sequences import grouped
 from reports.series import Arm, Panel
-from reports.statistics import ALPHA, Estimate
+from reports.statistics import Ratio, Value
 from reports.values import Quantity, Summary, measured, summarise
 
 _GB = 1e9
@@ -84,20 +84,15 @@ class Capacity:
         return sum(share.price for share in self.shares) or None
 
 
-@dataclass(frozen=True)
-class BreakEven:
+@dataclass(frozen=True, kw_only=True)
+class BreakEven(Value):
     """The price of a GB of ``tier`` up to which the compared arm pays; at 0 it never does.
 
-    ``low``, ``high``: by the interval of the speed-up, which covers ``confidence``. ``now``: the
-    price that it has.
+    Its interval is by that of the speed-up. ``now``: the price that it has.
     """
 
     tier: str
-    value: float
-    low: float | None
-    high: float | None
     now: float | None
-    confidence: float = 1 - ALPHA
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,7 @@ class MoneyRow:
     performance: Summary | None
     per_unit: Summary | None
     note: str
-    ratio: Estimate | None = None
+    ratio: Ratio | None = None
     break_even: BreakEven | None = None
 
 
@@ -291,12 +286,12 @@ def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:
     return replace(b, ratio=ratio, break_even=_break_even(a, b, found))
 
 
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
+def _scaled(estimate: Ratio, factor: float) -> Ratio:
     low, high = (None if one is None else one * factor for one in (estimate.low, estimate.high))
-    return replace(estimate, ratio=estimate.ratio * factor, low=low, high=high)
+    return replace(estimate, value=estimate.value * factor, low=low, high=high)
 
 
-def _break_even(a: MoneyRow, b: MoneyRow, speedup: Estimate) -> BreakEven | None:
+def _break_even(a: MoneyRow, b: MoneyRow, speedup: Ratio) -> BreakEven | None:
     """None unless B uses exactly one tier that A does not, and all others have a price."""
     own = [s for s in b.shares if s.tier not in {other.tier for other in a.shares}]
     others = [s for s in b.shares if s not in own]
@@ -309,5 +304,5 @@ def _break_even(a: MoneyRow, b: MoneyRow, speedup: Estimate) -> BreakEven | None
         return max(0.0, (ratio * price_a - rest) / share.gb)
 
     low, high = (None if one is None else price(one) for one in (speedup.low, speedup.high))
-    now = share.per_gb
-    return BreakEven(share.tier, price(speedup.ratio), low, high, now, speedup.confidence)
+    value = price(speedup.value)
+    return BreakEven(value, low, high, speedup.confidence, tier=share.tier, now=share.per_gb)

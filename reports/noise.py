@@ -18,8 +18,8 @@ from reports.headline import headline
 from reports.metric_registry import load_of, metric_info, metric_title
 from reports.statistics import (
     ALPHA,
-    compare_paired,
     noise_of,
+    ratio_of,
     repeats_to_resolve,
     smallest_difference,
 )
@@ -101,7 +101,7 @@ def arms_differ(noise: MetricNoise) -> bool | None:
     None: too few pairs to show any.
     """
     values = [math.exp(one) for one in noise.log_ratios]
-    found = compare_paired(values, [1.0] * len(values))
+    found = ratio_of(values, [1.0] * len(values))
     return None if found.smallest_p > ALPHA else found.p <= ALPHA
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from harness.errors import UsageError
 from harness.store import schemas
@@ -23,6 +23,7 @@ from reports.formatting import quantity_text
 from reports.plan_metrics import plan_summaries
 from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
+from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, Line, Sweep
 from reports.values import Quantity, Summary, measured, summarise
 
@@ -122,28 +123,6 @@ def _base(unit: str) -> tuple[float, str]:
 # Next to what was measured here ---------------------------------------------------
 
 
-#: Why there is no number of this host; the words are the template's (templates/published.j2).
-Lack: TypeAlias = Literal[
-    "no-counterpart",
-    "not-derived",
-    "not-measured",
-    "one-sided",
-    "unlike-sides",
-    "other-side",
-    "ambiguous",
-    "needs",
-    "elsewhere",
-]
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A cell without a number. ``context``: what is missing, differs, or is ambiguous."""
-
-    code: Lack = "no-counterpart"
-    context: str = ""
-
-
 @dataclass(frozen=True)
 class Number:
     """A number of this host that is the same quantity as a published one; None: there is none.
@@ -160,14 +139,15 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Numbers:
     """A cell with numbers of this host. ``conditions``: under which all of them were measured."""
 
     numbers: tuple[Number, ...]
     conditions: tuple[str, ...] = ()
 
 
-Cell: TypeAlias = str | Measured | Missing
+#: The words of what is missing are the template's (templates/published.j2).
+Cell: TypeAlias = str | Numbers | Missing
 
 
 @dataclass(frozen=True)
@@ -176,7 +156,7 @@ class PublishedRow:
 
     series: PublishedSeries
     point: PublishedPoint
-    measured: Measured | Missing
+    measured: Numbers | Missing
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -200,7 +180,9 @@ def published_rows(
     for series in published:
         for point in series.points:
             found = (*_measured(panels, series, point), *_swept(sweeps, series, point))
-            yield PublishedRow(series, point, Measured(found) if found else Missing())
+            yield PublishedRow(
+                series, point, Numbers(found) if found else Missing("no-counterpart")
+            )
 
 
 def _printed(value: float, unit: str) -> str:

@@ -41,7 +41,6 @@ from reports.conditions import (
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
 from reports.explain.devices import Evidence
-from reports.explain.known import Missing
 from reports.explain.output import ExplainedView
 from reports.formatting import counted, interval_text, times, utc, verdict_text
 from reports.history import History, histories
@@ -57,7 +56,7 @@ from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
 from reports.run_configuration import emulations
 from reports.series import Arm, Panel, compared_dimension, panels
 from reports.stalls import StallTable, stall_tables
-from reports.statistics import ALPHA
+from reports.statistics import ALPHA, Missing
 from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
 from reports.tables import PanelTables, ResultTable, sweep_table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from harness.store.runs import StoredRun
-from reports.statistics import Estimate, compare_paired
+from reports.json_form import attributes
+from reports.statistics import Value, ratio_of
 from reports.values import Quantity, measured_value
 
 #: What stands for the performance of a workload: metric, unit of what is printed, and whether it
@@ -24,20 +25,6 @@ _PERFORMANCE = (
 _NS_PER_HOUR = 3600e9
 #: A faster device that gains less than this is beyond the point of diminishing returns.
 DIMINISHING = 0.05
-
-
-@dataclass(frozen=True)
-class Value:
-    """An estimate with its interval, which covers ``confidence``; None where there is none."""
-
-    value: float
-    low: float | None
-    high: float | None
-    confidence: float = 0.0
-
-    def to_json(self) -> dict[str, float | None]:
-        """As in ``harness curve --json``."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -56,8 +43,8 @@ class PointOfCurve:
         """As in ``harness curve --json``."""
         return {
             "latency_ns": self.latency_ns,
-            "throughput": self.throughput.to_json(),
-            "gain": self.gain.to_json(),
+            "throughput": _json(self.throughput),
+            "gain": _json(self.gain),
             "runs": list(self.run_ids),
         }
 
@@ -101,8 +88,8 @@ class ResponseCurve:
                 {"name": name, "latency_ns": latency, "throughput": value}
                 for name, (latency, value) in self.models.items()
             ],
-            "ceiling": self.ceiling.to_json(),
-            "at_today": self.at_today.to_json(),
+            "ceiling": _json(self.ceiling),
+            "at_today": _json(self.at_today),
             "diminishing_at_ns": self.diminishing_at_ns,
         }
 
@@ -124,35 +111,36 @@ def performance(run: StoredRun) -> tuple[float, str] | None:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Throughput:
     """What complete runs under the same conditions measured, by block."""
 
     unit: str
     values: Mapping[int, float]
     run_ids: tuple[str, ...]
 
-    def point(self, latency_ns: float, today: Measured) -> PointOfCurve | None:
+    def point(self, latency_ns: float, today: Throughput) -> PointOfCurve | None:
         """Return the point of a curve; None where no block has a run of today's device, too."""
         both = [block for block in self.values if block in today.values]
         if not both:
             return None
         own = [self.values[block] for block in both]
-        rate = compare_paired(own, [1.0] * len(own))
-        gain = compare_paired(own, [today.values[block] for block in both])
-        return PointOfCurve(latency_ns, _value(rate), _value(gain), self.run_ids)
+        rate = ratio_of(own, [1.0] * len(own))
+        gain = ratio_of(own, [today.values[block] for block in both])
+        return PointOfCurve(latency_ns, rate, gain, self.run_ids)
 
 
-def measured_of(runs: Sequence[StoredRun]) -> Measured | None:
+def measured_of(runs: Sequence[StoredRun]) -> Throughput | None:
     """Return the throughput of runs that differ only in their block; None without any."""
     found = [(run, one) for run in runs if (one := performance(run))]
     if not found:
         return None
     values = {run.spec.block: value for run, (value, _) in found}
-    return Measured(found[0][1][1], values, tuple(run.run_id for run, _ in found))
+    return Throughput(found[0][1][1], values, tuple(run.run_id for run, _ in found))
 
 
-def _value(estimate: Estimate) -> Value:
-    return Value(estimate.ratio, estimate.low, estimate.high, estimate.confidence)
+def _json(one: Value) -> dict[str, Any]:
+    """As in ``harness curve --json``."""
+    return attributes(one, "value", "low", "high", "confidence")
 
 
 def curve_of(

@@ -9,7 +9,7 @@ from harness.store.runs import StoredRun
 from reports.headline import main_operation
 from reports.metric_registry import load_of
 from reports.response import performance
-from reports.statistics import compare_paired
+from reports.statistics import ratio_of
 from reports.values import Quantity, measured_value
 
 _PERCENTILES = ("50", "99")
@@ -28,8 +28,8 @@ def _ratio(name: str, pairs: Sequence[tuple[float | None, float | None]]) -> Sco
     known = [(a, b) for a, b in pairs if a and b]
     if not known:
         return None
-    estimate = compare_paired([a for a, _ in known], [b for _, b in known])
-    return ScoredMetric(name, estimate.ratio, estimate.low, estimate.high)
+    estimate = ratio_of([a for a, _ in known], [b for _, b in known])
+    return ScoredMetric(name, estimate.value, estimate.low, estimate.high)
 
 
 def _throughput(run: StoredRun) -> float | None:

@@ -28,7 +28,7 @@ from reports.compare import Group
 from reports.compared_rows import looks_of
 from reports.over_time import measured_spans
 from reports.series import Panel
-from reports.statistics import Difference, difference
+from reports.statistics import Value, difference
 from reports.tables import done_count
 from reports.values import CLIENT_LABELS, measured
 
@@ -50,7 +50,7 @@ class StallRow:
     level: str
     a: float
     b: float
-    difference: Difference
+    difference: Value
     share: float
 
 

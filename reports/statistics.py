@@ -27,10 +27,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -61,47 +61,48 @@ _EXACT_RANK_SUM = 120
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The ratio A/B, its interval and its test.
+class Missing:
+    """Why there is no value. ``code`` is stable; ``context``: what is missing, or what differs.
 
-    ``low``, ``high``: the interval, None where there is none (a single repeat);
-    ``confidence``: what it covers, exactly. It is at least 1 − α where that can be
-    reached, and less where the repeats are too few for it. ``p``: two-sided, of the
-    hypothesis that the ratio is one; ``smallest_p``: what these repeats could have
-    reached at best. ``n_a``, ``n_b``: repeats used of either side (equal when paired).
-    ``looks``: how often results decided whether there would be more repeats; interval and both p
-    are those of the last one, corrected (Bonferroni).
+    ``tiers``: those that were not measured.
     """
 
-    ratio: float
-    low: float | None
-    high: float | None
-    confidence: float
-    p: float
-    smallest_p: float
-    n_a: int
-    n_b: int
-    pairing: Pairing
-    looks: int = 1
+    code: str
+    context: str = ""
+    tiers: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``harness explain --json``."""
+        return {"value": None, "why": self.code, "tiers": list(self.tiers)}
 
 
 @dataclass(frozen=True)
-class Difference:
-    """B − A in its own unit, for what has no ratio; interval and coverage as of an estimate."""
+class Value:
+    """A number with its interval, None where there is none, and the share that this covers."""
 
     value: float
-    low: float | None
-    high: float | None
-    confidence: float
+    low: float | None = None
+    high: float | None = None
+    confidence: float = 1 - ALPHA
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval has the required confidence: with few repeats it has less."""
+        return self.confidence >= 1 - ALPHA - 1e-4
+
+    def to_json(self) -> dict[str, float | None]:
+        """As ``--json`` prints it."""
+        confidence = None if self.low is None else self.confidence
+        return {"value": self.value, "low": self.low, "high": self.high, "confidence": confidence}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one comparison says inside its family.
+    """What one ratio says inside its family.
 
     ``adjusted_p``: Holm's. ``repeats_needed``: repeats of each side from which a
     difference could be shown in a family of this size (always set, so that a report
-    can say it for "cannot be shown"). ``family``: how many comparisons it has.
+    can say it for "cannot be shown"). ``family``: how many ratios it has.
     """
 
     adjusted_p: float
@@ -116,6 +117,54 @@ class Decision:
         worst = max(self.adjusted_p, first.adjusted_p)
         outcome: Outcome = first.outcome if self.outcome == "shown" else self.outcome
         return Decision(worst, outcome, self.repeats_needed, self.family)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(Value):
+    """The ratio A/B, its interval and its test.
+
+    ``confidence`` is at least 1 − α where that can be reached, and less where the repeats are too
+    few for it. ``p``: two-sided, of the hypothesis that the ratio is ``bound``; ``smallest_p``:
+    what these repeats could have reached at best. ``n_a``, ``n_b``: repeats used of either side
+    (equal when paired). ``looks``: how often results decided whether there would be more repeats;
+    interval and both p are those of the last one, corrected (Bonferroni). ``halved``: whether the
+    other half of the repeats chose the sides. ``decision``: None until it is decided in a family.
+    """
+
+    p: float
+    smallest_p: float
+    n_a: int
+    n_b: int
+    pairing: Pairing
+    looks: int = 1
+    bound: float = 1.0
+    halved: bool = False
+    decision: Decision | None = None
+
+    @property
+    def repeats(self) -> int:
+        """Those measured of each side."""
+        return min(self.n_a, self.n_b) * (2 if self.halved else 1)
+
+    @property
+    def above(self) -> bool:
+        """Whether it lies above the bound."""
+        return math.log(self.value / self.bound) > 1e-12
+
+    @property
+    def shown(self) -> bool:
+        """Whether the side of the bound on which it lies is shown, whichever it is."""
+        return self.decision is not None and self.decision.outcome == "shown"
+
+    @property
+    def reason(self) -> Literal["", "too-few-repeats", "bound-in-interval", "not-shown"]:
+        """Why nothing is shown; empty where it is."""
+        if self.shown:
+            return ""
+        if self.decision is not None and self.decision.outcome == "cannot be shown":
+            return "too-few-repeats"
+        inside = self.low is None or self.high is None or self.low <= self.bound <= self.high
+        return "bound-in-interval" if inside else "not-shown"
 
 
 def log_ratios(a: _Values, b: _Values) -> FloatArray:
@@ -160,50 +209,42 @@ def rank_sum_p(a: FloatArray, b: FloatArray) -> float:
     return _two_sided(_choice_distribution(tuple(int(r) for r in np.sort(ranks)), len(a)), observed)
 
 
-def compare_paired(a: _Values, b: _Values, looks: int = 1) -> Estimate:
-    """The ratio A/B of paired repeats (same length n ≥ 1, all values positive)."""
-    differences = log_ratios(a, b)
-    n = len(differences)
-    walsh = _walsh_order(differences)
-    steps, confidence = _signed_rank_cut(n, ALPHA / looks)
-    low, high = _between(walsh, steps, confidence)
-    return Estimate(
-        math.exp(walsh.median()),
-        low,
-        high,
+def ratio_of(
+    a: _Values, b: _Values, pairing: Pairing = "paired", looks: int = 1, bound: float = 1.0
+) -> Ratio:
+    """The ratio A/B of repeats (each side ≥ 1, all positive), tested against ``bound``.
+
+    Paired ones have the same length on both sides.
+    """
+    log_a, log_b, bounded = _logs(a), _logs(b), _logs(np.asarray(b, dtype=np.float64) * bound)
+    n_a, n_b = len(log_a), len(log_b)
+    if pairing == "paired":
+        order = _walsh_order(log_ratios(a, b))
+        steps, confidence = _signed_rank_cut(n_a, ALPHA / looks)
+        p, smallest_p = (
+            sign_flip_p(np.round(log_a - bounded, _TIE_DECIMALS)),
+            smallest_p_paired(n_a),
+        )
+    else:
+        order = _difference_order(log_a, log_b)
+        steps, confidence = _rank_sum_cut(n_a, n_b, ALPHA / looks)
+        p = rank_sum_p(*(np.round(logs, _TIE_DECIMALS) for logs in (log_a, bounded)))
+        smallest_p = smallest_p_unpaired(n_a, n_b)
+    return Ratio(
+        math.exp(order.median()),
+        *_between(order, steps, confidence),
         confidence,
-        min(1.0, looks * sign_flip_p(differences)),
-        min(1.0, looks * smallest_p_paired(n)),
-        n,
-        n,
-        "paired",
-        looks,
+        p=min(1.0, looks * p),
+        smallest_p=min(1.0, looks * smallest_p),
+        n_a=n_a,
+        n_b=n_b,
+        pairing=pairing,
+        looks=looks,
+        bound=bound,
     )
 
 
-def compare_unpaired(a: _Values, b: _Values, looks: int = 1) -> Estimate:
-    """The ratio A/B of repeats that were not run in pairs (each ≥ 1, all positive)."""
-    log_a, log_b = _logs(a), _logs(b)
-    differences = _difference_order(log_a, log_b)
-    steps, confidence = _rank_sum_cut(len(log_a), len(log_b), ALPHA / looks)
-    low, high = _between(differences, steps, confidence)
-    return Estimate(
-        math.exp(differences.median()),
-        low,
-        high,
-        confidence,
-        min(1.0, looks * rank_sum_p(*(np.round(logs, _TIE_DECIMALS) for logs in (log_a, log_b)))),
-        min(1.0, looks * smallest_p_unpaired(len(log_a), len(log_b))),
-        len(log_a),
-        len(log_b),
-        "unpaired",
-        looks,
-    )
-
-
-def difference(
-    a: Sequence[float], b: Sequence[float], pairing: Pairing, looks: int = 1
-) -> Difference:
+def difference(a: Sequence[float], b: Sequence[float], pairing: Pairing, looks: int = 1) -> Value:
     """B − A by the same statistics as the ratio, of values of any sign (each side ≥ 1)."""
     alpha = ALPHA / looks
     values_a, values_b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
@@ -213,8 +254,7 @@ def difference(
     else:
         ordered = _difference_order(values_b, values_a)
         steps, confidence = _rank_sum_cut(len(values_a), len(values_b), alpha)
-    low, high = _between(ordered, steps, confidence, float)
-    return Difference(ordered.median(), low, high, confidence)
+    return Value(ordered.median(), *_between(ordered, steps, confidence, float), confidence)
 
 
 def smallest_p_paired(n: int) -> float:
@@ -320,25 +360,27 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def decide(family: Sequence[Estimate]) -> list[Decision]:
-    """What each member of a family says under Holm, in the order given.
+def decide(family: Sequence[Ratio]) -> list[Ratio]:
+    """Each member of a family with its decision under Holm, in the order given.
 
     "cannot be shown": even the smallest p its repeats can reach, put in the place of
     its own, would not have passed among the others' p values.
     """
-    p_values = [estimate.p for estimate in family]
+    p_values = [one.p for one in family]
     decided = []
-    for index, (estimate, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
+    for index, (one, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
         best = [*p_values]
-        best[index] = estimate.smallest_p
+        best[index] = one.smallest_p
         if adjusted <= ALPHA:
             outcome: Outcome = "shown"
         elif holm(best)[index] <= ALPHA:
             outcome = "not shown"
         else:
             outcome = "cannot be shown"
-        needed = repeats_needed(ALPHA / len(family) / estimate.looks, estimate.pairing)
-        decided.append(Decision(adjusted, outcome, needed, len(family)))
+        needed = repeats_needed(ALPHA / len(family) / one.looks, one.pairing)
+        needed *= 2 if one.halved else 1
+        decision = Decision(adjusted, outcome, needed, len(family))
+        decided.append(replace(one, decision=decision))
     return decided
 
 

@@ -43,7 +43,7 @@ def _query(row: BreakdownRow) -> dict[str, object]:
         "duration_ns": one.duration.median if one.duration else None,
         "limit_ns": one.limit_ns,
         "runs_at_limit": one.limited,
-        "ratio_to_baseline": compared.estimate.ratio if compared and compared.estimate else None,
+        "ratio_to_baseline": compared.ratio if compared and compared.estimate else None,
     }
     fits = {
         "plan_over_measured_low": one.fit.lowest if one.fit else None,

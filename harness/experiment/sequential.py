@@ -23,7 +23,7 @@ from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.compare import Group
-    from reports.statistics import Estimate
+    from reports.statistics import Ratio
 
 LOOKS = 4
 #: Most repeats, in multiples of the fewest that show a difference, where no time limits them.
@@ -79,7 +79,7 @@ class Together:
         return not self._known or (goal.resolve is not None and self.resolved(goal.resolve))
 
 
-def _estimate(group: Group) -> Estimate | None:
+def _estimate(group: Group) -> Ratio | None:
     row = group.deciding
     return row.estimate if row is not None else None
 
@@ -297,7 +297,7 @@ def _texts(one: Together) -> Iterator[str]:
     for group in one.found:
         if (estimate := _estimate(group)) is not None and estimate.low is not None:
             ends = f"[{estimate.low:.3f}, {estimate.high:.3f}]"
-            yield f"{group.b.name} is {estimate.ratio:.3f}x of {group.a.name} {ends}"
+            yield f"{group.b.name} is {estimate.value:.3f}x of {group.a.name} {ends}"
 
 
 def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping[str, Any]]:
@@ -310,7 +310,7 @@ def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping
             "a": group.a.name,
             "b": group.b.name,
             "repeats": min(estimate.n_a, estimate.n_b),
-            "speed_up": estimate.ratio,
+            "speed_up": estimate.value,
             "low": estimate.low,
             "high": estimate.high,
             "verdict": group.verdict,

@@ -21,7 +21,7 @@ from harness.store.runs import StoredRun
 from harness.units import counted
 from reports.compare import compare
 from reports.compared_rows import Row
-from reports.statistics import Estimate
+from reports.statistics import Ratio
 
 #: As shares of the base delay.
 EFFECTS = (0.05, 0.1, 0.3)
@@ -46,7 +46,7 @@ class Trial:
     row: Row
 
     @property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> Ratio:
         """Of B's speed relative to A's; there are enough pairs for an interval."""
         assert self.row.estimate is not None
         return self.row.estimate

@@ -16,9 +16,8 @@ from reports.statistics import (
     ALPHA,
     FloatArray,
     Pairing,
-    compare_paired,
-    compare_unpaired,
     decide,
+    ratio_of,
 )
 
 FAMILIES = 2000
@@ -87,10 +86,9 @@ def _check(noise: _Noise, pairing: Pairing, families: int, seed: int) -> str:
 
 def _shown(rng: np.random.Generator, noise: _Noise, pairing: Pairing, factor: float) -> int:
     """Number of comparisons of one family in which a difference is shown."""
-    compare = compare_paired if pairing == "paired" else compare_unpaired
     family = []
     for _ in range(MEMBERS):
         blocks = noise(rng, 2 * REPEATS).reshape(REPEATS, 2)
         blocks[1::2] = blocks[1::2, ::-1]  # B runs first
-        family.append(compare(list(blocks[:, 0]), list(factor * blocks[:, 1])))
-    return sum(one.outcome == "shown" for one in decide(family))
+        family.append(ratio_of(blocks[:, 0], factor * blocks[:, 1], pairing))
+    return sum(one.shown for one in decide(family))

@@ -127,7 +127,7 @@ def _mark(axes: Axes, y: float, row: Row, colour: str, marker: str, text: str) -
     if estimate.low is not None and estimate.high is not None:
         axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=1.6)
     face = colour if row.shown else "white"
-    axes.plot(estimate.ratio, y, marker, color=colour, ms=5.5, mec=colour, mfc=face)
+    axes.plot(estimate.value, y, marker, color=colour, ms=5.5, mec=colour, mfc=face)
     right = ("axes fraction", "data")
     axes.annotate(text, (1.01, y), xycoords=right, va="center", fontsize=8)
 

@@ -14,11 +14,10 @@ from fnmatch import fnmatchcase
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
-from reports.conclusions.model import Evidence, Trial
+from reports.conclusions.model import Evidence
 from reports.labels import in_words
 from reports.matching import find
 from reports.metric_registry import brief_parameters, metric_info
-from reports.micro.hypotheses import best_first, claim, claim_of_best
 from reports.run_configuration import (
     Dimension,
     dimension,
@@ -27,6 +26,8 @@ from reports.run_configuration import (
     spec_facts,
 )
 from reports.sequences import grouped
+from reports.statistics import Missing
+from reports.trials import Trial, best_first, tested
 from reports.values import Quantity, measured, measured_value
 
 #: Facts of runs by name, their values as shell patterns; several are separated by ``|``.
@@ -69,9 +70,8 @@ class SpeedUp:
 
     def trial(self, bound: float, chosen: bool = False) -> Trial:
         """As a trial against a bound; ``chosen``: whether it is the best of several."""
-        tested = claim_of_best if chosen else claim
-        made = None if self.why else tested(self.b, self.a, bound, self.paired, self.looks)
-        return Trial(self.what, made, self.why or ("" if made else "no-ratio"), self.emulated)
+        ratio = tested(self.b, self.a, bound, self.paired, self.looks, chosen)
+        return Trial(self.what, Missing(self.why) if self.why else ratio, self.emulated)
 
 
 def speed_ups(
@@ -236,17 +236,16 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     what = f"{one.what}, over the same of {other.what}"
     emulated = tuple(dict.fromkeys((*one.emulated, *other.emulated)))
     if why := one.why or other.why:
-        return Trial(what, None, why, emulated)
+        return Trial(what, Missing(why), emulated)
     quotients = [
         {k: b / a for k, b, a in zip(s.blocks, s.b, s.a, strict=True) if a} if s.paired else {}
         for s in (one, other)
     ]
     shared = [block for block in quotients[0] if block in quotients[1]]
     if not shared:
-        return Trial(what, None, "unpaired", emulated)
+        return Trial(what, Missing("unpaired"), emulated)
     over, under = ([each[block] for block in shared] for each in quotients)
-    made = claim(over, under, bound, looks=max(one.looks, other.looks))
-    return Trial(what, made, "" if made else "no-ratio", emulated)
+    return Trial(what, tested(over, under, bound, looks=max(one.looks, other.looks)), emulated)
 
 
 @dataclass(frozen=True)
@@ -276,7 +275,7 @@ class FewerOfMost:
         most = [run for run in runs if _number(run, dim.fact) == counts[-1]]
         if counts[-1] < _CROWD:
             what = f"{_in_words(runs[0], [dim])}: {in_words(dim.fact, str(counts[-1]))}"
-            yield Trial(what, None, "few-threads", emulations(runs))
+            yield Trial(what, Missing("few-threads"), emulations(runs))
             return
         fewer = [run for run in runs if _number(run, dim.fact) != counts[-1]]
         found = [

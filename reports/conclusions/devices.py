@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
-from reports.conclusions.model import Evidence, Trial
-from reports.micro.hypotheses import Claim, best_first, claim, claim_of_best
-from reports.micro.pairs import Having, PairQuery, Ratio, UnderivedError
+from reports.conclusions.model import Evidence
+from reports.micro.pairs import Having, PairQuery, PointRatio, UnderivedError
 from reports.micro.points import (
     DURATION,
     MEAN,
@@ -31,6 +30,8 @@ from reports.micro.prices import price_of
 from reports.micro.questions import INSTRUCTIONS, kind_of, largest
 from reports.micro.ratios import UNFLUSHED_LOGS, threads_of, unflushed_chain, unflushed_index
 from reports.micro.tier_pairs import differ_in, is_dram, ways
+from reports.statistics import Missing
+from reports.trials import Trial, best_first, tested
 
 _SIZE = "access_size_bytes"
 
@@ -60,13 +61,8 @@ class Practice:
         """Those of every device that is not DRAM."""
         for device in _modules(evidence):
             for one in practices(device)[self.number - 1].trials:
-                yield Trial(
-                    f"{device.marked_name}: {one.trial.what}",
-                    one.trial.claim,
-                    one.why,
-                    device.emulated,
-                    one.verdict,
-                )
+                what = f"{device.marked_name}: {one.what}"
+                yield Trial(what, one.ratio, device.emulated)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """What no device was measured by."""
@@ -92,8 +88,10 @@ class Instructions:
                 if over and under and over[0] is not under[-1]:
                     top, base = over[0], under[-1]
                     what = f"{device.marked_name}, {place}: {kind_of(top)} over {kind_of(base)}"
-                    made = _claim_of_chosen(top, base, bound, len(points) > 2)
-                    yield Trial(what, made, "" if made else "nothing-done", device.emulated)
+                    sides = top.samples, base.samples
+                    chosen = len(points) > 2
+                    ratio = tested(*sides, bound, top.alongside(base), chosen=chosen)
+                    yield Trial(what, ratio, device.emulated)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """The writes that no tier was measured by."""
@@ -114,12 +112,7 @@ def _chosen(points: Sequence[Point]) -> Point:
     return points[best_first([point.samples for point in points])[0]]
 
 
-def _claim_of_chosen(a: Point, b: Point, bound: float, chosen: bool) -> Claim | None:
-    tested = claim_of_best if chosen else claim
-    return tested(a.samples, b.samples, bound, a.alongside(b))
-
-
-def _ratios(query: PairQuery, over: Device, under: Device) -> list[Ratio]:
+def _ratios(query: PairQuery, over: Device, under: Device) -> list[PointRatio]:
     """Empty where none can be formed."""
     try:
         return query.ratios(over, under)
@@ -127,9 +120,8 @@ def _ratios(query: PairQuery, over: Device, under: Device) -> list[Ratio]:
         return []
 
 
-def _trial(what: str, ratio: Ratio, bound: float, device: Device) -> Trial:
-    made = ratio.claim(bound)
-    return Trial(what, made, "" if made else "nothing-done", device.emulated)
+def _trial(what: str, ratio: PointRatio, bound: float, device: Device) -> Trial:
+    return Trial(what, ratio.tested(bound), device.emulated)
 
 
 @dataclass(frozen=True)
@@ -151,7 +143,9 @@ class Unflushed:
                 for one in _ratios(query, device, device):
                     what = f"{device.marked_name}, {one.name}: flushed over not flushed"
                     swapped = tuple((b, a) for a, b in one.pairs)
-                    yield _trial(what, Ratio(one.under, one.over, pairs=swapped), bound, device)
+                    yield _trial(
+                        what, PointRatio(one.under, one.over, pairs=swapped), bound, device
+                    )
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Both forms."""
@@ -188,7 +182,7 @@ class HostState:
             try:
                 found = query.ratios(more, less)
             except UnderivedError as error:
-                yield Trial(f"{more.marked_name}: {self.state}", None, str(error), more.emulated)
+                yield Trial(f"{more.marked_name}: {self.state}", error.missing, more.emulated)
                 continue
             for one in found:
                 yield _trial(f"{more.marked_name}, {one.name}: {values}", one, bound, more)
@@ -256,7 +250,7 @@ class DimmSize:
                 sides = (found.over, one), (found.under, other)
                 (top, better), (base, worse) = sorted(sides, key=lambda side: -side[0].median)
                 sizes = f"{format_bytes(self.size(better))} over {format_bytes(self.size(worse))}"
-                yield _trial(f"{found.name}: {sizes} DIMMs", Ratio(top, base), bound, better)
+                yield _trial(f"{found.name}: {sizes} DIMMs", PointRatio(top, base), bound, better)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Two sizes."""
@@ -345,10 +339,11 @@ def _priced(
     if not all(both):
         return
     a, b = (_chosen(points) for points in both)
-    tested = claim_of_best if max(map(len, both)) > 1 else claim
-    made = tested([value * cheaper for value in a.samples], b.samples, bound, paired=False)
+    chosen = max(map(len, both)) > 1
+    priced = [value * cheaper for value in a.samples]
+    ratio = tested(priced, b.samples, bound, paired=False, chosen=chosen)
     what = f"{device.marked_name} over {dram.marked_name}: {a['measurement'].replace('_', ' ')}"
-    yield Trial(what, made, "" if made else "nothing-done", device.emulated)
+    yield Trial(what, ratio, device.emulated)
 
 
 # Engines against devices -----------------------------------------------------------
@@ -423,12 +418,11 @@ def _quotient(name: str, fast: Mapping[str, float], slow: Mapping[str, float]) -
 def _against(one: SpeedUp, ratios: Mapping[str, float]) -> Trial:
     smallest, largest = (pick(ratios.items(), key=lambda item: item[1]) for pick in (min, max))
     trial = one.trial(smallest[1])
-    if trial.claim is None:
+    if isinstance(trial.ratio, Missing):
         return trial
-    estimate = trial.claim.ratio.ratio
-    name, bound = largest if estimate > largest[1] else smallest
+    gain = trial.ratio.value
+    name, bound = largest if gain > largest[1] else smallest
     what = f"{one.what}, devices {name} {bound:.3g}×"
-    if smallest[1] < estimate <= largest[1]:
-        return Trial(what, None, "between-device-ratios", one.emulated)
-    again = one.trial(bound)
-    return Trial(what, again.claim, again.why, one.emulated)
+    if smallest[1] < gain <= largest[1]:
+        return Trial(what, Missing("between-device-ratios"), one.emulated)
+    return replace(one.trial(bound), what=what)

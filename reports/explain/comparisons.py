@@ -23,9 +23,9 @@ from reports.explain.devices import (
     longest_call,
     tiers_of,
 )
-from reports.explain.known import Known, Missing, Value, value_of
 from reports.run_configuration import modelled_tiers
 from reports.series import Arm, Panel
+from reports.statistics import Missing, Value
 from reports.values import Quantity
 
 #: The total that stands for queries: ceilings add up over them.
@@ -48,12 +48,12 @@ class Explained:
     a: str
     b: str
     moved: tuple[str, ...]
-    ceiling: Known
+    ceiling: Value | Missing
     call: Call | None
-    device: Known
+    device: Value | Missing
     models: tuple[str, ...]
-    modelled: Known
-    measured: Known
+    modelled: Value | Missing
+    measured: Value | Missing
     rests_on: tuple[Fact, ...] = ()
 
     @property
@@ -68,7 +68,7 @@ class Explained:
         return measured.covered and (measured.low or 0.0) > ceiling.value
 
     @property
-    def error(self) -> Known:
+    def error(self) -> Value | Missing:
         """The modelled speed-up over the measured one, less one: 0.1 is 10 % too much."""
         for one in (self.modelled, self.measured):
             if isinstance(one, Missing):
@@ -127,7 +127,7 @@ class _Models:
     def _is_model(self, *names: str) -> bool:
         return any(modelled_tiers(self._arms[name].usable[0].run) for name in names)
 
-    def _device(self, a: Arm, b: Arm, moved: Sequence[str], call: Call | None) -> Known:
+    def _device(self, a: Arm, b: Arm, moved: Sequence[str], call: Call | None) -> Value | Missing:
         if not moved or "memory" in moved:
             return Missing("memory moved" if moved else "no part moved")
         if call is None:
@@ -138,10 +138,10 @@ class _Models:
         if not on_a or not on_b:
             pairs = ((a, on_a), (b, on_b))
             lacking = (devices_of(arm.usable[0])[call.part] for arm, ns in pairs if not ns)
-            return Missing("no figures", tuple(lacking))
+            return Missing("no figures", tiers=tuple(lacking))
         return Value(on_a / on_b)
 
-    def _modelled(self, group: Group) -> tuple[tuple[str, ...], Known]:
+    def _modelled(self, group: Group) -> tuple[tuple[str, ...], Value | Missing]:
         """The speed-up of B's model over A's model, or over A where that has none."""
         a, b = group.a.name, group.b.name
         for model in [b] if self._is_model(b) else self._models_of(b):
@@ -156,7 +156,7 @@ class _Models:
         tiers = self._stands[name]
         return [one for one in self._arms if self._is_model(one) and self._stands[one] == tiers]
 
-    def _between(self, base: str, model: str) -> Known:
+    def _between(self, base: str, model: str) -> Value | Missing:
         """The speed-up between two arms; models of the same tier's name may differ, too."""
         a, b = (self._arms[name].usable for name in (base, model))
         tiers = {tier: None for run in (a[0], b[0]) for tier, _ in modelled_tiers(run.run)}
@@ -178,7 +178,7 @@ def _moved(a: Arm, b: Arm) -> tuple[str, ...]:
     return tuple(part for part in parts if on_a.get(part) != on_b.get(part) or part in planted)
 
 
-def _ceiling(a: Arm, moved: Sequence[str]) -> Known:
+def _ceiling(a: Arm, moved: Sequence[str]) -> Value | Missing:
     devices = _devices(moved)
     if devices is None:
         return Missing("memory moved" if "memory" in moved else "no part moved")
@@ -193,11 +193,11 @@ def _ceiling(a: Arm, moved: Sequence[str]) -> Known:
     return Value(one.gain)
 
 
-def _speed_up(group: Group) -> Known:
+def _speed_up(group: Group) -> Value | Missing:
     row = group.row(_QUERIES) or group.deciding
     if row is None or row.estimate is None:
         return Missing("not resolved")
-    return value_of(row.estimate)
+    return row.estimate
 
 
 def _devices(moved: Sequence[str]) -> Devices | None:

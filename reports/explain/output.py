@@ -10,8 +10,8 @@ from typing import Any, Literal
 from harness.models.make import SUITE
 from reports.basis import apart
 from reports.explain.comparisons import Explained
-from reports.explain.known import Known, Missing, Value
 from reports.json_form import as_json, attributes
+from reports.statistics import Missing, Value
 
 #: With fewer rows, ranks say nothing.
 _LEAST_ROWS = 3
@@ -69,7 +69,7 @@ class ExplainedView:
 
 
 def _correlated(
-    of: Literal["device", "modelled"], cells: Sequence[tuple[Known, Known]]
+    of: Literal["device", "modelled"], cells: Sequence[tuple[Value | Missing, Value | Missing]]
 ) -> RankCorrelation:
     pairs = [
         (one.value, other.value)

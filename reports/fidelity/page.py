@@ -27,7 +27,6 @@ from reports.micro.points import devices, is_micro
 from reports.page import write_page
 from reports.published import (
     Cell,
-    Missing,
     PublishedSeries,
     published_rows,
     read_published,
@@ -35,6 +34,7 @@ from reports.published import (
 from reports.run_configuration import emulations
 from reports.sequences import first_of, grouped
 from reports.series import Panel, compared_dimension, panels
+from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, SWEPT, sweeps
 
 Cells = tuple[str, ...]
@@ -216,9 +216,8 @@ def _cells(panel: Panel, group: Group, series: Sequence[PublishedSeries]) -> Cel
     if row is None or row.estimate is None or row.a is None or row.b is None:
         return *first, NOTHING, NOTHING, verdict_text(group.verdict), NOTHING
     medians = " → ".join(quantity_text(side.median, row.unit) for side in (row.a, row.b))
-    estimate = row.estimate
     verdict = verdict_text(group.verdict)
-    return *first, times(estimate.ratio), interval_text(estimate), verdict, medians
+    return *first, times(row.ratio), interval_text(row.estimate), verdict, medians
 
 
 def _published_speed_up(

@@ -18,8 +18,9 @@ from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device,
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
 from reports.micro.ratios import PaperRow
 from reports.micro.saturation import NEAR
-from reports.published import Cell, Measured, Missing
+from reports.published import Cell, Numbers
 from reports.sequences import grouped
+from reports.statistics import Missing
 
 #: What the papers call the size that is best, by what they sweep: FAST'20's Figures 5 and 13,
 #: PerMA-Bench's Figure 5b.
@@ -28,7 +29,7 @@ _SIZE = "access_size_bytes"
 _WRITE_BACK = re.compile(r"^rp_(\d+),wp_\1_(cache|nocache)$")
 #: FAST'20, Section 3.3, has no bound for its outliers; this is the one that its text names.
 _OUTLIER_NS = 50_000
-Read = Callable[[PaperRow], Measured]
+Read = Callable[[PaperRow], Numbers]
 
 
 def derived(row: PaperRow) -> Cell:
@@ -37,7 +38,7 @@ def derived(row: PaperRow) -> Cell:
         for rule in _RULES:
             if row.metric in rule.metrics and re.search(rule.arm, row.arm):
                 found = rule.read(row)
-                return found if found.numbers else Missing()
+                return found if found.numbers else Missing("no-counterpart")
     except UnderivedError as error:
         return error.missing
     return Missing("not-derived")
@@ -46,7 +47,7 @@ def derived(row: PaperRow) -> Cell:
 def _needs(what: str) -> Read:
     """What nothing here measures."""
 
-    def read(row: PaperRow) -> Measured:
+    def read(row: PaperRow) -> Numbers:
         raise UnderivedError("needs", what)
 
     return read
@@ -58,10 +59,10 @@ def _rates(device: Device, measurement: str, *varied: str, far: bool = False) ->
     return one_experiment((p for p in points if p[_SIZE] and not p["job"]), *INSTRUCTIONS, *varied)
 
 
-def _best_threads(row: PaperRow) -> Measured:
+def _best_threads(row: PaperRow) -> Numbers:
     """Of a kind of access; of DaMoN'19's Figure 5, which names none, each way to flush a page."""
     curves = _pages(row.device) if row.x == "threads" else _threads(row)
-    return Measured(
+    return Numbers(
         tuple(
             row.number(best(same).number("threads"), "threads", name if name != row.x else "")
             for name, same in curves.items()
@@ -89,9 +90,9 @@ def _threads(row: PaperRow) -> Mapping[str, list[Point]]:
     }
 
 
-def _sizes(row: PaperRow, found: Mapping[str, Sequence[Point]]) -> Measured:
+def _sizes(row: PaperRow, found: Mapping[str, Sequence[Point]]) -> Numbers:
     """The sizes of points by kind; none of a kind that has no point."""
-    return Measured(
+    return Numbers(
         tuple(
             row.number(size, "bytes", kind)
             for kind, points in found.items()
@@ -100,7 +101,7 @@ def _sizes(row: PaperRow, found: Mapping[str, Sequence[Point]]) -> Measured:
     )
 
 
-def _best_access_size(row: PaperRow) -> Measured:
+def _best_access_size(row: PaperRow) -> Numbers:
     """``knee``: the smallest size near the best of the best thread count; else the best one."""
     if row.x not in _SWEEPS:
         raise UnderivedError("not-derived")
@@ -119,7 +120,7 @@ def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
     return [p for p in points if p["threads"] == top["threads"]]
 
 
-def _peak_access_size(row: PaperRow) -> Measured:
+def _peak_access_size(row: PaperRow) -> Numbers:
     """Sizes of writes with a peak in bandwidth (FAST'20, Section 5.3)."""
     found = _outstanding(row.device, 1)
     return _sizes(row, {kind: points for kind, points in found.items() if kind != "load"})
@@ -142,7 +143,7 @@ def _outstanding(device: Device, sign: int) -> Mapping[str, Sequence[Point]]:
     return found
 
 
-def _worst_access_size(row: PaperRow) -> Measured:
+def _worst_access_size(row: PaperRow) -> Numbers:
     """From which size on flushing after the write is slower than at each line.
 
     ``dip`` (FAST'20, Figure 5): sizes with less bandwidth than both neighbouring ones.
@@ -157,7 +158,7 @@ def _worst_access_size(row: PaperRow) -> Measured:
     return _sizes(row, found)
 
 
-def _crossover(row: PaperRow) -> Measured:
+def _crossover(row: PaperRow) -> Numbers:
     """From which size on ntstore is the best of all."""
     device = row.device
     if row.x == "latency":
@@ -188,7 +189,7 @@ def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> li
     return tops[first : first + 1]
 
 
-def _outlier_share(row: PaperRow) -> Measured:
+def _outlier_share(row: PaperRow) -> Numbers:
     """FAST'20, Figure 3: the share of overwrites that take longest, at the size with most."""
     points = row.device.select(DURATION, measurement="overwrite_tail", hotspot_bytes="")
     found = [
@@ -198,11 +199,11 @@ def _outlier_share(row: PaperRow) -> Measured:
     ]
     most, point = max(found, key=lambda one: one[0], default=(0.0, None))
     if point is None:
-        return Measured(())
+        return Numbers(())
     writes = sum(p.histogram.total for _, p in found if p.histogram is not None)
     size = format_bytes(point.number("range_bytes"))
     where = f"at {size}, the most of {len(found)} sizes" if most else f"of {writes:,} writes"
-    return Measured((row.number(100 * most, "%"),), ("over 50 µs", where))
+    return Numbers((row.number(100 * most, "%"),), ("over 50 µs", where))
 
 
 def _share_above(histogram: Histogram, ns: int) -> float:

@@ -7,7 +7,6 @@ between its points distinguishes its lines. What has no swept axis stands in the
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,7 +40,7 @@ from reports.micro.questions import (
 )
 from reports.micro.saturation import curves as loaded_curves
 from reports.sequences import grouped
-from reports.values import Summary, natural
+from reports.values import natural
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
 #: have as many values.
@@ -84,7 +83,7 @@ _PERCENTS = (50.0, 99.0, 99.9, 99.99)
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One measurement of a suite on a device: drawn where it has an axis, and as a table."""
 
     title: str
@@ -127,11 +126,8 @@ def _card_plots(device: Device) -> Iterator[Plot]:
                 Curve(
                     c.title,
                     (
-                        *_idle(c.idle_samples),
-                        *(
-                            (p.rate, Summary(len(p.samples) or 1, p.latency, p.low, p.high))
-                            for p in c.points
-                        ),
+                        *([(0.0, c.idle.summary)] if c.idle else []),
+                        *((p.rate, p.wait.summary) for p in c.points),
                     ),
                 )
                 for c in curves
@@ -144,13 +140,6 @@ def _card_plots(device: Device) -> Iterator[Plot]:
         lambda p: "read",
         "4 KiB reads at random places",
     )
-
-
-def _idle(samples: Sequence[float]) -> Iterator[tuple[float, Summary]]:
-    """Where every curve of loaded latency begins: without any load."""
-    if samples:
-        summary = Summary(len(samples), statistics.median(samples), min(samples), max(samples))
-        yield 0.0, summary
 
 
 def _plot(
@@ -179,7 +168,7 @@ def _curves(
 # Every measurement --------------------------------------------------------------
 
 
-def measurements(device: Device, prefix: str) -> list[Measured]:
+def measurements(device: Device, prefix: str) -> list[Measurement]:
     """Each measurement and metric of the device, in the order in which they were stored.
 
     Metrics of runs as a whole, such as a monitor's, are of no measurement. ``prefix``: of the
@@ -220,7 +209,7 @@ def _suite_text(run: StoredRun) -> str:
 
 def _measured(
     points: Sequence[Point], name: str, device: Device, by_suite: bool = False
-) -> Measured:
+) -> Measurement:
     """``by_suite``: whether suites set this measurement differently."""
     first = points[0]
     named = next((point["job"] for point in points if point["job"]), "")
@@ -238,7 +227,7 @@ def _measured(
         drawing = _loaded_drawing(ordered, title, name, device)
     elif axis:
         drawing = _drawing(ordered, axis, others, title, name, device.emulated)
-    return Measured(title, drawing, *_table(ordered, labels))
+    return Measurement(title, drawing, *_table(ordered, labels))
 
 
 def _in_order(points: Sequence[Point], labels: Sequence[str]) -> list[Point]:

@@ -5,8 +5,8 @@ Rows are values; the words are the template's (templates/card_words.j2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -14,10 +14,9 @@ from harness import hdr
 from harness.units import format_bytes
 from reports.formatting import counted
 from reports.micro.figures import percentile
-from reports.micro.hypotheses import Verdict
 from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, Device, Point, best
 from reports.micro.policies import flushed_line, indexes, policy_of
-from reports.micro.practices import verdicts
+from reports.micro.practices import card_trials
 from reports.micro.questions import (
     CACHES,
     Instructions,
@@ -27,18 +26,9 @@ from reports.micro.questions import (
     sequence_of,
     varying_labels,
 )
-from reports.micro.saturation import (
-    Knee,
-    LoadedKnee,
-    access_size_knees,
-    by_sequence,
-    loaded_knees,
-    queue_knees,
-    thread_knees,
-)
+from reports.micro.saturation import Knee, LoadedKnee, by_sequence
 from reports.sequences import grouped
 
-Decided = Mapping[str, Verdict]
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
 _ALIKE = 0.97
 #: What is measured of the tier, not of the caches before it.
@@ -96,22 +86,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class KneeRow:
-    """A knee and its verdict. ``name``: of the curve among several of a question."""
-
-    name: str
-    knee: Knee | LoadedKnee
-    verdict: Verdict | None
-
-    @property
-    def shown(self) -> bool | None:
-        """Whether its repeats show it; None where it makes no claim."""
-        if self.verdict is None:
-            return None
-        return self.verdict.shown and self.verdict.claim.above
-
-
-@dataclass(frozen=True)
 class PersistRow:
     """Instructions that persist writes of a size, or an index, with their rates, the fastest first.
 
@@ -139,16 +113,17 @@ class Spread:
 
 def findings(device: Device) -> list[Finding]:
     """Everything that its runs show; what was not measured is left out."""
-    decided = verdicts(device)
+    knees = card_trials(device).knees
+    curves = [one for one in knees if isinstance(one, Knee)]
     return [
-        *_knees(device, decided),
+        *_knees(curves),
         *_persist(device),
         *_policies(device),
         *_times(device),
         *_chased(device),
-        *_loaded(device, decided),
+        *_loaded(one for one in knees if isinstance(one, LoadedKnee)),
         *_tail(device),
-        *_queues(device, decided),
+        *_queues(curves),
         *_calls(device),
         *_left_out(device),
     ]
@@ -157,30 +132,31 @@ def findings(device: Device) -> list[Finding]:
 # Bandwidth ----------------------------------------------------------------------
 
 
-def _knees(device: Device, decided: Decided) -> Iterator[Finding]:
-    for knee in access_size_knees(device):
-        row = KneeRow("", knee, decided.get(knee.key))
-        yield Finding(f"Access size, random {sequence_of(knee.top).title}", "knee", (row,))
-    held: dict[str, list[KneeRow]] = {}
-    for knee in thread_knees(device):
-        what = f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B"
-        row = KneeRow(knee.top["pattern"], knee, decided.get(knee.key))
-        held.setdefault(what, []).append(row)
-    for what, rows in held.items():
+def _knees(knees: Sequence[Knee]) -> Iterator[Finding]:
+    for knee in (one for one in knees if one.axis == "access_size_bytes"):
+        yield Finding(f"Access size, random {sequence_of(knee.top).title}", "knee", (knee,))
+    by_threads = grouped(
+        (
+            f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B",
+            replace(knee, name=knee.top["pattern"]),
+        )
+        for knee in knees
+        if knee.axis == "threads"
+    )
+    for what, rows in by_threads.items():
         yield Finding(f"Thread count, {what}", "knee", tuple(rows))
 
 
-def _queues(device: Device, decided: Decided) -> Iterator[Finding]:
-    for knee in queue_knees(device):
+def _queues(knees: Sequence[Knee]) -> Iterator[Finding]:
+    for knee in (one for one in knees if one.axis == "queue_depth"):
         size = format_bytes(knee.top.number("access_size_bytes"))
         what = f"{knee.top['measurement'].replace('_', ' ')}, {size}"
-        yield Finding(f"Queue depth, {what}", "knee", (KneeRow("", knee, decided.get(knee.key)),))
+        yield Finding(f"Queue depth, {what}", "knee", (knee,))
 
 
-def _loaded(device: Device, decided: Decided) -> Iterator[Finding]:
-    for one in loaded_knees(device):
-        row = KneeRow("", one, decided.get(one.key))
-        yield Finding(f"Latency during {one.curve.title}", "loaded", (row,))
+def _loaded(knees: Iterable[LoadedKnee]) -> Iterator[Finding]:
+    for one in knees:
+        yield Finding(f"Latency during {one.curve.title}", "loaded", (one,))
 
 
 def _persist(device: Device) -> Iterator[Finding]:

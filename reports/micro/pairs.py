@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from harness.units import format_bytes
 from reports.formatting import significant
-from reports.micro.hypotheses import Claim, best_first, claim_of, claim_of_best
 from reports.micro.points import NAMES, NEAR_NODES, Device, Point, best
 from reports.micro.questions import FOLLOW, beyond_caches, largest
-from reports.published import Lack, Missing
 from reports.sequences import grouped
+from reports.statistics import Missing, Ratio
+from reports.trials import best_first, tested, tested_points
 
 Pair = tuple[Point, Point]
 #: Labels by the values that a point may have.
@@ -31,13 +31,13 @@ _NAMING = ("measurement", "configuration")
 class UnderivedError(Exception):
     """A quantity cannot be derived from what was measured."""
 
-    def __init__(self, code: Lack, context: str = "") -> None:
+    def __init__(self, code: str, context: str = "") -> None:
         self.missing = Missing(code, context)
         super().__init__(": ".join(filter(None, (code, context))))
 
 
 @dataclass(frozen=True)
-class Ratio:
+class PointRatio:
     """One point over another that is alike. ``name``: which it is of several.
 
     ``pairs``: all those of which these are the best.
@@ -53,17 +53,17 @@ class Ratio:
         """See ``Point.compared``: times by their mean, as the papers have it."""
         return self.over.compared / self.under.compared
 
-    def claim(self, bound: float) -> Claim | None:
-        """That it lies above ``bound``, with its interval; None where it has no repeats.
+    def tested(self, bound: float) -> Ratio | Missing:
+        """Against ``bound``, with its interval.
 
         Of the best of several pairs: every other repeat chooses them, the others test them.
         """
         if len(self.pairs) < 2 or not self.over.samples:
-            return claim_of(self.over, self.under, bound)
+            return tested_points(self.over, self.under, bound)
         sides = zip(*self.pairs, strict=True)
         lower = self.over.better == "lower"
         a, b = (side[best_first([p.samples for p in side], lower)[0]] for side in sides)
-        return claim_of_best(a.samples, b.samples, bound, a.alongside(b))
+        return tested(a.samples, b.samples, bound, a.alongside(b), chosen=True)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class PairQuery:
     threads: int | None = None
     every: bool = False
 
-    def ratios(self, over: Device, under: Device) -> list[Ratio]:
+    def ratios(self, over: Device, under: Device) -> list[PointRatio]:
         """Of the points of two devices, or of one; UnderivedError where there is none."""
         a, b = self.points(over, self.over), self.points(under, self.under)
         apart = (*self.over, *self.under, *self.apart)
@@ -107,16 +107,16 @@ class PairQuery:
         points = beyond_caches(device, filter(self.where, device.select(self.metric, **labels)))
         return points if self.threads is None else with_threads(points, self.threads)
 
-    def _ratios(self, name: str, held: Sequence[Pair], apart: Sequence[str]) -> list[Ratio]:
+    def _ratios(self, name: str, held: Sequence[Pair], apart: Sequence[str]) -> list[PointRatio]:
         points = [a for a, _ in held]
         if self.varied or not self.every:
             points = list(one_experiment(points, *apart, *self.varied))
         kept = set(map(id, points))
         same = tuple(pair for pair in held if id(pair[0]) in kept and _comparable(pair))
         if self.every or not same:
-            return [Ratio(a, b, name, ((a, b),)) for a, b in same]
+            return [PointRatio(a, b, name, ((a, b),)) for a, b in same]
         a, b = (best(side) for side in zip(*same, strict=True))
-        return [Ratio(a, b, name, same)]
+        return [PointRatio(a, b, name, same)]
 
 
 def _comparable(pair: Pair) -> bool:

@@ -40,13 +40,13 @@ from reports.micro.tier_pairs import check_dimms
 from reports.prices import PriceList
 from reports.published import (
     Cell,
-    Measured,
-    Missing,
     Number,
+    Numbers,
     PublishedPoint,
     PublishedSeries,
     read_published,
 )
+from reports.statistics import Missing
 
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (
@@ -209,7 +209,7 @@ def _measured(
     """The device's own value of the same metric and labels at the same place."""
     match = _METRIC.match(series.metric)
     if match is None:
-        return Missing()
+        return Missing("no-counterpart")
     if match[1] not in _MEASURED:
         row = PaperRow(paper, series.figure, match[1], series.arm, point.x, device, every)
         return derived(row)
@@ -223,22 +223,22 @@ def _measured(
         if over_dimms:
             check_dimms(device, int(point.x))
         if not found or found[0].unit != series.base_unit:
-            return Missing()
+            return Missing("no-counterpart")
         clear(found)
     except UnderivedError as error:
         return error.missing
     if found[0].histogram is not None:
         return _means(found, device.emulated)
-    return Measured((Number(best(found).median, found[0].unit, device.emulated),))
+    return Numbers((Number(best(found).median, found[0].unit, device.emulated),))
 
 
-def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Measured:
+def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Numbers:
     """The papers average times. Several points: the paper's row is of all of them, and so is this.
 
     ``random 305 ns, sequential 169 ns``.
     """
     varying = varying_labels(points)
-    return Measured(
+    return Numbers(
         tuple(
             Number(p.compared, p.unit, emulated, " ".join(p[label] for label in varying))
             for p in points

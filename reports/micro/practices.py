@@ -14,7 +14,6 @@ from typing import Literal
 
 from harness.units import format_bytes
 from reports.formatting import counted
-from reports.micro.hypotheses import Claim, Verdict, claim, claim_of, verdicts_of
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
     CLWB,
@@ -29,7 +28,9 @@ from reports.micro.questions import (
     sequence_of,
     thread_counts,
 )
-from reports.micro.saturation import knees
+from reports.micro.saturation import Knee, LoadedKnee, knees
+from reports.statistics import Missing
+from reports.trials import Trial, decided, tested, tested_points
 
 Outcome = Literal["confirmed", "refuted", "not testable here", "not measured"]
 #: What each practice is tried on, in the order of FAST'20.
@@ -42,26 +43,6 @@ _MEASUREMENTS: Mapping[int, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A trial with its verdict; None where it makes no claim."""
-
-    trial: Trial
-    verdict: Verdict | None
-
-    @property
-    def outcome(self) -> Outcome:
-        """What it says of its practice."""
-        if self.verdict is None or not self.verdict.shown:
-            return "not testable here"
-        return "confirmed" if self.verdict.claim.above else "refuted"
-
-    @property
-    def why(self) -> str:
-        """A code for why it says nothing; empty where it does."""
-        return self.verdict.reason if self.verdict else self.trial.why
-
-
-@dataclass(frozen=True)
 class Practice:
     """A practice, what was tried of it, and what came out.
 
@@ -69,7 +50,7 @@ class Practice:
     """
 
     number: int
-    trials: tuple[Tried, ...]
+    trials: tuple[Trial, ...]
     measurements: tuple[str, ...]
     missing: Literal["not-measured", "no-experiment", "no-far-processors"]
 
@@ -79,21 +60,45 @@ class Practice:
         if not self.trials and self.missing == "not-measured":
             return "not measured"
         seen = [trial.outcome for trial in self.trials]
-        found: tuple[Outcome, ...] = ("confirmed", "refuted")
-        return next((one for one in found if one in seen), "not testable here")
+        if "holds" in seen:
+            return "confirmed"
+        return "refuted" if "contrary" in seen else "not testable here"
+
+
+@dataclass(frozen=True)
+class CardTrials:
+    """Everything that a card tests, decided as one family: trials by practice, and knees."""
+
+    practices: Mapping[int, tuple[Trial, ...]]
+    knees: tuple[Knee | LoadedKnee, ...]
+
+    @property
+    def shown(self) -> list[bool]:
+        """Of each that has a ratio, whether it is shown."""
+        every = (*(one for own in self.practices.values() for one in own), *self.knees)
+        return [one.known.shown for one in every if one.known]
+
+
+def card_trials(device: Device) -> CardTrials:
+    """All trials and knees of a device."""
+    by_practice = (
+        [*_small(device)],
+        [*_large(device)],
+        [*_crowd(device)],
+        [*_remote(device)],
+    )
+    of_knees = knees(device)
+    every: list[Trial] = [one for own in (*by_practice, of_knees) for one in own]
+    made = iter(decided(every))
+    practices = {n: tuple(next(made) for _ in own) for n, own in enumerate(by_practice, 1)}
+    return CardTrials(practices, tuple(k for k in made if isinstance(k, Knee | LoadedKnee)))
 
 
 def practices(device: Device) -> list[Practice]:
-    """All four, in the paper's order, tested among all verdicts of the card."""
-    decided = verdicts(device)
-    tried = [Tried(trial, decided.get(trial.key)) for trial in trials(device)]
+    """All four, in the paper's order, tested among all trials of the card."""
+    trials = card_trials(device).practices
     return [
-        Practice(
-            number,
-            tuple(one for one in tried if one.trial.practice == number),
-            measurements,
-            _missing(device, measurements),
-        )
+        Practice(number, trials[number], measurements, _missing(device, measurements))
         for number, measurements in _MEASUREMENTS.items()
     ]
 
@@ -117,31 +122,6 @@ _SMALL, _LINE = "64", "256"
 _OF_SMALL = ("measurement", "pattern", "access_size_bytes", "threads")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One ratio that decides about a practice, without its decision.
-
-    ``points``: whose rates are compared; ``claim``: None where nothing can be said, with a code
-    ``why``.
-    """
-
-    practice: int
-    what: str
-    points: tuple[Point, ...]
-    claim: Claim | None
-    why: Literal["nothing-done", "different-runs", "few-threads"] = "nothing-done"
-
-    @property
-    def key(self) -> str:
-        """Unique among the verdicts of a card."""
-        return f"practice {self.practice}: {self.what}"
-
-
-def trials(device: Device) -> list[Trial]:
-    """All of them, in the order of the practices."""
-    return [*_small(device), *_large(device), *_crowd(device), *_remote(device)]
-
-
 def _small(device: Device) -> Iterator[Trial]:
     points = device.select(RATE, measurement=("access_size", "access_size_sequential"))
     points = beyond_caches(device, points)
@@ -157,11 +137,11 @@ def _small(device: Device) -> Iterator[Trial]:
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
         yield Trial(
-            1,
             f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
-            tuple(held),
-            claim(gained, against, BOUND, looks=choices) if together else None,
-            "nothing-done" if together else "different-runs",
+            tested(gained, against, BOUND, looks=choices)
+            if together
+            else Missing("different-runs"),
+            points=tuple(held),
         )
 
 
@@ -189,7 +169,7 @@ def _large(device: Device) -> Iterator[Trial]:
                 threads = int(a[0].number("threads"))  # of one experiment, so the same in all
                 of = f" of {counted(threads, 'thread')}" if threads > 1 else ""
                 what = f"{kind.title} against {other.title}, {format_bytes(size)}{of}"
-                yield _against(2, what, best(a), best(b))
+                yield _against(what, best(a), best(b))
 
 
 def _crowd(device: Device) -> Iterator[Trial]:
@@ -203,11 +183,11 @@ def _crowd(device: Device) -> Iterator[Trial]:
         last = best([p for p in points if p.number("threads") == most])
         if most < _MANY_THREADS:
             what = f"{kind.title}, best thread count against {most:g} threads"
-            yield Trial(3, what, (best(points), last), None, "few-threads")
+            yield Trial(what, Missing("few-threads"), points=(best(points), last))
             continue
         top = best(fewer)
         what = f"{kind.title}, {top['threads']} threads (the best of fewer) against {most:g}"
-        yield Trial(3, what, (top, last), claim_of(top, last, BOUND, len(fewer)))
+        yield _against(what, top, last, len(fewer))
 
 
 def _remote(device: Device) -> Iterator[Trial]:
@@ -219,14 +199,8 @@ def _remote(device: Device) -> Iterator[Trial]:
             if near and far["read_share"] in ("0", "0.5", "1"):
                 share = f"{100 * far.number('read_share'):g} % reads"
                 what = f"{pattern}, {crowd:g} threads, {share}".removeprefix(", ")
-                yield _against(4, f"near against far, {what}", near, far)
+                yield _against(f"near against far, {what}", near, far)
 
 
-def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
-    return Trial(practice, what, (a, b), claim_of(a, b, BOUND))
-
-
-def verdicts(device: Device) -> dict[str, Verdict]:
-    """By the key of the trial or knee, decided as one family."""
-    claims = {one.key: one.claim for one in (*trials(device), *knees(device)) if one.claim}
-    return verdicts_of(claims)
+def _against(what: str, a: Point, b: Point, choices: int = 1) -> Trial:
+    return Trial(what, tested_points(a, b, BOUND, choices), points=(a, b))

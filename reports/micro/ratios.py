@@ -17,7 +17,7 @@ from reports.micro.pairs import (
     PAGES,
     Having,
     PairQuery,
-    Ratio,
+    PointRatio,
     UnderivedError,
     numbers_text,
     one_experiment,
@@ -36,7 +36,7 @@ from reports.micro.policies import FLUSHES_PER_WRITE, flushed_line
 from reports.micro.prices import HASH_UPDATE
 from reports.micro.questions import beyond_caches, kind_of, of_kind
 from reports.micro.tier_pairs import differ_in, of_dimms, tiers
-from reports.published import Measured, Number
+from reports.published import Number, Numbers
 from reports.sequences import grouped
 
 _SIZE = "access_size_bytes"
@@ -58,10 +58,10 @@ class PaperRow:
     device: Device
     others: Sequence[Device] = ()
 
-    def numbers(self, ratios: Sequence[Ratio], *conditions: str) -> Measured:
+    def numbers(self, ratios: Sequence[PointRatio], *conditions: str) -> Numbers:
         """A number for each name; its range where several ratios have it."""
         named = grouped((one.name, one.value) for one in ratios)
-        return Measured(
+        return Numbers(
             tuple(
                 self.number(min(found), TIMES, name, max(found)) for name, found in named.items()
             ),
@@ -74,7 +74,7 @@ class PaperRow:
         """One number of this device."""
         return Number(value, unit, self.device.emulated, name, high)
 
-    def of_one(self, query: PairQuery) -> Measured:
+    def of_one(self, query: PairQuery) -> Numbers:
         """The numbers of a query whose sides are both of this device."""
         return self.numbers(query.ratios(self.device, self.device))
 
@@ -115,7 +115,7 @@ def _work(point: Point) -> str:
 # Two tiers ------------------------------------------------------------------------------
 
 
-def across(row: PaperRow) -> Measured:
+def across(row: PaperRow) -> Numbers:
     """``pmem over dram``: of the same accesses on two tiers of the host."""
     query = _OF_TIERS.get((row.paper, row.figure))
     if query is None:
@@ -189,7 +189,7 @@ _OF_TIERS: Mapping[tuple[str, str], Callable[[PaperRow], PairQuery]] = {
 }
 
 
-def over_dimms(row: PaperRow) -> Measured:
+def over_dimms(row: PaperRow) -> Numbers:
     """``apache_256 6 over 1 dimms``: of sequential writes, 32 threads (PVLDB 15(11), 4.5.3)."""
     _, over, _, under, _ = row.arm.split()
     writes = {"measurement": "sequential_writes", **of_kind(row.x)}
@@ -203,7 +203,7 @@ _PREFETCHERS = "prefetchers"
 _UNREADABLE = "unreadable"
 
 
-def prefetched_reads(row: PaperRow) -> Measured:
+def prefetched_reads(row: PaperRow) -> Numbers:
     """Random reads with prefetchers over those without (PVLDB 15(11), Figure 13), by size.
 
     Below 1 the prefetchers cost bandwidth.
@@ -225,7 +225,7 @@ def prefetched_reads(row: PaperRow) -> Measured:
 # Patterns, near and far -------------------------------------------------------------------
 
 
-def random_over_sequential(row: PaperRow) -> Measured:
+def random_over_sequential(row: PaperRow) -> Numbers:
     """Mean times of the same loads; of PerMA-Bench bandwidths over the sequential peak."""
     if row.paper == "perma-bench":
         return _of_sequential_peak(row)
@@ -239,7 +239,7 @@ def random_over_sequential(row: PaperRow) -> Measured:
     )
 
 
-def _of_sequential_peak(row: PaperRow) -> Measured:
+def _of_sequential_peak(row: PaperRow) -> Numbers:
     """PVLDB 15(11), Section 4.2.2: the best of random reads of a size over that of sequential."""
     held = {}
     for name in ("random_reads", "sequential_reads"):
@@ -250,20 +250,20 @@ def _of_sequential_peak(row: PaperRow) -> Measured:
     reads = [p for p in held["random_reads"] if p[_SIZE] == row.x]
     if not reads:
         raise UnderivedError("one-sided")
-    return row.numbers([Ratio(best(reads), best(held["sequential_reads"]))])
+    return row.numbers([PointRatio(best(reads), best(held["sequential_reads"]))])
 
 
 _FAR: Having = {"numa": "far"}
 
 
-def _far_over_near(row: PaperRow, query: PairQuery, needed: str) -> list[Ratio]:
+def _far_over_near(row: PaperRow, query: PairQuery, needed: str) -> list[PointRatio]:
     query = replace(query, over=_FAR, under={"numa": NEAR_NODES})
     if not query.points(row.device, _FAR):
         raise UnderivedError("needs", needed)
     return query.ratios(row.device, row.device)
 
 
-def far_over_near(row: PaperRow) -> Measured:
+def far_over_near(row: PaperRow) -> Numbers:
     """FAST'20, Section 5.4: times of the same accesses, or bandwidths at the best thread count."""
     if row.metric == "bandwidth_ratio":
         return _far_bandwidth(row)
@@ -274,7 +274,7 @@ def far_over_near(row: PaperRow) -> Measured:
     return row.numbers(_far_over_near(row, query, "times of far accesses"))
 
 
-def _far_bandwidth(row: PaperRow) -> Measured:
+def _far_bandwidth(row: PaperRow) -> Numbers:
     """Loads or stores alone; of a mix its ends, which are nothing but loads, or stores."""
     loads = row.x == "load"
 
@@ -289,7 +289,7 @@ def _far_bandwidth(row: PaperRow) -> Measured:
     return row.numbers(found, f"best of {counts} threads")
 
 
-def near_over_far(row: PaperRow) -> Measured:
+def near_over_far(row: PaperRow) -> Numbers:
     """The largest gap of a workload that was measured from both (FAST'20, Sections 3.1, 5.4)."""
 
     def workload(point: Point) -> str:
@@ -300,7 +300,7 @@ def near_over_far(row: PaperRow) -> Measured:
     if not found:
         raise UnderivedError("one-sided")
     least = min(found, key=lambda one: one.value)
-    return row.numbers([Ratio(least.under, least.over)], least.name)
+    return row.numbers([PointRatio(least.under, least.over)], least.name)
 
 
 # Instructions and flushes -------------------------------------------------------------------
@@ -318,14 +318,14 @@ _PERSIST = {
 _SWEPT = PairQuery(RATE, {"measurement": "threads"}, where=lambda p: bool(p[_SIZE]))
 
 
-def persist_instructions(row: PaperRow) -> Measured:
+def persist_instructions(row: PaperRow) -> Numbers:
     """``none over cache`` of random writes with 32 threads (Figure 6b)."""
     over, under = (of_kind(_PERSIST[word]) for word in row.arm.split()[1::2])
     writes = {"measurement": "random_writes", _SIZE: row.x}
     return row.of_one(PairQuery(RATE, writes, over, under, ("fence",), threads=32))
 
 
-def kinds(row: PaperRow) -> Measured:
+def kinds(row: PaperRow) -> Numbers:
     """``pmem load over ntstore``: each at its best thread count (FAST'20, Figure 4)."""
     over, under = (of_kind(word) for word in row.arm.split()[1::2])
     return row.of_one(
@@ -333,14 +333,14 @@ def kinds(row: PaperRow) -> Measured:
     )
 
 
-def thread_counts(row: PaperRow) -> Measured:
+def thread_counts(row: PaperRow) -> Numbers:
     """``pmem 8 over 1 threads`` of one kind of access (FAST'20, Figure 4)."""
     _, over, _, under, _ = row.arm.split()
     labels = {**_SWEPT.labels, **of_kind(row.x)}
     return row.of_one(PairQuery(RATE, labels, {"threads": over}, {"threads": under}))
 
 
-def double_flush(row: PaperRow) -> Measured:
+def double_flush(row: PaperRow) -> Numbers:
     """A line written and flushed twice over once, by instruction, 16 threads (Figures 7, 8).
 
     The paper's sentence takes the single flush of Figure 7, which is of 256 bytes: it is shown
@@ -400,7 +400,7 @@ def unflushed_index(flush: str) -> PairQuery:
     return replace(indexes, where=lambda point: bool(point["index"]))
 
 
-def none_over_cache(row: PaperRow) -> Measured:
+def none_over_cache(row: PaperRow) -> Numbers:
     """Operations of 32 threads (PVLDB 15(11), Sections 4.4.1 and 4.4.4)."""
     if row.x == "log":
         return row.of_one(replace(UNFLUSHED_LOGS, each=lambda p: p["writer"], threads=32))
@@ -411,7 +411,7 @@ def none_over_cache(row: PaperRow) -> Measured:
 # Indexes, pages and logs --------------------------------------------------------------------
 
 
-def policies(row: PaperRow) -> Measured:
+def policies(row: PaperRow) -> Numbers:
     """``level_hash manual over vanilla``: measurements of BENTŌ's Figure 2.
 
     A gain in operations names its cause.
@@ -438,7 +438,7 @@ def _pages(over: str, under: str, measurement: str) -> PairQuery:
     )
 
 
-def crossover_dirty_lines(row: PaperRow) -> Measured:
+def crossover_dirty_lines(row: PaperRow) -> Numbers:
     """By dirty lines, which of CoW and µLog flushes more pages a second (DaMoN'19, Figure 5)."""
     query = _pages("cow", "mulog", "dirty_lines")
     query = replace(query, varied=("dirty_lines",), threads=int(row.x))
@@ -450,7 +450,7 @@ def crossover_dirty_lines(row: PaperRow) -> Measured:
     if len(spans) > 2:
         places = ", ".join(f"{lines[0]:g}" for _, lines in spans[1:])
         raise UnderivedError("ambiguous", f"which is ahead changes at {places} lines")
-    return Measured(
+    return Numbers(
         tuple(
             row.number(lines[0], "lines", "CoW" if cow else "µLog", lines[-1])
             for cow, lines in spans
@@ -458,7 +458,7 @@ def crossover_dirty_lines(row: PaperRow) -> Measured:
     )
 
 
-def versions_over_invalidation(row: PaperRow) -> Measured:
+def versions_over_invalidation(row: PaperRow) -> Numbers:
     """CoW with page versions, two barriers, over CoW that invalidates, three (Section 3.2.1)."""
     query = _pages("cow", "cow_invalidate", "barriers")
     labels = {**query.labels, "kind": "page"}
@@ -466,7 +466,7 @@ def versions_over_invalidation(row: PaperRow) -> Measured:
     return row.of_one(query)
 
 
-def logs(row: PaperRow) -> Measured:
+def logs(row: PaperRow) -> Numbers:
     """Over all sizes of entries (DaMoN'19, Figure 6): ``padded over naive`` of each writer, or
     ``zero over classic``, padded.
     """

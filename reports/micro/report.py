@@ -18,11 +18,11 @@ from reports.conclusions.catalogue import OF_DEVICES
 from reports.conclusions.model import Checked, check_all
 from reports.conditions import manifests, names, uncontrolled
 from reports.formatting import counted, utc
-from reports.micro.figures import Measured, card_drawing, measurements
+from reports.micro.figures import Measurement, card_drawing, measurements
 from reports.micro.findings import Finding, findings
 from reports.micro.papers import PaperRows, paper_rows
 from reports.micro.points import Device, devices
-from reports.micro.practices import BOUND, Practice, practices, verdicts
+from reports.micro.practices import BOUND, Practice, card_trials, practices
 from reports.micro.prices import PriceTable, price_table
 from reports.page import write_page
 from reports.prices import read_prices
@@ -43,7 +43,7 @@ class Card:
     drawing: Drawing | None
     findings: tuple[Finding, ...]
     practices: tuple[Practice, ...]
-    measured: tuple[Measured, ...]
+    measured: tuple[Measurement, ...]
     verdicts: int
     shown: int
 
@@ -157,7 +157,7 @@ def _conclusions(runs: Sequence[StoredRun]) -> list[Checked]:
 
 
 def _card(device: Device, name: str) -> Card:
-    family = verdicts(device).values()
+    shown = card_trials(device).shown
     return Card(
         device.marked_name,
         device,
@@ -165,8 +165,8 @@ def _card(device: Device, name: str) -> Card:
         tuple(findings(device)),
         tuple(practices(device)),
         tuple(measurements(device, name)),
-        len(family),
-        sum(one.shown for one in family),
+        len(shown),
+        sum(shown),
     )
 
 

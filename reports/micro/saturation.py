@@ -1,6 +1,6 @@
 """Knees: from where on a curve is near its best; up to which load a dependent one waits little.
 
-A knee is read off medians. It is a claim as well: that the curve is there, and that one step
+A knee is read off medians. It is tested as well: that the curve is there, and that one step
 before it is not. Both must hold, so the weaker one stands for it (an intersection of two tests).
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.formatting import counted
-from reports.micro.hypotheses import Claim, claim, claim_of
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
     Instructions,
@@ -21,24 +20,36 @@ from reports.micro.questions import (
     waits,
 )
 from reports.sequences import grouped
+from reports.statistics import Missing, Ratio
+from reports.trials import Trial, tested_points
 
 #: A knee is where a curve comes so near to its best value.
 NEAR = 0.9
 
 
 @dataclass(frozen=True)
-class Knee:
-    """Of a curve of rates: ``curve`` in the order of the axis, its best point, the first near it.
+class _Shown(Trial):
+    """A trial of which only the expected side counts."""
 
-    ``claim``: None where there is nothing to claim, as on a curve that is best where it begins.
+    @property
+    def shown(self) -> bool | None:
+        """Whether its repeats show it; None where nothing is tested."""
+        return self.known.shown and self.known.above if self.known else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knee(_Shown):
+    """The knee of a curve of rates: ``curve`` by the axis, its best point, the first near it.
+
+    No ratio is tested on a curve that is best where it begins. ``name``: of the curve among
+    several of a question.
     """
 
-    key: str
     axis: str
     curve: tuple[Point, ...]
     top: Point
     near: Point
-    claim: Claim | None
+    name: str = ""
 
     @property
     def ends(self) -> list[Point]:
@@ -46,13 +57,11 @@ class Knee:
         return list(dict.fromkeys((self.curve[0], self.near, self.top, self.curve[-1])))
 
 
-@dataclass(frozen=True)
-class LoadedKnee:
+@dataclass(frozen=True, kw_only=True)
+class LoadedKnee(_Shown):
     """Of a loaded-latency curve: up to which point latency is at most twice the idle one."""
 
-    key: str
     curve: LoadedCurve
-    claim: Claim | None
 
 
 def knees(device: Device) -> list[Knee | LoadedKnee]:
@@ -90,7 +99,9 @@ def loaded_knees(device: Device) -> Iterator[LoadedKnee]:
     """Of every loaded-latency curve whose idle latency is known."""
     for curve in curves(device):
         if curve.idle is not None:
-            yield LoadedKnee(f"loaded latency, {curve.title}", curve, _of_loaded(curve))
+            yield LoadedKnee(
+                f"loaded latency, {curve.title}", _of_loaded(curve, curve.idle), curve=curve
+            )
 
 
 def by_sequence(points: Iterable[Point]) -> Iterable[tuple[Instructions, list[Point]]]:
@@ -98,7 +109,7 @@ def by_sequence(points: Iterable[Point]) -> Iterable[tuple[Instructions, list[Po
     return grouped((sequence_of(point), point) for point in points).items()
 
 
-def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
+def _knee(what: str, points: Sequence[Point], axis: str) -> Knee:
     curve = tuple(
         best([p for p in points if p.number(axis) == x])
         for x in sorted({p.number(axis) for p in points})
@@ -106,32 +117,30 @@ def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
     top = best(curve)
     place = next(index for index, p in enumerate(curve) if p.median >= NEAR * top.median)
     near = curve[place]
-    claims, choices = [], len(curve) - 1  # any step of the curve could have been the knee
+    ratios, choices = [], len(curve) - 1  # any step of the curve could have been the knee
     if near is not top:
-        claims.append(claim_of(near, top, NEAR, choices))
+        ratios.append(tested_points(near, top, NEAR, choices))
     if place:
-        claims.append(claim_of(top, curve[place - 1], 1 / NEAR, choices))
-    return Knee(key, axis, curve, top, near, _weakest(claims))
+        ratios.append(tested_points(top, curve[place - 1], 1 / NEAR, choices))
+    return Knee(what, _weakest(ratios), axis=axis, curve=curve, top=top, near=near)
 
 
-def _of_loaded(curve: LoadedCurve) -> Claim | None:
-    knee = curve.knee
-    place = curve.points.index(knee) if knee else -1
-    claims = []
-    if knee:
-        claims.append(claim(curve.idle_samples, knee.samples, 1 / TWICE, knee.alongside_idle))
+def _of_loaded(curve: LoadedCurve, idle: Point) -> Ratio | Missing:
+    place = curve.points.index(curve.knee) if curve.knee else -1
+    ratios = []
+    if curve.knee:
+        ratios.append(tested_points(idle, curve.knee.wait, 1 / TWICE))
     if place + 1 < len(curve.points):
-        after = curve.points[place + 1]
-        claims.append(claim(after.samples, curve.idle_samples, TWICE, after.alongside_idle))
-    return _weakest(claims)
+        ratios.append(tested_points(curve.points[place + 1].wait, idle, TWICE))
+    return _weakest(ratios)
 
 
-def _weakest(claims: Sequence[Claim | None]) -> Claim | None:
-    """The one that is furthest from being shown; None where one of them cannot be tested."""
-    found = [one for one in claims if one is not None]
-    if not found or len(found) < len(claims):
-        return None
-    return max(found, key=lambda one: (not one.above, one.over_bound.p))
+def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:
+    """The one that is furthest from being shown; missing where one of them cannot be tested."""
+    found = [one for one in ratios if isinstance(one, Ratio)]
+    if not found or len(found) < len(ratios):
+        return Missing("nothing-done")
+    return max(found, key=lambda one: (not one.above, one.p))
 
 
 #: The knee: the most bandwidth at which a load waits no longer than so many times idle.
@@ -140,38 +149,36 @@ TWICE = 2.0
 
 @dataclass(frozen=True)
 class LoadedPoint:
-    """``rate``: of the load, B/s; ``latency``: of one dependent load, ns; with its range.
+    """The bandwidth of a load, and the latency of a dependent load during it."""
 
-    ``samples``: the latencies of its repeats, in their order; ``alongside_idle``: whether those
-    without load were measured in the same blocks.
-    """
+    load: Point
+    wait: Point
 
-    rate: float
-    latency: float
-    low: float
-    high: float
-    samples: tuple[float, ...] = ()
-    alongside_idle: bool = True
+    @property
+    def rate(self) -> float:
+        """Of the load, B/s."""
+        return self.load.median
+
+    @property
+    def latency(self) -> float:
+        """Of one dependent load, ns."""
+        return self.wait.median
 
 
 @dataclass(frozen=True)
 class LoadedCurve:
-    """One kind of load, by rising bandwidth. ``idle``: latency without it, ns; None: unknown.
-
-    ``idle_samples``: that of its repeats, in their order.
-    """
+    """One kind of load, by rising bandwidth. ``idle``: the latency without it; None: unknown."""
 
     title: str
-    idle: float | None
+    idle: Point | None
     points: tuple[LoadedPoint, ...]
-    idle_samples: tuple[float, ...] = ()
 
     @property
     def knee(self) -> LoadedPoint | None:
         """The last point before latency first doubles; None where that is at once."""
         last = None
         for point in self.points:
-            if self.idle is None or point.latency > TWICE * self.idle:
+            if self.idle is None or point.latency > TWICE * self.idle.median:
                 break
             last = point
         return last
@@ -194,22 +201,8 @@ def curves(device: Device) -> list[LoadedCurve]:
         reads = f", {100 * share:g} % reads" if wait["load_read_share"] else ""
         threads = counted(int(wait.number("load_threads")), "thread")
         title = f"{wait['load_operation']}{reads} of {threads}"
-        summary = wait.summary
-        point = LoadedPoint(
-            load.median,
-            summary.median,
-            summary.low,
-            summary.high,
-            wait.samples,
-            quiet is not None and wait.alongside(quiet),
-        )
-        found.setdefault(title, []).append(point)
+        found.setdefault(title, []).append(LoadedPoint(load, wait))
     return [
-        LoadedCurve(
-            title,
-            quiet.median if quiet else None,
-            tuple(sorted(points, key=lambda p: p.rate)),
-            quiet.samples if quiet else (),
-        )
+        LoadedCurve(title, quiet, tuple(sorted(points, key=lambda p: p.rate)))
         for title, points in found.items()
     ]

@@ -29,7 +29,7 @@ def test_the_lab_finds_what_is_planted_and_is_removed(harness, monkeypatch):
             assert result.passed, result.detail
         assert [run.spec.engine for run in lab.store.runs()] == ["duckdb", "rocksdb"]
         found = trial(lab, 3.0, updates=3)
-        assert found.truth < 1 and found.estimate.ratio < 1
+        assert found.truth < 1 and found.estimate.value < 1
     assert not lab.root.exists()
     assert not harness.settled()
 

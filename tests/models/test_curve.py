@@ -17,14 +17,14 @@ from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.models.curve import ModelledPoint, shape_of
 from reports.response import (
-    Measured,
     PointOfCurve,
     ResponseCurve,
-    Value,
+    Throughput,
     curve_of,
     falling,
     first_parts,
 )
+from reports.statistics import Value
 
 
 def point(latency_us: float, throughput: float) -> PointOfCurve:
@@ -62,18 +62,18 @@ def test_known_models_are_marked_within_the_curve_only() -> None:
     found = curve.to_json()
     assert found["points"][0] == {
         "latency_ns": 0,
-        "throughput": {"value": 1050, "low": None, "high": None, "confidence": 0.0},
-        "gain": {"value": 2.1, "low": None, "high": None, "confidence": 0.0},
+        "throughput": {"value": 1050, "low": None, "high": None, "confidence": 0.95},
+        "gain": {"value": 2.1, "low": None, "high": None, "confidence": 0.95},
         "runs": [],
     }
     assert found["models"] == [{"name": "a", "latency_ns": 60_000, "throughput": 745.0}]
 
 
 def test_gains_are_of_the_blocks_that_both_have() -> None:
-    today = Measured("1/s", {0: 100.0, 1: 200.0}, ())
-    found = Measured("1/s", {1: 300.0, 2: 999.0}, ("run",)).point(5, today)
+    today = Throughput("1/s", {0: 100.0, 1: 200.0}, ())
+    found = Throughput("1/s", {1: 300.0, 2: 999.0}, ("run",)).point(5, today)
     assert found is not None and found.gain.value == pytest.approx(1.5)
-    assert Measured("1/s", {2: 1.0}, ()).point(5, today) is None
+    assert Throughput("1/s", {2: 1.0}, ()).point(5, today) is None
 
 
 def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:

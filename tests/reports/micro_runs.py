@@ -20,7 +20,7 @@ from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from reports.micro.papers import paper_rows
 from reports.micro.points import devices
-from reports.published import Cell, Measured, Number
+from reports.published import Cell, Number, Numbers
 
 GB = 1e9
 KINDS: dict[str, dict[str, Any]] = {
@@ -236,7 +236,7 @@ def shown(cell: Cell) -> Any:
 
     A range is a pair, rates are in GB/s, conditions follow the numbers.
     """
-    if not isinstance(cell, Measured):
+    if not isinstance(cell, Numbers):
         return cell
     values: dict[str, Any] = {}
     for one in cell.numbers:

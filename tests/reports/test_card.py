@@ -31,7 +31,7 @@ from harness.store.runs import StoredRun
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
-from reports.micro.practices import practices, verdicts
+from reports.micro.practices import card_trials, practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import view_of, write_cards
 from reports.micro.saturation import curves
@@ -53,9 +53,9 @@ def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     _, ntstore, _ = practices(device)[0].trials
     # Random 64 B → 256 B gains 4×, in sequence 9/8.
-    assert present(ntstore.verdict).claim.ratio.ratio == pytest.approx(4 * 8 / 9)
-    assert [point.median / GB for point in ntstore.trial.points[:2]] == pytest.approx([2.05, 8.2])
-    assert [point["threads"] for point in practices(device)[2].trials[0].trial.points] == [
+    assert present(ntstore.known).value == pytest.approx(4 * 8 / 9)
+    assert [point.median / GB for point in ntstore.points[:2]] == pytest.approx([2.05, 8.2])
+    assert [point["threads"] for point in practices(device)[2].trials[0].points] == [
         "4",
         "16",
     ]
@@ -70,7 +70,7 @@ def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> Non
     ]  # fmt: skip
     (device,) = devices([micro_run(tmp_path, metrics)])
     assert practices(device)[1].outcome == "confirmed"
-    whats = [tried.trial.what for tried in practices(device)[1].trials]
+    whats = [tried.what for tried in practices(device)[1].trials]
     assert "ntstore+sfence against store+clwb+sfence, 4 KiB of 6 threads" in whats
     card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
     assert "Sequential writes of 6 threads" in card.html.read_text(encoding="utf-8")
@@ -81,13 +81,13 @@ def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path:
     found = practices(device)
     assert [one.outcome for one in found] == ["not testable here"] * 4
     chosen, tried = found[2].trials[0], found[1].trials[0]
-    assert chosen.verdict is not None and tried.verdict is not None
+    one, other = present(chosen.known), present(tried.known)
     # Of four thread counts, one was chosen as the best of fewer.
-    assert chosen.verdict.claim.over_bound.p == 4 * tried.verdict.claim.over_bound.p
-    assert tried.verdict.claim.over_bound.p <= 0.05
-    assert tried.verdict.decision.adjusted_p > 0.05
+    assert one.p == 4 * other.p
+    assert other.p <= 0.05
+    assert present(other.decision).adjusted_p > 0.05
     assert tried.why == "too-few-repeats"
-    assert tried.verdict.decision.repeats_needed == 10
+    assert tried.repeats_needed == 10
 
 
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     )
     (device,) = devices([one, other])
     tried = practices(device)[1].trials[0]
-    assert tried.verdict is not None and tried.verdict.claim.ratio.pairing == "unpaired"
-    assert tried.outcome == "confirmed"
+    assert present(tried.known).pairing == "unpaired"
+    assert tried.outcome == "holds"
 
 
 def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
     run = card_run(tmp_path)
     (device,) = devices([run])
     (card,) = view_of([run], "", None).cards
-    assert card.verdicts == len(verdicts(device)) == card.shown == 18
+    assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
 
 
 def test_two_processors_say_nothing_of_many_threads(tmp_path: Path) -> None:
@@ -227,12 +227,12 @@ def test_the_knee_is_where_nine_tenths_are_reached(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     rows = {one.question: one.rows for one in findings(device)}
     (size,) = rows["Access size, random ntstore+sfence"]
-    assert (size.knee.top["access_size_bytes"], size.knee.near["access_size_bytes"]) == (
+    assert (size.top["access_size_bytes"], size.near["access_size_bytes"]) == (
         "4096", "256",
     )  # fmt: skip
     (threads,) = rows["Thread count, ntstore+sfence, 256 B"]
-    assert (threads.name, threads.knee.top["threads"]) == ("sequential", "4")
-    assert [point["threads"] for point in threads.knee.ends] == ["1", "4", "16"]
+    assert (threads.name, threads.top["threads"]) == ("sequential", "4")
+    assert [point["threads"] for point in threads.ends] == ["1", "4", "16"]
 
 
 def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> N
 def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     (curve,) = curves(device)
-    assert curve.idle == 300
+    assert present(curve.idle).median == 300
     assert [(round(p.rate / GB), p.latency) for p in curve.points] == [
         (2, 310), (4, 500), (8, 900), (12, 2000),
     ]  # fmt: skip
@@ -258,7 +258,7 @@ def test_a_load_that_nobody_waits_for_has_no_knee(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path, calm)])
     (loaded,) = (one for one in findings(device) if one.question.startswith("Latency during"))
     (row,) = loaded.rows
-    assert row.knee.curve.knee is row.knee.curve.points[-1] and row.shown
+    assert row.curve.knee is row.curve.points[-1] and row.shown
 
 
 def test_every_measurement_has_its_table(tmp_path: Path) -> None:

@@ -25,10 +25,11 @@ from typer.testing import CliRunner
 from harness.cli.app import app
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
+from reports import trials
 from reports.conclusions.catalogue import CONCLUSIONS
 from reports.conclusions.model import Checked, Evidence, check
-from reports.micro.hypotheses import best_first, claim, claim_of_best
 from reports.report import write_report
+from reports.statistics import Ratio
 
 
 def checked(paper: str, number: str, runs: Sequence[StoredRun]) -> Checked:
@@ -93,8 +94,8 @@ def test_what_was_not_measured_is_named_with_its_command(tmp_path: Path) -> None
     found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000}))
     assert (found.outcome, found.why) == ("not testable here", "not-measured")
     (missing,) = found.missing
-    assert "placement=ssd-data-pmem-wal" in missing.what
-    assert missing.command == "harness experiment run papers/nvm-for-databases/table5"
+    assert "placement=ssd-data-pmem-wal" in missing
+    assert found.conclusion.command == "harness experiment run papers/nvm-for-databases/table5"
 
 
 def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
     other = tpcc(tmp_path, {"ssd-data-pmem-wal": 1000}, users=32)
     found = insight("vii", one + other)
     assert (found.why, found.tested) == ("not-measured", ())
-    assert "alike" in found.missing[0].what
+    assert "alike" in found.missing[0]
 
 
 def test_every_conclusion_without_runs_says_what_it_needs() -> None:
@@ -110,7 +111,7 @@ def test_every_conclusion_without_runs_says_what_it_needs() -> None:
         found = check(one, Evidence.of([]))
         assert found.outcome == "not testable here"
         assert found.why == "not-measured"
-        assert found.missing and all(entry.what for entry in found.missing)
+        assert found.missing and all(found.missing)
         assert found.to_json()["missing"][0]["command"] == one.command
 
 
@@ -159,7 +160,7 @@ def test_gains_on_a_socket_are_held_against_those_on_one_processor(tmp_path: Pat
     same = insight("iv", _square(tmp_path / "b", {"socket:0": 2.0, "0": 2.0}))
     assert same.outcome == "does not hold here"
     half = [r for r in _square(tmp_path / "c", {"socket:0": 2.0, "0": 1.0}) if r.spec.cpus != "0"]
-    assert "cpus=0" in insight("iv", half).missing[0].what
+    assert "cpus=0" in insight("iv", half).missing[0]
 
 
 @pytest.mark.parametrize(
@@ -191,11 +192,11 @@ def test_the_best_of_equal_ones_is_not_shown_to_be_better() -> None:
     shown = {"halves": 0, "same": 0}
     for _ in range(200):
         last, *others = random.lognormal(0, 0.2, (10, 24)).tolist()
-        fair = claim_of_best(others[best_first(others)[0]], last, 1.0)
-        biased = claim(max(others, key=statistics.median), last, 1.0)
-        assert fair is not None and biased is not None and fair.repeats == 24
-        shown["halves"] += fair.over_bound.p <= 0.05
-        shown["same"] += biased.over_bound.p <= 0.05
+        fair = trials.tested(others[trials.best_first(others)[0]], last, 1.0, chosen=True)
+        biased = trials.tested(max(others, key=statistics.median), last, 1.0)
+        assert isinstance(fair, Ratio) and isinstance(biased, Ratio) and fair.repeats == 24
+        shown["halves"] += fair.p <= 0.05
+        shown["same"] += biased.p <= 0.05
     assert shown["halves"] <= 10 < shown["same"], shown
 
 
@@ -205,12 +206,12 @@ def test_an_engines_gain_is_held_against_its_devices(tmp_path: Path) -> None:
         return micro_run(tmp_path, [metric], tier=tier, suite="nvm-for-databases/table4")
 
     engines = tpcc(tmp_path, {"ssd-both": 1000, "pmem-both": 2000})
-    assert "table4" in insight("iii", engines).missing[0].what
+    assert "table4" in insight("iii", engines).missing[0]
     devices = [device("ssd", 1, operation="read"), device("pmem", 9, operation="load")]
     found = insight("iii", [*engines, *devices])
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["bound"] == pytest.approx(9.0)
-    assert "warehouses 10, users 8" in found.tested[0].trial.what
+    assert "warehouses 10, users 8" in found.tested[0].what
     slower = [device("ssd", 1, operation="read"), device("pmem", 1.5, operation="load")]
     assert insight("iii", [*engines, *slower]).outcome == "does not hold here"
 
@@ -302,7 +303,7 @@ def test_states_of_the_host(tmp_path: Path) -> None:
     found = checked("perma-bench", "6 (8)", [on, off])
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["ratio"] == pytest.approx(0.8)
-    assert "prefetchers" in checked("perma-bench", "6 (8)", [on]).missing[0].what
+    assert "prefetchers" in checked("perma-bench", "6 (8)", [on]).missing[0]
 
 
 def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:

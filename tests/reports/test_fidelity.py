@@ -11,7 +11,8 @@ from report_runs import EMULATED, Case, metric, write
 
 from harness.store.runs import StoredRun
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
-from reports.published import Measured, Missing
+from reports.published import Numbers
+from reports.statistics import Missing
 
 PAPER = "nvm-for-databases"
 
@@ -34,7 +35,7 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     rows = {(row[1], row[2]): tuple(map(shown, row[4:])) for row in view.rows}
     assert rows["postgres/ssd-both", "8"] == ("170,800 1/min ± 50 1/min", 100e3)
     assert rows["postgres/pmem-both", "8"][1] == 200e3
-    assert rows["sqlserver/ssd-both", "8"][1] == Missing()
+    assert rows["sqlserver/ssd-both", "8"][1] == Missing("no-counterpart")
     assert (view.done, view.of.planned, view.measured) == (2, 40, 2)
     (row,) = (dict(zip(COMPARED, row, strict=True)) for row in view.compared)
     assert row["measured on"] == "pmem-both against ssd-both"
@@ -109,7 +110,7 @@ def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path)
     page = page_of(PAPER, "The paper", [table5(*runs)])
     mark = "pmem by the model a-disk (not scored on this host)"
     numbers = [cell.numbers[0] for view in page.figures for row in view.rows
-               if isinstance(cell := row[-1], Measured)]  # fmt: skip
+               if isinstance(cell := row[-1], Numbers)]  # fmt: skip
     assert {one.emulated for one in numbers} == {(), (mark,)}
     text = write_paper(page, tmp_path / "out")["markdown"].read_text()
     assert text.startswith("# The paper (MODELLED)") and "EMULATED" not in text

@@ -78,7 +78,7 @@ def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: P
     assert document["verdict"] == "faster"
     assert document["set_rate"]["by"] == "option" and document["set_rate"]["not_kept"] == []
     row = present(group.row(group.headline.quantity))
-    assert present(row.estimate).ratio == pytest.approx(25, rel=0.01)
+    assert present(row.estimate).value == pytest.approx(25, rel=0.01)
     second = present(group.row(group.headline.second))
     assert present(second.decision).outcome == "shown"  # after the first, at the same level
 

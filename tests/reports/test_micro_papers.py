@@ -11,7 +11,7 @@ from narrowed import present
 
 from reports.micro.papers import paper_rows
 from reports.micro.points import devices
-from reports.published import Missing
+from reports.statistics import Missing
 
 
 def _rows(
@@ -52,7 +52,7 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
     page = [row for row in found.rows if row[0] == "perma-bench fig4a"]
     assert [(row[2], row[4]) for row in page] == [
         ("4096", 64), ("4096", 64), ("4096", 64),
-        ("8", 64), ("16", Missing()), ("32", Missing()),
+        ("8", 64), ("16", Missing("no-counterpart")), ("32", Missing("no-counterpart")),
     ]  # fmt: skip
     assert {row[0] for row in found.rows} == {"perma-bench fig4a", "perma-bench table2"}
 
@@ -141,7 +141,7 @@ def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
     ]  # fmt: skip
     page = _page(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
     assert page["pmem, crossover_bytes", "bandwidth"] == 256
-    assert page["pmem, crossover_bytes", "latency"] == Missing()
+    assert page["pmem, crossover_bytes", "latency"] == Missing("no-counterpart")
 
 
 def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:

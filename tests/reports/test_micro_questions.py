@@ -39,8 +39,8 @@ def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
         micro_run(tmp_path, [_mix(4, pattern="random"), _mix(2, numa="far", pattern="random")]),
     ]
     (device,) = devices(runs)
-    claims = {one.trial.what: one.trial.claim for one in practices(device)[3].trials}
-    ratios = {what: round(claim.ratio.ratio, 3) for what, claim in claims.items() if claim}
+    trials = practices(device)[3].trials
+    ratios = {one.what: round(present(one.known).value, 3) for one in trials}
     assert ratios == {
         "near against far, sequential, 4 threads, 50 % reads": 1.125,
         "near against far, random, 4 threads, 50 % reads": 2.0,
@@ -71,7 +71,7 @@ def test_persist_instructions_of_one_thread_are_not_those_of_six(tmp_path: Path)
                *_persisting("ntstore", 12, **six)]  # fmt: skip
     (device,) = devices([micro_run(tmp_path, metrics)])
     (tried,) = practices(device)[1].trials
-    assert tried.trial.claim is not None and tried.trial.claim.ratio.ratio == 1
+    assert present(tried.known).value == 1
     drawn = present(card_drawing(device, "card"))
     assert "11.5 GiB/s" not in drawn.alt and "1.91 GiB/s" in drawn.alt
 
@@ -127,8 +127,8 @@ def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:
     fig6 = _loaded(2 << 30, 80, {3.0: 170, 6.0: 500})
     (device,) = devices([micro_run(tmp_path, own), micro_run(tmp_path, fig6, suite="fig6")])
     (curve,) = curves(device)
-    assert curve.idle_samples[0] == 100
-    assert [p.samples[0] for p in curve.points] == [110, 190, 400]
+    assert present(curve.idle).samples[0] == 100
+    assert [p.wait.samples[0] for p in curve.points] == [110, 190, 400]
 
 
 # What the caches hold -----------------------------------------------------------

@@ -24,7 +24,7 @@ from micro_runs import (
 from harness.store.runs import StoredRun
 from reports.micro.pairs import PairQuery
 from reports.micro.points import RATE, Device, devices
-from reports.published import Missing
+from reports.statistics import Missing
 
 Metrics = Sequence[dict[str, Any]]
 

@@ -10,7 +10,7 @@ import pytest
 from micro_runs import KINDS, micro_run, numa_tier, paper_cells, rate, tier_facts, with_suite
 
 from harness.store.runs import StoredRun
-from reports.published import Missing
+from reports.statistics import Missing
 
 ARM = "apache_256 enabled over disabled, slower_access_size"
 
@@ -108,6 +108,6 @@ def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
     assert found[READS, "6"] == {"pmem": Missing("needs", "a tier of 6 DIMMs, here: none")}
     found = paper_cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
     assert found[READS, "1"] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
-    assert found[READS, "6"] == {"pmem": Missing()}
+    assert found[READS, "6"] == {"pmem": Missing("no-counterpart")}
     found = paper_cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
     assert set(found[WRITES].values()) == {Missing("needs", "32 threads, measured with 2")}

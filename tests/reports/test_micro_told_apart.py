@@ -21,7 +21,7 @@ from reports.micro.papers import paper_rows
 from reports.micro.points import RATE, Device, devices
 from reports.micro.questions import experiments, thread_counts
 from reports.micro.report import write_cards
-from reports.published import Missing
+from reports.statistics import Missing
 from reports.values import measured
 
 

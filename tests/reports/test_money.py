@@ -59,7 +59,7 @@ def test_price_performance_and_break_even_by_hand(tmp_path: Path) -> None:
     assert ssd.per_unit.low == pytest.approx(10_000 / 40)
     assert pmem.per_unit.low == pytest.approx(30_000 / 921)
     assert pmem.ratio is not None and ssd.ratio is None
-    assert pmem.ratio.ratio == pytest.approx(3 * 40 / 921)
+    assert pmem.ratio.value == pytest.approx(3 * 40 / 921)
     # Three times the 0.40 that a GB of the slow tier costs.
     even = pmem.break_even
     assert even is not None and (even.tier, even.now) == ("pmem", 9.21)
@@ -75,7 +75,7 @@ def test_at_its_break_even_price_an_arm_gives_what_the_baseline_gives(tmp_path: 
         {"tier": "ssd", "price_per_module": 0.4} | modules,
     ))  # fmt: skip
     ssd, pmem = rows(runs, priced)
-    assert pmem.ratio is not None and pmem.ratio.ratio == pytest.approx(1.0)
+    assert pmem.ratio is not None and pmem.ratio.value == pytest.approx(1.0)
     assert ssd.per_unit and pmem.per_unit
     assert ssd.per_unit.median == pytest.approx(pmem.per_unit.median)
     assert found(runs, priced).source == "a shop, May 2022"
@@ -104,7 +104,7 @@ def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: P
     assert fast.price and fast.ratio and fast.break_even and fast.break_even.now
     assert [share.gb for share in fast.shares] == [90 + 40]
     assert fast.price.median == pytest.approx(130 * 9.21)
-    assert fast.break_even.value / fast.break_even.now == pytest.approx(fast.ratio.ratio)
+    assert fast.break_even.value / fast.break_even.now == pytest.approx(fast.ratio.value)
     assert fast.break_even.confidence == fast.ratio.confidence == pytest.approx(0.75)
 
 

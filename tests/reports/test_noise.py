@@ -26,8 +26,8 @@ from harness.store.spec import RunSpec
 from reports.noise import arms_differ, calibration_of, expected, to_json
 from reports.planned import planned_repeats
 from reports.statistics import (
-    compare_paired,
     noise_of,
+    ratio_of,
     repeats_to_resolve,
     smallest_difference,
 )
@@ -45,7 +45,7 @@ def power(difference: float, repeats: int, trials: int = 400) -> float:
     shown = 0
     for _ in range(trials):
         a = np.exp(draw.normal(0, NOISE, repeats)) * (1 + difference)
-        shown += compare_paired(a, np.ones(repeats)).p <= 0.05
+        shown += ratio_of(a, np.ones(repeats)).p <= 0.05
     return shown / trials
 
 

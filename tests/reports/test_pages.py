@@ -24,18 +24,18 @@ from reports.compare_output import ComparisonView
 from reports.compared_rows import Row
 from reports.conclusions import model as conclusions
 from reports.explain.ceilings import Ceiling
-from reports.explain.known import Value
 from reports.explain.output import ExplainedView
 from reports.fidelity.page import COMPARED, FigureView, PaperPage
 from reports.history import Execution
 from reports.matching import Difference
-from reports.micro import findings, hypotheses, points, policies, practices, saturation
+from reports.micro import findings, points, policies, practices, saturation
 from reports.micro import report as card
 from reports.micro.papers import PaperRows
 from reports.published import Cell, PublishedRow
 from reports.series import Arm
-from reports.statistics import Decision, Estimate
+from reports.statistics import Decision, Missing, Ratio, Value
 from reports.sweeps import Sweep
+from reports.trials import Trial
 
 SEEDS = range(80)
 #: What is laid out, by template: on a terminal, and in files.
@@ -74,7 +74,7 @@ def makers(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Mapping[A
     manifests = [run.manifest for run in stored]
     manifests += [barest(manifest, "manifest") for manifest in manifests]
     bare = replace(device, tier=manifests[-1]["tiers"][0])
-    knees = saturation.knees(device)
+    knees = practices.card_trials(device).knees
 
     def knee(of: type) -> Maker:
         return lambda made: made.one_of(one for one in knees if isinstance(one, of))
@@ -91,13 +91,12 @@ def makers(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Mapping[A
         saturation.Knee: knee(saturation.Knee),
         saturation.LoadedKnee: knee(saturation.LoadedKnee),
         findings.Finding: finding,
-        practices.Trial: lambda made: made.members(
-            practices.Trial, points=device.points[: made.one_of((2, 4))]
-        ),
+        Trial: lambda made: made.members(Trial, points=device.points[: made.one_of((2, 4))]),
+        Missing: lambda made: made.members(Missing, code=made.one_of(("few-threads", "needs"))),
         FigureView: figure,
         Difference: lambda made: made.members(Difference, a=("1",), b=("2",)),
         Row: row,
-        Estimate: lambda made: made.members(Estimate, ratio=made.one_of((0.5, 1.0, 2.0))),
+        Ratio: ratio,
         Agreement: agreement,
         report.SweepView: lambda made: made.members(
             report.SweepView, sweeps=(made.make(Sweep), *made.make(tuple[Sweep, ...]))
@@ -120,20 +119,14 @@ DRAWING = Drawing("name", "title", "alt", "caption", "<svg />", b"")
 def finding(made: Generator) -> findings.Finding:
     kind = made.one_of(ROWS)
     rows = [made.make(ROWS[kind]) for _ in range(made.one_of((1, 2)))]
-    if kind in ("knee", "loaded"):
-        rows = [made.members(findings.KneeRow, knee=one) for one in rows]
-    elif kind == "cached":
+    if kind == "cached":
         rows = rows[:1]
     return made.members(findings.Finding, kind=kind, rows=tuple(rows))
 
 
 def practice(made: Generator, number: int) -> practices.Practice:
-    trials = made.make(tuple[practices.Trial, ...])
-    tried = (
-        practices.Tried(one, one.claim and made.members(hypotheses.Verdict, claim=one.claim))
-        for one in trials
-    )
-    return made.members(practices.Practice, number=number, trials=tuple(tried))
+    trials = made.make(tuple[Trial, ...])
+    return made.members(practices.Practice, number=number, trials=trials)
 
 
 def cells(made: Generator) -> tuple[tuple[Cell, ...], ...]:
@@ -148,12 +141,16 @@ def figure(made: Generator) -> FigureView:
 
 
 def row(made: Generator) -> Row:
-    estimate = made.make(Estimate | None)
-    return made.members(Row, estimate=estimate, decision=estimate and made.make(Decision))
+    return made.members(Row, estimate=made.make(Ratio | None))
+
+
+def ratio(made: Generator) -> Ratio:
+    value = made.one_of((0.5, 1.0, 2.0))
+    return made.members(Ratio, value=value, bound=1.1, decision=made.make(Decision))
 
 
 def agreement(made: Generator) -> Agreement:
-    known = made.members(Row, estimate=made.make(Estimate), decision=made.make(Decision))
+    known = made.members(Row, estimate=made.make(Ratio))
     return made.members(Agreement, row=known)
 
 

@@ -16,8 +16,7 @@ from harness.store.runs import StoredRun
 from reports.labels import leading
 from reports.metric_registry import counter_title
 from reports.published import (
-    Measured,
-    Missing,
+    Numbers,
     PublishedPoint,
     PublishedSeries,
     published_points,
@@ -26,6 +25,7 @@ from reports.published import (
 )
 from reports.report import view_of, write_report
 from reports.series import compared_dimension, panels
+from reports.statistics import Missing
 from reports.sweeps import side_by_side, sweeps
 from reports.tables import window_titles
 from reports.values import Quantity
@@ -236,7 +236,7 @@ def test_figure_11_of_the_paper_is_one_arm_at_two_thread_counts(tmp_path: Path) 
     rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("fig11",)))
     (row,) = rows
     assert (row.point.x, shown(row.measured)) == ("48", 0.75)
-    assert of_kind(Measured, row.measured).numbers[0].emulated
+    assert of_kind(Numbers, row.measured).numbers[0].emulated
 
 
 def test_a_papers_highest_bandwidth_is_next_to_the_highest_window(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_papers_highest_bandwidth_is_next_to_the_highest_window(tmp_path: Path
     assert found == [
         ("rocksdb/pmem-both", "read", 7.52),  # 7 GiB/s
         ("rocksdb/ssd-both", "read", 3.22),
-        ("rocksdb/pmem-both", "write", Missing()),
+        ("rocksdb/pmem-both", "write", Missing("no-counterpart")),
         ("rocksdb/ssd-both", "write", 3.22),
     ]
 

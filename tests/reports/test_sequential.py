@@ -35,7 +35,7 @@ from harness.store.runs import Store, StoredRun
 from harness.yamlfile import Document
 from reports.compare import Group, compare
 from reports.series import panels
-from reports.statistics import Estimate, compare_paired
+from reports.statistics import Ratio, ratio_of
 
 
 def plan(engines: Sequence[str] = ("duckdb",), **changes: Any) -> Plan:
@@ -108,7 +108,7 @@ def sides(made: Sequence[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
     return arms["ssd-both"], arms["pmem-both"]
 
 
-def estimate_of(group: Group) -> Estimate:
+def estimate_of(group: Group) -> Ratio:
     return present(present(group.deciding).estimate)
 
 
@@ -358,7 +358,7 @@ def test_stopping_at_the_best_look_keeps_the_error_rate(noise: str) -> None:
             a, b = np.exp(a), np.exp(b)
         if noise == "outliers":
             a = np.where(draw.random(counts[-1]) < 0.1, 20 * a, a)
-        found = [compare_paired(np.exp(a[:n] / 9), np.exp(b[:n] / 9)).p for n in counts]
+        found = [ratio_of(np.exp(a[:n] / 9), np.exp(b[:n] / 9)).p for n in counts]
         uncorrected += min(found) <= 0.05
         corrected += min(found) * LOOKS <= 0.05
     assert corrected / trials <= 0.05 < uncorrected / trials

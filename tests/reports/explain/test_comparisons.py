@@ -14,11 +14,11 @@ from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store
 from reports.explain.comparisons import Explained, explained
 from reports.explain.devices import Call, Evidence
-from reports.explain.known import Known, Missing, Value
 from reports.explain.output import ExplainedView, to_json
 from reports.micro.points import is_micro
 from reports.select import unplanted
 from reports.series import panels
+from reports.statistics import Missing, Value
 
 
 def rows(root: Path, baseline: str | None = None) -> list[Explained]:
@@ -42,7 +42,7 @@ def known(value: object) -> Value:
 
 def why(value: object) -> str:
     assert isinstance(value, Missing), value
-    return value.why
+    return value.code
 
 
 @pytest.mark.parametrize(("baseline", "speed_up"), [("ssd-both", 1.5), ("pmem-both", 1 / 1.5)])
@@ -103,7 +103,7 @@ def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(
     with_artifacts(runs[0], {"io-operations": [{**cell, **counters, "sizes": {}}]})
     (row,) = rows(tmp_path)
     assert isinstance(row.device, Missing)
-    assert (row.device.why, row.device.tiers) == ("no figures", ("ssd", "pmem"))
+    assert (row.device.code, row.device.tiers) == ("no figures", ("ssd", "pmem"))
     assert ExplainedView((row,)).to_measure.endswith("--tier ssd --tier pmem")
     device_suite(tmp_path, "ssd", 500)
     device_suite(tmp_path, "pmem", 10)
@@ -158,7 +158,10 @@ def test_a_model_is_recognised_by_its_figures_as_its_file_has_them(tmp_path: Pat
     assert load_model(path).digest == made.digest
 
 
-def row(device: Known, modelled: Known, measured: Known) -> Explained:
+Cell = Value | Missing
+
+
+def row(device: Cell, modelled: Cell, measured: Cell) -> Explained:
     ceiling = Missing("no waits")
     return Explained("tpcc", "a", "b", ("wal",), ceiling, None, device, (), modelled, measured)
 
