@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +15,11 @@ from harness.cli import show
 from harness.cli.common import OutOption, print_json, short_phases, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import estimated_ns, hours, list_rows
+from harness.cli.run_list import estimated_ns, execute, hours, list_rows
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run import ResolvedRun
-from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+from harness.execution.run_list import last_attempts
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import (
     FACTORS,
@@ -79,48 +80,41 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
         pairs=short_phases(parameters, options.pairs),
     )
     into = store(options.results)
-    retries = Retries(options.retries)
     today = replace(options, placement=[f"{options.from_}-both"], repeats=1)
     plan = plan_of(parameters, today)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         refuse_modelled(f"--from {options.from_}", options.from_, env.tiers)
-        with plan.blaming():
-            steps = plan_steps(plan, env, into, options.again)
-        if options.dry_run:
-            _print_plan(steps, into, parts, options)
-            return
-        own_folder(options.out)  # before hours of measuring
-        (first,) = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
-        _check(first, options)
-        shapes, left_out = _shapes(first, parts)
-        points = [
-            step
-            for shape in shapes
-            for step in write_points(shape, into.root / "curves" / first.run_id)
-        ]
+        if not options.dry_run:
+            own_folder(options.out)  # before hours of measuring
+        listing = partial(_print_plan, parts, options)
+        attempts = execute(plan, today, env, options.again, print_plan=listing)
+    if attempts is None:
+        return
+    (first,) = last_attempts(attempts)
+    if first.run["status"] == "failed":
+        show.runs([first], options.json_)
+        raise typer.Exit(1)
+    shapes, left_out = _shapes(first, parts)
+    points = [
+        point
+        for shape in shapes
+        for point in write_points(shape, into.root / "curves" / first.run_id)
+    ]
+    placements = [point.placement(options.from_, parts) for point in points]
     whole = replace(
         options,
-        placement=[
-            f"{options.from_}-both",
-            *(p.placement(options.from_, parts) for p in points),
-        ],
-        model=[p.request for p in points],
+        placement=[f"{options.from_}-both", *placements],
+        model=[point.request for point in points],
     )
     plan = plan_of(parameters, whole)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
-        with plan.blaming():
-            steps = plan_steps(plan, env, into, options.again)
-        rows = list_rows(steps, into)
-        if expected_ns := estimated_ns(rows):
-            to_do = sum(row["complete"] is None for row in rows)
-            env.progress.say(f"{counted(to_do, 'run')}, about {hours(expected_ns)}")
-        finished = last_attempts(run_plan(plan, steps, env, into, options.again, retries))
+        finished = last_attempts(execute(plan, whole, env, options.again) or [])
     _print([_curve(shape, points, finished) for shape in shapes], left_out, options)
     show.exit_for(finished)
 
 
 def _print_plan(
-    steps: Sequence[ResolvedRun], into: Store, parts: Sequence[Part], options: CurveOptions
+    parts: Sequence[Part], options: CurveOptions, steps: Sequence[ResolvedRun], into: Store
 ) -> None:
     """Print the run of today's device, and how many follow: their models depend on it."""
     rows = list_rows(steps, into)
@@ -167,12 +161,6 @@ def _parts(options: CurveOptions) -> list[Part]:
         context = f"--engine is given {len(options.engine or ())} times"
         raise UsageError("curve", context, "give it once")
     return [part for part in DIRECTORY_PARTS if part in chosen]
-
-
-def _check(first: StoredRun, options: CurveOptions) -> None:
-    if first.run["status"] == "failed":
-        show.runs([first], options.json_)
-        raise typer.Exit(1)
 
 
 def _curve(

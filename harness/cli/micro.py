@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from harness.cli import show
-from harness.cli.common import JsonOption, names, print_json, store
+from harness.cli.common import JsonOption, names, print_json
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
-from harness.cli.run_list import plan_json
+from harness.cli.run_list import execute, plan_json
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run import ResolvedRun
-from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+from harness.execution.run_list import last_attempts
 from harness.micro.host_capacity import variables_here
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
@@ -115,14 +116,11 @@ def run_micro(options: MicroOptions) -> None:
     """Run a suite on each tier, or say what would be run."""
     requests = _requests(options)
     with command_environment(options.host, options.emulate or [], options.quiet) as env:
-        into = store(options.results)
         plan, suites = suite_plan(requests, env)
-        resume = not options.again
-        steps = plan_steps(plan, env, into, again=True, resume=resume, resolved=suites)
-        if options.dry_run:
-            _print_plan(steps, suites, into, options.json_)
-            return
-        finished = run_plan(plan, steps, env, into, options.again, Retries(options.retries))
+        listing = partial(_print_plan, suites, options.json_)
+        finished = execute(plan, options, env, True, suites, listing)
+    if finished is None:
+        return
     _print(last_attempts(finished), options.json_)
     show.exit_for(finished)
 
@@ -161,7 +159,7 @@ def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
 
 
 def _print_plan(
-    steps: Sequence[ResolvedRun], suites: Sequence[ResolvedSuite], earlier: Store, json_: bool
+    suites: Sequence[ResolvedSuite], json_: bool, steps: Sequence[ResolvedRun], earlier: Store
 ) -> None:
     if json_:
         print_json(plan_json(steps, earlier))

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli.common import (
-    DryRunOption,
-    EmulateOption,
-    HostOption,
     JsonOption,
-    QuietOption,
     ResultsOption,
-    RetriesOption,
     key_values,
     print_json,
     short_phases,
     store,
 )
+from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
 from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
 from harness.models.score import Score, ScoreStore, now_ns
 from harness.models.table import quantile_ns
-from harness.store.runs import StoredRun
+from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table
 from harness.tiers.discovery import stand_in_names
 from harness.units import format_bytes, format_ns
@@ -138,135 +135,129 @@ def _point(point: Point) -> dict[str, Any]:
     return {"size_bytes": point.size_bytes, "quantiles_ns": quantiles, "source": point.source}
 
 
-@app.command()
-def make(
-    name: Annotated[str, typer.Argument(help="Name of the model to write.")],
-    tier: Annotated[str, typer.Option(help="Tier to measure (`harness doctor` lists them).")],
+@dataclass(frozen=True, kw_only=True)
+class MakeOptions(CommonOptions):
+    """Options of ``harness model make``."""
+
+    name: Annotated[str, typer.Argument(help="Name of the model to write.")]
+    tier: Annotated[str, typer.Option(help="Tier to measure (`harness doctor` lists them).")]
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", help="Key of the suite device-model: duration=1s."),
-    ] = None,
+    ] = None
     repeats: Annotated[
         int | None, typer.Option(min=1, max=100, help="Repeats of each measurement [3].")
-    ] = None,
-    replace_: Annotated[
-        bool, typer.Option("--replace", help="Replace a model of this name.")
-    ] = False,
-    dry_run: DryRunOption = False,
-    emulate: EmulateOption = None,
-    host: HostOption = None,
-    results: ResultsOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    ] = None
+    replace_: Annotated[bool, typer.Option("--replace", help="Replace a model of this name.")] = (
+        False
+    )
+    again: bool = True
+    retries: int = 0
+
+
+def make(options: MakeOptions) -> None:
     """Measure a tier (about five minutes) and write its model."""
-    from harness.cli.run_list import plan_json
+    from harness.cli.run_list import execute, plan_json
     from harness.execution.environment import command_environment
-    from harness.execution.run_list import plan_steps, run_plan
     from harness.micro.runner import SuiteRequest, suite_plan
     from harness.micro.suite import find_suite, load_documents
     from harness.models import make as making
 
-    making.check_new(name, replace_)
-    documents = load_documents(find_suite(making.SUITE))
+    name = options.name
+    making.check_new(name, options.replace_)
     request = SuiteRequest(
         making.SUITE,
-        documents,
-        tier,
-        key_values(param, "--param"),
-        repeats,
-        emulate=stand_in_names(emulate),
+        load_documents(find_suite(making.SUITE)),
+        options.tier,
+        options.pairs,
+        options.repeats,
+        emulate=stand_in_names(options.emulate),
     )
-    with command_environment(host, emulate or [], quiet) as env:
-        into = store(results)
+
+    def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
+        planned = suites[0].planned
+        count = len(planned.configurations) * suites[0].repeats
+        if options.json_:
+            print_json(plan_json(steps, earlier))
+        else:
+            about = format_ns(planned.known_ns)
+            print(f"{name}: {count} measurements of {options.tier}, about {about}")
+
+    with command_environment(options.host, options.emulate or [], options.quiet) as env:
         plan, suites = suite_plan([request], env)
-        steps = plan_steps(plan, env, into, again=True, resolved=suites)
-        if dry_run and json_:
-            print_json(plan_json(steps, into))
-            return
-        if dry_run:
-            planned = suites[0].planned
-            count = len(planned.configurations) * suites[0].repeats
-            print(f"{name}: {count} measurements of {tier}, about {format_ns(planned.known_ns)}")
-            return
-        (run,) = run_plan(plan, steps, env, into, True)
+        made = execute(plan, options, env, True, suites, listed)
+    if made is None:
+        return
+    (run,) = made
     model = making.model_of(run, name)
     path = making.write_model(model)
-    if json_:
+    if options.json_:
         print_json({"model": _entry(model), "path": str(path), "run": run.run_id})
     else:
         print(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
 
 
-@app.command()
-def verify(
-    model: Annotated[str, typer.Argument(help="A model of the tier (`harness model make`).")],
-    tier: Annotated[str, typer.Option(help="The tier that the model is of.")],
+_UNUSED = ("cpus", "seed", "monitor", "no_monitor")
+app.command("make")(callback(MakeOptions, make, without=(*_UNUSED, "again", "retries")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(CommonOptions):
+    """Options of ``harness model verify``."""
+
+    model: Annotated[str, typer.Argument(help="A model of the tier (`harness model make`).")]
+    tier: Annotated[str, typer.Option(help="The tier that the model is of.")]
     case: Annotated[
         list[str],
         typer.Option(
             metavar='"WORKLOAD ENGINE NAME=VALUE …"',
             help='Runs on both, such as "tpcc ENGINE users=4"; may repeat.',
         ),
-    ],
-    repeats: Annotated[int, typer.Option(min=1, max=100, help="Paired blocks.")] = 3,
-    again: Annotated[bool, typer.Option("--again", help="Make complete runs again.")] = False,
-    retries: RetriesOption = 1,
-    dry_run: DryRunOption = False,
-    emulate: EmulateOption = None,
-    host: HostOption = None,
-    results: ResultsOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    ]
+    repeats: Annotated[int | None, typer.Option(min=1, max=100, help="Paired blocks.")] = 3
+    again: Annotated[bool, typer.Option("--again", help="Make complete runs again.")] = False
+
+
+def verify(options: VerifyOptions) -> None:
     """Score a model: the same runs on the tier and on its model."""
-    from harness.cli.run_list import plan_json, print_run_list
+    from harness.cli.run_list import execute, plan_json, print_run_list
     from harness.execution.environment import command_environment
-    from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+    from harness.execution.run_list import last_attempts
     from harness.models.tier import refuse_modelled
 
-    known = find_model(model)
-    into = store(results)
+    known, tier = find_model(options.model), options.tier
+    into = store(options.results)
     found: list[Score] = []
     planned: list[ResolvedRun] = []
-    for text in case:
-        plan = _plan(text, model, tier, repeats, emulate, host, results)
-        with command_environment(host, plan.emulate, quiet) as env:
+
+    def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
+        planned.extend(steps)
+        if not options.json_:
+            print_run_list(steps, env, earlier, False)
+
+    for text in options.case:
+        plan = _plan(text, options)
+        with command_environment(options.host, plan.emulate, options.quiet) as env:
             refuse_modelled(f"--tier {tier}", tier, env.tiers)
-            with plan.blaming():
-                steps = plan_steps(plan, env, into, again)
-            if dry_run:
-                planned += steps
-                if not json_:
-                    print_run_list(steps, env, into, False)
-                continue
-            finished = last_attempts(run_plan(plan, steps, env, into, again, Retries(retries)))
+            made = execute(plan, options, env, options.again, print_plan=listed)
             host_id = str(env.host["host_id"])
-        score = _score(text, known, tier, host_id, finished)
-        ScoreStore(into.root).write(score)
-        found.append(score)
-    if dry_run:
-        if json_:
-            print_json(plan_json(planned, into))
-        return
-    if json_:
-        print_json({"scores": [score.to_json() for score in found]})
-    else:
+        if made is not None:
+            found.append(score := _score(text, known, tier, host_id, last_attempts(made)))
+            ScoreStore(into.root).write(score)
+    if options.json_:
+        scores = {"scores": [score.to_json() for score in found]}
+        print_json(plan_json(planned, into) if options.dry_run else scores)
+    elif not options.dry_run:
         _print_scores(found)
+
+
+app.command("verify")(callback(VerifyOptions, verify, without=("param", *_UNUSED)))
 
 
 _MODELLED = "modelled"
 
 
-def _plan(
-    text: str,
-    model: str,
-    tier: str,
-    repeats: int,
-    emulate: list[str] | None,
-    host: Path | None,
-    results: Path | None,
-) -> Plan:
+def _plan(text: str, options: VerifyOptions) -> Plan:
     """Return the runs of a case on the tier and on its model."""
     from harness import registry
     from harness.cli.run import RunOptions, plan_of
@@ -280,19 +271,17 @@ def _plan(
     given = key_values(pairs, "--case")
     own = {name: value for name, value in given.items() if name in parameters.declared()}
     settings = [f"{name}={value}" for name, value in given.items() if name not in own]
-    options = RunOptions(
+    runs = RunOptions(
         engine=[engine],
-        placement=[f"{tier}-both", f"{_MODELLED}-both"],
-        model=[f"{_MODELLED}={model}"],
-        emulate=emulate,
+        placement=[f"{options.tier}-both", f"{_MODELLED}-both"],
+        model=[f"{_MODELLED}={options.model}"],
+        emulate=options.emulate,
         pairs=short_phases(parameters, own),
         set_=settings,
-        repeats=repeats,
+        repeats=options.repeats,
         name="model-verify",
-        host=host,
-        results=results,
     )
-    return plan_of(parameters, options)
+    return plan_of(parameters, runs)
 
 
 def _score(

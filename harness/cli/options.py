@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
@@ -33,7 +33,7 @@ _LONGEST_METAVAR = 45
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Options of every ``harness run``. The metadata of each field is its annotation's."""
+    """Options of every command that makes runs. The metadata of each field is its annotation's."""
 
     param: Annotated[
         list[str] | None,
@@ -116,12 +116,14 @@ def callback(
     ]
     arguments = [_argument(_OWN + one.field, _annotation(one), None) for one in own.values()]
     arguments += [_argument(one.name, hints[one.name], one.default) for one in kept]
+    command.__doc__ = start.__doc__
     command.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]  # for typer
     return command
 
 
 def _argument(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
+    default = inspect.Parameter.empty if default is MISSING else default
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 

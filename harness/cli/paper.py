@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import show
-from harness.cli.common import (
-    DryRunOption,
-    EmulateOption,
-    HostOption,
-    JsonOption,
-    ModelOption,
-    OutOption,
-    QuietOption,
-    ResultsOption,
-    RetriesOption,
-    key_values,
-    print_json,
-    stand_ins,
-    store,
-)
+from harness.cli.common import ModelOption, OutOption, print_json, stand_ins, store
+from harness.cli.options import CommonOptions, callback
 from harness.cli.run_list import hours
 from harness.execution.environment import command_environment
 from harness.experiment.run_time import Estimator
@@ -52,59 +40,61 @@ _TO_RUN = "to run"
 _MOST_REASONS = 2
 
 
-def paper(
-    name: Annotated[str, typer.Argument(help="A paper, such as nvm-for-databases, or its file.")],
+@dataclass(frozen=True, kw_only=True)
+class PaperOptions(CommonOptions):
+    """Options of ``harness paper``."""
+
+    name: Annotated[str, typer.Argument(help="A paper, such as nvm-for-databases, or its file.")]
     size: Annotated[
         float | None, typer.Option(help="Size of data and memory of all its profiles [1].")
-    ] = None,
-    budget: Annotated[str, typer.Option(help="Time for all runs of this command.")] = "30m",
+    ] = None
+    budget: Annotated[str, typer.Option(help="Time for all runs of this command.")] = "30m"
     repeats: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, help="Repeats of every run [the profile's, the suite's]."),
-    ] = None,
+    ] = None
     param: Annotated[
         list[str] | None,
         typer.Option(
             "--param", "-p", help="Override a parameter of its workloads, else of its suites."
         ),
-    ] = None,
-    retries: RetriesOption = 1,
-    dry_run: DryRunOption = False,
-    out: OutOption = Path("paper"),
-    emulate: EmulateOption = None,
-    model: ModelOption = None,
-    host: HostOption = None,
-    results: ResultsOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    ] = None
+    out: OutOption = Path("paper")
+    model: ModelOption = None
+
+
+def run_paper(options: PaperOptions) -> None:
     """Run a paper's figures; write published next to measured.
 
     The first comparison of every figure is run before the second of any, as far as the budget goes.
     Complete runs are not run again: rerunning the command resumes.
     """
-    found = find_paper(name)
-    budget_ns = parse_duration_ns(budget)
-    requests = stand_ins(emulate, model)
-    request = PaperRequest(size, repeats, key_values(param, "--param"), tuple(requests))
-    into = store(results)
-    with command_environment(host, requests, quiet) as env:
+    found = find_paper(options.name)
+    budget_ns = parse_duration_ns(options.budget)
+    requests = stand_ins(options.emulate, options.model)
+    request = PaperRequest(options.size, options.repeats, options.pairs, tuple(requests))
+    into = store(options.results)
+    with command_environment(options.host, requests, options.quiet) as env:
         figures = figures_of(found, request, env, into)
         cells = [cell for figure in figures for cell in figure.cells]
         times = Estimator(into.runs())
         chosen = choose(cells, budget_ns, times)
-        if dry_run:
-            _print_plan(found, figures, chosen, times, json_)
+        if options.dry_run:
+            _print_plan(found, figures, chosen, times, options.json_)
             return
         cells = with_looks(figures, chosen.cells)
-        made, left_out = run_cells(cells, budget_ns, env, into, retries)
+        made, left_out = run_cells(cells, budget_ns, env, into, options.retries)
         done = figures_of(found, request, env, into)
     # Reports are loaded where they are needed.
     from harness.paper.report import figure_runs
 
     shown = figure_runs(done, made, {**chosen.left_out, **left_out}, request)
-    _write(found, shown, out, json_)
+    _write(found, shown, options.out, options.json_)
     show.exit_for(made)
+
+
+_UNUSED = ("cpus", "seed", "again", "monitor", "no_monitor")
+paper = callback(PaperOptions, run_paper, without=_UNUSED)
 
 
 def _write(

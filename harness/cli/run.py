@@ -20,10 +20,10 @@ from harness import registry
 from harness.cli import micro
 from harness.cli.common import ModelOption, key_values, names, stand_ins, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
-from harness.cli.run_list import print_run_list, run_or_list
+from harness.cli.run_list import execute, execute_experiment
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
@@ -115,7 +115,7 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     else:
         plan = plan_of(parameters, options)
     if plan is not None:
-        run_or_list(plan, options, again=True)
+        execute_experiment(plan, options, again=True)
         if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
             typer.echo(hint, err=True)
 
@@ -147,17 +147,13 @@ def _at_shares(
     options = replace(options, pairs=pairs, name=options.name or curve)
     one_each = replace(options, repeats=1, name=_CAPACITY, observe=None)
     probe = replace(plan_of(parameters, one_each), several_commands=False)
-    into = store(options.results)
     with command_environment(options.host, probe.emulate, options.quiet) as env:
         rated = plan_of(parameters, options, {name: [1]})
         with rated.blaming():
-            plan_steps(rated, env, into, again=True)
-            steps = plan_steps(probe, env, into, options.again)
-        if options.dry_run:
-            print_run_list(steps, env, into, options.json_)
+            plan_steps(rated, env, store(options.results), again=True)
+        probes = execute(probe, options, env, options.again)
+        if probes is None:
             return None
-        retries = Retries(options.retries)
-        probes = run_plan(probe, steps, env, into, options.again, retries)
         capacity = capacity_of(last_attempts(probes))
         rates = capacity.rates(shares)
         offered = ", ".join(f"{rate:,}/s" for rate in rates)

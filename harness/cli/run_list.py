@@ -1,11 +1,12 @@
-"""The list of a plan's runs: their durations, and the repeats that the headline needs."""
+"""Run a plan, or print its runs with their durations and what the repeats can show."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.cli import show
@@ -39,7 +40,33 @@ if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.planned import PlannedRepeats
 
 
-def run_or_list(
+def execute(
+    plan: Plan,
+    options: CommonOptions,
+    env: Environment,
+    again: bool = False,
+    resolved: Sequence[ResolvedRun] | None = None,
+    print_plan: Callable[[Sequence[ResolvedRun], Store], None] | None = None,
+) -> list[StoredRun] | None:
+    """Run a plan and return all attempts; with --dry-run print its runs and return None.
+
+    ``again``: complete runs are repeated, too; with the option of that name, interrupted ones are
+    not resumed. ``resolved``: the plan's runs, unless they are on engines. ``print_plan``: prints
+    them, with the store to estimate from.
+    """
+    into = store(options.results)
+    with plan.blaming():
+        steps = plan_steps(plan, env, into, again, resume=not options.again, resolved=resolved)
+    if options.dry_run and print_plan is not None:
+        print_plan(steps, into)
+    elif options.dry_run:
+        print_run_list(steps, env, into, options.json_)
+    else:
+        return run_plan(plan, steps, env, into, options.again, Retries(options.retries))
+    return None
+
+
+def execute_experiment(
     plan: Plan,
     options: CommonOptions,
     again: bool,
@@ -47,11 +74,10 @@ def run_or_list(
     skip_missing: bool = False,
     with_canary: bool = False,
 ) -> None:
-    """Run a plan and print its results; with --dry-run print its runs instead.
+    """Run an experiment and print its results; with --dry-run print its runs instead.
 
-    ``again``: complete runs are repeated, too; with the option of that name, interrupted ones are
-    not resumed. ``goal``: when there are enough repeats, in place of the plan's number.
-    ``skip_missing``: leave out engines that are not installed.
+    ``again``: complete runs are repeated, too. ``goal``: when there are enough repeats, in place
+    of the plan's number. ``skip_missing``: leave out engines that are not installed.
     ``with_canary``: the tiers are measured before and after all runs, too.
     """
     restart = options.again
@@ -79,16 +105,16 @@ def run_or_list(
         with _canary(plan, steps, env, into, goal) if with_canary else nullcontext():
             budget = Budget(goal.budget_ns if goal else None, working_ns)
             retries = Retries(options.retries, lambda own: budget.refuses(_cost_ns(own, into)))
+
+            def run(own: Sequence[ResolvedRun]) -> list[StoredRun]:
+                return run_plan(plan, own, env, into, restart, retries)
+
             if sequence is None:
-                finished, ended = run_plan(plan, steps, env, into, restart, retries), ""
+                finished, ended = run(steps), ""
             else:
+                cost_ns = partial(_cost_ns, earlier=into)
                 finished, ended = run_sequence(
-                    sequence,
-                    steps,
-                    lambda own: run_plan(plan, own, env, into, restart, retries),
-                    lambda own: _cost_ns(own, into),
-                    budget,
-                    env.progress.say,
+                    sequence, steps, run, cost_ns, budget, env.progress.say
                 )
     if sequence is None:
         show.runs(finished, options.json_)

@@ -189,7 +189,7 @@ def test_a_budget_that_shows_nothing_is_a_warning(
 ) -> None:
     """A block takes 20 ns; six of them can show a difference."""
     sequence = sequence_of(plan(), Goal(budget_ns=budget_ns, most=16), "Default")
-    monkeypatch.setattr(run_list, "_cost_ns", lambda own, _: 10 * len(own))
+    monkeypatch.setattr(run_list, "_cost_ns", lambda own, earlier: 10 * len(own))
     steps, into = steps_of(sequence), Store(tmp_path)
     assert run_list._blocks_within(sequence, steps, into) == blocks
     environment: Any = SimpleNamespace(host={"mode": "Default"})
