@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from harness.cli.common import (
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
 from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
-from harness.models.score import Score, ScoreStore, now_ns
+from harness.models.score import Score, ScoreStore
 from harness.models.table import quantile_ns
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table
@@ -310,7 +311,7 @@ def _score(
         workload,
         text,
         len(pairs),
-        now_ns(),
+        time.time_ns(),
         tuple(metrics),
         ids,
     )

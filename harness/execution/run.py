@@ -28,6 +28,7 @@ from harness.host.processors import format_cpus
 from harness.monitors import MonitorContext
 from harness.monitors._guarded import GuardedMonitor
 from harness.store.checkpoint import Attempt
+from harness.store.documents import as_json
 from harness.store.result import Check, Metric, run_status
 from harness.store.runs import RunFolder, Store, StoredRun
 from harness.store.spec import HOST_STATE, RUN_SCHEMA, Json, RunSpec
@@ -350,14 +351,14 @@ class Run:
                 if tier.emulated
             ],
             "modelled": [f"{tier.name}: {tier.model.name}" for tier in self.tiers if tier.model],
-            "uncontrolled": [warning.to_json() for warning in self._warnings(attempts)],
+            "uncontrolled": as_json(self._warnings(attempts)),
             "data_bytes": self.data_bytes,
             "part_bytes": dict(self.part_bytes),
             "memory_bytes": self.memory_bytes,
             "residency": list(self.residency),
             "resumed": list(_resumed(attempts)),
-            "metrics": [metric.to_json() for metric in self.metrics],
-            "checks": [check.to_json() for check in self.checks],
+            "metrics": as_json(self.metrics),
+            "checks": as_json(self.checks),
             "error": _error(self.error) if self.error else None,
         }
 
@@ -377,7 +378,7 @@ class Run:
             "conditions": self.policy.conditions,
             "spec": self.spec.to_json(),
             "host": dict(self.env.host),
-            "tiers": [tier.to_json() for tier in self.tiers],
+            "tiers": as_json(self.tiers),
             # Also of tiers that no part is placed on: unplaced memory costs what DRAM does.
             "prices_per_gb": {
                 name: tier.claim.price_per_gb

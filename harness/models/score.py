@@ -6,17 +6,11 @@ blocks. What a model predicts for a device that is not there can be trusted as f
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness.errors import UsageError
-from harness.store import schemas
-from harness.store.documents import write_json_atomically
-from harness.supervise.user_files import make_own
-from harness.warnings import RunWarning, warn
+from harness.store.documents import Document, DocumentStore
 
 #: An error beyond it, shown by the interval, contradicts the model.
 CONTRADICTED = 0.25
@@ -45,9 +39,10 @@ class ScoredMetric:
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Document):
     """One workload on both; ``metrics``: throughput first, then latencies, or query times."""
 
+    schema = "model-score"
     host_id: str
     model: str
     digest: str
@@ -60,44 +55,17 @@ class Score:
     metrics: tuple[ScoredMetric, ...]
     run_ids: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As stored, and as in ``harness model list --json``."""
-        lists = {"metrics": list(map(asdict, self.metrics)), "run_ids": list(self.run_ids)}
-        return {"schema": 1, **asdict(self), **lists}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Score:
-        """Return the score of a document that :meth:`to_json` made."""
-        fields = {name: value for name, value in document.items() if name != "schema"}
-        fields["metrics"] = tuple(ScoredMetric(**one) for one in document["metrics"])
-        fields["run_ids"] = tuple(document["run_ids"])
-        return cls(**fields)
+    @property
+    def document_name(self) -> str:
+        name = f"{self.model}-{self.tier}-{self.case}"
+        return name.replace("/", "_").replace(" ", "-")
 
 
-class ScoreStore:
+class ScoreStore(DocumentStore[Score]):
     """The scores of a results directory, one file for each model, tier and case."""
 
     def __init__(self, results: Path) -> None:
-        self.folder = results / "scores"
-
-    def write(self, score: Score) -> None:
-        """Store a score in place of an earlier one of the same case."""
-        document = score.to_json()
-        name = f"{score.model}-{score.tier}-{score.case}".replace("/", "_").replace(" ", "-")
-        schemas.validate(document, "model-score", source=name)
-        make_own(self.folder)
-        write_json_atomically(self.folder / f"{name}.json", document)
-
-    def all(self) -> list[Score]:
-        """Return every readable score; warn about each unreadable file."""
-        found = []
-        for path in sorted(self.folder.glob("*.json")):
-            try:
-                found.append(Score.from_json(schemas.read(path, "model-score")))
-            except (OSError, UsageError) as error:
-                context = f"{path}: {error}"
-                warn(RunWarning("score-unreadable", "a model's score is left out", context))
-        return found
+        super().__init__(results / "scores", Score, ("score-unreadable", "a score is left out"))
 
 
 def summary(scores: Sequence[Score], host_id: str) -> str:
@@ -111,8 +79,3 @@ def summary(scores: Sequence[Score], host_id: str) -> str:
         f"models of this host's own devices: median error {median:.0%}, "
         f"within 10 % in {within} of {len(errors)} cases"
     )
-
-
-def now_ns() -> int:
-    """Return the time that a score is dated with."""
-    return time.time_ns()

@@ -1,14 +1,127 @@
-"""JSON documents as they are stored: whole or absent."""
+"""Dataclasses as JSON documents, which are stored whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from harness.errors import RunFailed
-from harness.supervise.user_files import replacing
+from harness.errors import RunFailed, UsageError
+from harness.store import schemas
+from harness.supervise.user_files import make_own, replacing
+from harness.warnings import RunWarning, warn
+
+
+def members(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON, by name."""
+    return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of dataclasses, mappings and sequences as JSON."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value):
+        return members(value)
+    if isinstance(value, Mapping):
+        return {key: as_json(inner) for key, inner in value.items()}
+    return [as_json(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+M = TypeVar("M")
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+
+
+def from_members(kind: type[M], document: Mapping[str, Any]) -> M:
+    """Return the dataclass that :func:`members` made a document of; others of it are ignored."""
+    hints = _hints(kind)
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    return kind(**{k: _from_json(hints[k], v) for k, v in document.items() if k in known})
+
+
+def _from_json(kind: Any, value: Any) -> Any:
+    """A JSON value as a field of that type has it."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if value is None:
+        return None
+    if origin in (Union, UnionType):  # optional: no field is of two types else
+        (only,) = (one for one in arguments if one is not NoneType)
+        return _from_json(only, value)
+    if hasattr(kind, "from_json"):
+        return kind.from_json(value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return from_members(kind, value)
+    if origin is tuple:
+        each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        return tuple(_from_json(of, one) for of, one in zip(each, value, strict=True))
+    return value
+
+
+class Document:
+    """Base of dataclasses that are stored as documents of the schema ``schema``."""
+
+    schema: ClassVar[str]
+
+    @property
+    def document_name(self) -> str:
+        """The name of its file, without the extension."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored."""
+        version = schemas.schema(self.schema)["properties"]["schema"]["const"]
+        return {"schema": version, **members(self)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`; ValueError for members that do not fit together."""
+        return from_members(cls, document)
+
+
+D = TypeVar("D", bound=Document)
+
+
+class DocumentStore(Generic[D]):
+    """The documents of one kind in a folder. ``unreadable``: code and text of its warning."""
+
+    def __init__(self, folder: Path, kind: type[D], unreadable: tuple[str, str]) -> None:
+        self.folder = folder
+        self._kind, self._unreadable = kind, unreadable
+
+    def write(self, item: D) -> None:
+        """Store it, in place of an earlier one of the same name."""
+        document = item.to_json()
+        schemas.validate(document, self._kind.schema, source=item.document_name)
+        make_own(self.folder)
+        write_json_atomically(self.folder / f"{item.document_name}.json", document)
+
+    def all(self) -> list[D]:
+        """Return every readable document; warn about each unreadable file."""
+        found = []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                found.append(self._kind.from_json(schemas.read(path, self._kind.schema)))
+            except (OSError, ValueError, UsageError) as error:
+                code, text = self._unreadable
+                warn(RunWarning(code, text, f"{path}: {error}"))
+        return found
 
 
 def write_json_atomically(path: Path, document: Any) -> bytes:

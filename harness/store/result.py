@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Better = Literal["higher", "lower", "none"]
@@ -57,15 +57,6 @@ class Check:
     status: CheckStatus
     detail: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """As in run.json."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Check:
-        """The inverse of :meth:`to_json`."""
-        return cls(**document)
 
 
 def run_status(checks: list[Check]) -> RunStatus:

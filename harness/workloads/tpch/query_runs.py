@@ -26,6 +26,7 @@ from harness.engine import (
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
 from harness.sql_values import decode, encode
+from harness.store.documents import from_members
 from harness.store.result import Metric
 from harness.waits import Breakdown, explain_alone, take
 from harness.workload import Session
@@ -121,18 +122,19 @@ class QueryRuns:
         executions = []
         with self._session.progress.task("run TPC-H queries", len(todo)) as task:
             for statement in todo:
-                kept = self._course.step(
+                execution = self._course.step(
                     statement.step,
                     statement.name,
                     partial(self._time, statement),
                     partial(self._again, statement),
+                    partial(Execution.from_json, statement),
                     query=True,
                 )
-                executions.append(Execution.from_json(statement, kept))
+                executions.append(execution)
                 task.advance(note=f"Q{statement.query} done")
         return executions
 
-    def _time(self, statement: Statement) -> dict[str, Any]:
+    def _time(self, statement: Statement) -> Execution:
         connection = self._course.connection()
         for _ in range(self._warmups):
             execute(connection, statement, self._timeout_s)
@@ -141,13 +143,13 @@ class QueryRuns:
             before = dict(self._session.counters("before"))
             result = execute(connection, statement, self._timeout_s)
             if result is None:
-                return Execution(statement, None).to_json()
+                return Execution(statement, None)
             counters = difference(before, self._session.counters("after"))
             counters |= footprint.taken() if footprint else {}
         ended_ns = result.started_ns + result.duration_ns
         return Execution(
             statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
-        ).to_json()
+        )
 
     def _again(self, statement: Statement) -> None:
         """Execute it for what it leaves in the caches."""
@@ -167,21 +169,21 @@ class QueryRuns:
             for execution in todo:
                 statement = execution.statement
                 try:
-                    kept = self._course.step(
+                    plan = self._course.step(
                         f"{statement.step}-plan",
                         f"{statement.name}'s plan",
                         partial(self._explain, engine, execution),
                         partial(self._again, statement),
+                        partial(from_members, Explained),
                     )
                 except CannotExplain as error:
                     self.unexplained = str(error)
                     return []
-                metrics = tuple(Metric.from_json(metric) for metric in kept["metrics"])
-                explained.append(Explained(statement.query, metrics, kept["document"]))
+                explained.append(plan)
                 task.advance(note=f"Q{statement.query} done")
         return explained
 
-    def _explain(self, engine: Explains, execution: Execution) -> dict[str, Any]:
+    def _explain(self, engine: Explains, execution: Execution) -> Explained:
         """The plan as executed now, held against the timed execution."""
         statement = execution.statement
         assert execution.duration_ns is not None
@@ -192,10 +194,8 @@ class QueryRuns:
             spent = difference(before, self._session.counters("after untimed"))
             known = execution.counters.get("cpu_ns")
             accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
-        return {
-            "metrics": _plan_metrics(statement, plan),
-            "document": plan.to_json() | {"accounting": accounting.to_json()},
-        }
+        document = plan.to_json() | {"accounting": accounting.to_json()}
+        return Explained(statement.query, tuple(_plan_metrics(statement, plan)), document)
 
 
 @contextmanager
@@ -218,11 +218,12 @@ def named_failure(what: str) -> Iterator[None]:
         raise RunFailed(what, found, error.hint) from error
 
 
-def _plan_metrics(statement: Statement, plan: ExecutedPlan) -> list[dict[str, Any]]:
+def _plan_metrics(statement: Statement, plan: ExecutedPlan) -> list[Metric]:
     labels = statement.labels
-    metrics = [Metric("plan_run_duration_ns", "ns", "none", labels, value=plan.duration_ns)]
-    metrics += [
-        Metric("plan_operator_ns", "ns", "none", labels | {"operator": kind}, value=time_ns)
-        for kind, time_ns in plan.time_by_kind_ns().items()
+    return [
+        Metric("plan_run_duration_ns", "ns", "none", labels, value=plan.duration_ns),
+        *(
+            Metric("plan_operator_ns", "ns", "none", labels | {"operator": kind}, value=time_ns)
+            for kind, time_ns in plan.time_by_kind_ns().items()
+        ),
     ]
-    return [metric.to_json() for metric in metrics]

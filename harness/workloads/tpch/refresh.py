@@ -11,14 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from harness.counters import difference
 from harness.engine import RunsSql, Scalar, SqlConnection
 from harness.errors import RunFailed
+from harness.store.documents import from_members
 from harness.store.result import Check
 from harness.workload import Session
 from harness.workloads.tpch.query_runs import Execution, named_failure
@@ -73,16 +74,6 @@ class Applied:
         """Labels of its metrics."""
         return {"function": self.function, "pair": str(self.pair)}
 
-    def to_json(self) -> dict[str, Any]:
-        """As kept among the steps of a run."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Applied:
-        """The inverse of :meth:`to_json`."""
-        commits = tuple((sent, done) for sent, done in document["commits"])
-        return cls(**{**document, "commits": commits})
-
 
 class RefreshFunctions:
     """The refresh functions of one run, in sessions of their own (clause 5.2.2)."""
@@ -108,21 +99,21 @@ class RefreshFunctions:
 
     def timed(self, function: Function, pair: int, course: Course) -> Applied:
         """Execute it alone, as one step of the run, or recall it from an earlier attempt."""
-        kept = course.step(
+        return course.step(
             f"{function.lower()}-{pair}",
             function,
             partial(self._time, function, pair),
             partial(self.again, [(function, pair)]),
+            partial(from_members, Applied),
             changes_data=True,
         )
-        return Applied.from_json(kept)
 
-    def _time(self, function: Function, pair: int) -> dict[str, Any]:
+    def _time(self, function: Function, pair: int) -> Applied:
         with closing(self._engine.connect()) as connection:
             before = dict(self._session.counters("before"))
             applied = self.apply(connection, function, pair)
             counters = difference(before, self._session.counters("after"))
-        return replace(applied, counters=counters).to_json()
+        return replace(applied, counters=counters)
 
     def again(self, functions: Sequence[tuple[Function, int]]) -> None:
         """Apply the functions of an earlier attempt again, and check the data."""

@@ -16,11 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.engine import RunsSql, SqlConnection
+from harness.store.documents import as_json
 from harness.workload import Session
 from harness.workloads.parameters import CacheMode
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Course:
 
         course.cold_point("run")               # where the run's caches begin
         for every piece of work in order:
-            result = course.step("q6", "Q6", do, again)   # of an earlier attempt, or done now
+            result = course.step("q6", "Q6", do, again, read)   # of an earlier attempt, or done now
 
     ``queries``: number of queries of the run, for the message on resuming.
     """
@@ -64,25 +67,27 @@ class Course:
         self,
         step: str,
         name: str,
-        do: Callable[[], Any],
+        do: Callable[[], T],
         again: Callable[[], object] | None,
+        read: Callable[[Any], T],
         *,
         changes_data: bool = False,
         query: bool = False,
-    ) -> Any:
-        """The result of this work, a JSON document: of an earlier attempt, or of ``do`` now.
+    ) -> T:
+        """The result of this work: of an earlier attempt, or of ``do`` now, which is stored.
 
         ``name``: for a person. ``again``: does it without timing; None: it left nothing.
-        ``query``: it is a timed query.
+        ``read``: makes the result of its stored document. ``query``: it is a timed query.
         """
         kept = self._session.recalled(step)
         if kept is None:
             self.ready(step, name)
-            kept = do()
-            self._session.remember(step, kept)
-        elif again is not None:
+            result = do()
+            self._session.remember(step, as_json(result))
+            return result
+        if again is not None:
             self.skip(again, changes_data=changes_data, query=query)
-        return kept
+        return read(kept)
 
     def skip(
         self, again: Callable[[], object], *, changes_data: bool = False, query: bool = False

@@ -21,6 +21,7 @@ from typing import Any
 
 from harness.engine import RunsSql
 from harness.errors import RunFailed, UsageError
+from harness.store.documents import as_json
 from harness.store.result import Check, Metric
 from harness.waits import Breakdown, unaccounted
 from harness.workload import Outcome, Session
@@ -127,12 +128,12 @@ class _Test:
     def _check_data(self, functions: RefreshFunctions) -> list[Check]:
         """What refresh functions have done to the data; a step, since it needs them changed."""
         kept = self.session.recalled(_DATA_CHECK)
-        if kept is None:
-            self.course.data_ready("the check of the data")
-            checks = functions.check(range(1, sets_needed(self.params) + 1))
-            kept = [check.to_json() for check in checks]
-            self.session.remember(_DATA_CHECK, kept)
-        return [Check.from_json(check) for check in kept]
+        if kept is not None:
+            return [Check(**check) for check in kept]
+        self.course.data_ready("the check of the data")
+        checks = functions.check(range(1, sets_needed(self.params) + 1))
+        self.session.remember(_DATA_CHECK, as_json(checks))
+        return checks
 
 
 def sets_needed(params: TpchParams) -> int:

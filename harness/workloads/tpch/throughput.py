@@ -20,6 +20,7 @@ from typing import Any
 from harness.counters import difference
 from harness.engine import Cancels, Engine, KeepsOwnData, RunsSql, SqlConnection
 from harness.progress import Task
+from harness.store.documents import from_members
 from harness.workload import Session
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.query_runs import Execution, execute
@@ -57,25 +58,17 @@ class Throughput:
         spans: list[Execution | Applied] = [*self.executions, *self.refresh]
         return max(s.ended_ns for s in spans) - min(s.submitted_ns for s in spans)
 
-    def to_json(self) -> dict[str, Any]:
-        """As kept among the steps of a run."""
-        return {
-            "streams": [[execution.to_json() for execution in stream] for stream in self.streams],
-            "refresh": [applied.to_json() for applied in self.refresh],
-            "counters": dict(self.counters),
-        }
-
     @classmethod
     def from_json(
         cls, statements: Sequence[Sequence[Statement]], document: Mapping[str, Any]
     ) -> Throughput:
-        """The inverse of :meth:`to_json` for the streams of ``statements``."""
+        """Return the stored result of the streams of ``statements``."""
         return cls(
             [
                 [Execution.from_json(s, entry) for s, entry in zip(stream, kept, strict=True)]
                 for stream, kept in zip(statements, document["streams"], strict=True)
             ],
-            [Applied.from_json(entry) for entry in document["refresh"]],
+            [from_members(Applied, entry) for entry in document["refresh"]],
             document["counters"],
         )
 
@@ -95,7 +88,7 @@ def run_throughput(
     ]
     refresh = _refresh_stream(params, functions, first_pair)
 
-    def measure() -> dict[str, Any]:
+    def measure() -> Throughput:
         if first_pair == 1:  # no power test has come before it
             _warm_up(params, engine, course)
         course.close()
@@ -105,11 +98,11 @@ def run_throughput(
             streams = _Streams(session.engine, engine, params.query_timeout_s, task)
             found = streams.run(statements, functions, refresh)
         counters = difference(before, session.counters("after"))
-        return replace(found, counters=counters).to_json()
+        return replace(found, counters=counters)
 
     again = None if functions is None else partial(functions.again, refresh)
-    kept = course.step(_STEP, "the throughput test", measure, again, changes_data=True)
-    return Throughput.from_json(statements, kept)
+    read = partial(Throughput.from_json, statements)
+    return course.step(_STEP, "the throughput test", measure, again, read, changes_data=True)
 
 
 def _refresh_stream(

@@ -5,6 +5,7 @@ import math
 import pytest
 from narrowed import present
 
+from harness.store.documents import as_json
 from harness.workloads.tpch import metrics
 from harness.workloads.tpch.query_runs import Execution
 from harness.workloads.tpch.refresh import Applied
@@ -103,7 +104,7 @@ def test_the_composite_is_the_geometric_mean_of_both_or_nothing():
 
 def test_a_throughput_test_comes_back_from_its_steps_as_it_was(test_of_two_streams):
     statements = [[e.statement for e in stream] for stream in test_of_two_streams.streams]
-    again = Throughput.from_json(statements, test_of_two_streams.to_json())
-    assert again.to_json() == test_of_two_streams.to_json()
+    again = Throughput.from_json(statements, as_json(test_of_two_streams))
+    assert as_json(again) == as_json(test_of_two_streams)
     assert again.interval_ns == test_of_two_streams.interval_ns
     assert again.executions[0].statement == statements[0][0]
