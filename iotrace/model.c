@@ -1,7 +1,8 @@
 // When a call would have ended on a device that is not there.
 //
 // The device serves `servers` requests at once, each in a time that is drawn from the quantiles of
-// its operation and size, and moves no more bytes a second than its bandwidth. Its queue is kept in
+// its operation and size, and moves no more bytes a second than its bandwidth; after a pause, a
+// burst of bytes passes at once, as through a token bucket. Its queue is kept in
 // virtual time: a request takes the server that is free first, from then on. Nothing is locked: a
 // server is taken by one compare-and-exchange.
 #include <fcntl.h>
@@ -23,7 +24,8 @@ static uint64_t at_quantile(const struct models *models, const uint64_t *ns, uin
 }
 
 // Between two sizes, durations are taken to be linear in the size. Above the largest, they grow by
-// the time that the device's bandwidth allows; where that is unknown, as between the last two.
+// the time that the device's bandwidth allows; where that is unknown, or is a throttle's that bursts
+// pass, as between the last two.
 static uint64_t draw(struct thread *thread, const struct service *service, uint64_t bytes,
                      uint64_t ps_per_byte) {
   const struct models *models = models_of_page();
@@ -83,6 +85,8 @@ static uint64_t transfer(const struct device *device, struct state *state, uint6
     return start;
   }
   uint64_t ns = (uint64_t)((double)bytes * (double)each / 1000.0);
+  uint64_t burst_ns = (uint64_t)((double)device->burst_bytes[writes] * (double)each / 1000.0);
+  start -= burst_ns < start ? burst_ns : start;
   uint64_t *busy_until = &state->transferred_at[writes];
   while (!take(busy_until, __atomic_load_n(busy_until, __ATOMIC_RELAXED), start, ns, &end)) {
   }
@@ -94,10 +98,11 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   struct models *models = models_of_page();
   const struct device *device = &models->devices[number];
   struct state *state = &models->state[number];
+  bool writes = operation != READ, bursts = device->burst_bytes[writes] != 0;
   uint64_t service_ns = draw(thread, &device->service[operation], bytes,
-                             device->ps_per_byte[operation != READ]);
+                             bursts ? 0 : device->ps_per_byte[writes]);
   uint64_t served = serve(device, state, start, service_ns);
-  return later(served, transfer(device, state, start, bytes, operation != READ));
+  return later(served, transfer(device, state, start, bytes, writes));
 }
 
 uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start) {

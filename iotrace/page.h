@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 5
+#define PAGE_VERSION 6
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -76,6 +76,7 @@ enum page_cache { UNBUFFERED, BUFFERED, BUFFERED_AS_AN_ENGINE_SAW };
 struct device {
   uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
   uint64_t ps_per_byte[2];     // of the whole device: reads, writes; 0: no limit
+  uint64_t burst_bytes[2];     // that pass at once after a pause, before that limit holds
   uint64_t page_cache;         // enum page_cache
   uint64_t readahead_bytes;    // of sequential reads through the page cache
   uint64_t cache_pages;        // that may be resident; 0: no limit
@@ -108,7 +109,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 1160, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 10 * 8 + 4 * 1160, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 12 * 8 + 4 * 1160, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

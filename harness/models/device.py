@@ -65,7 +65,9 @@ class DeviceModel:
 
     ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
-    together. ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
+    together. ``burst_bytes``: bytes that pass at once after a pause, before the bandwidth limits
+    them (a token bucket, as of a throttle or a cloud volume).
+    ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
     none. ``in_engine``: the durations are those of an engine's calls on this host, which contain
@@ -79,6 +81,7 @@ class DeviceModel:
     parallel: int = MOST_PARALLEL
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     bandwidth: Mapping[str, int] = field(default_factory=dict)
+    burst_bytes: Mapping[str, int] = field(default_factory=dict)
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     sync_waits: int = FLUSHED
     in_engine: bool = False
@@ -99,6 +102,7 @@ class DeviceModel:
                 "page_cache": self.page_cache,
                 "parallel": self.parallel,
                 "bandwidth": dict(self.bandwidth),
+                "burst": dict(self.burst_bytes),
                 "readahead": self.readahead_bytes,
                 "sync_waits": self.sync_waits,
                 "in_engine": self.in_engine,
@@ -145,7 +149,9 @@ def known_models() -> dict[str, Path]:
 def find_model(name: str) -> DeviceModel:
     """Return a model by its name, its file's path, or as ``zero`` or ``latency:20us``."""
     if name == ZERO:
-        return DeviceModel(ZERO, "A device of no latency: the ceiling", "constant")
+        return DeviceModel(
+            ZERO, "Memory: no latency, and no work of a disk's file system", "constant", False
+        )
     if name.startswith(_LATENCY):
         return _constant(name)
     if name.endswith(_SUFFIX):
@@ -198,6 +204,7 @@ def load_model(path: Path) -> DeviceModel:
         parallel=value.get("parallel", 1),
         points=points,
         bandwidth=bandwidth,
+        burst_bytes={name: parse_size(text) for name, text in value.get("burst", {}).items()},
         readahead_bytes=parse_size(value["readahead"])
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,

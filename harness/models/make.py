@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
@@ -22,7 +23,7 @@ from harness.models.device import (
 from harness.models.table import PROBABILITIES
 from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
-from harness.units import KIB, MIB
+from harness.units import KIB, MIB, parse_duration_ns
 
 SUITE = "device-model"
 #: Measurements of the suite by what they are of, with the metric that has the durations.
@@ -32,6 +33,12 @@ MEASURED = {
     "sync": "fdatasync_duration_ns",
     GROWN: "fdatasync_duration_ns",
 }
+#: A device bursts where it is faster than its bandwidth by this share after a pause.
+_BURST_SHARE = 0.2
+#: Calls that move more than this share of the bandwidth wait for a throttle.
+_LIMITED_SHARE = 0.8
+#: With fewer calls that did not wait for a throttle, durations of a size are not known.
+_LEAST_SHARE = 0.03
 #: Tier kinds whose files are buffered in the page cache.
 _BUFFERED = ("block", "fs-nodax", "sector")
 
@@ -55,7 +62,11 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
     (tier,) = run.manifest["tiers"]
     metrics = run.run["metrics"]
-    points = {operation: tuple(_points(run, operation)) for operation in MEASURED}
+    bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
+    bursts = {way: _burst_bytes(metrics, way, bandwidth[way]) for way in bandwidth}
+    points = {
+        operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
+    }
     measured = {metric["labels"].get("measurement") for metric in metrics}
     if missing := [name for name in (*MEASURED, "parallel") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
@@ -69,10 +80,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         page_cache=tier["kind"] in _BUFFERED,
         parallel=_parallel(metrics),
         points=points,
-        bandwidth={
-            "read": _bandwidth(metrics, ("read", "bulk_read")),
-            "write": _bandwidth(metrics, ("write", "bulk_write")),
-        },
+        bandwidth=bandwidth,
+        burst_bytes={way: burst for way, burst in bursts.items() if burst},
         sync_waits=1 if facts.get("volatile_cache") is False else FLUSHED,
         readahead_bytes=facts.get("readahead_bytes") or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
@@ -92,11 +101,34 @@ def durations_of(run: StoredRun, operation: str) -> dict[int, hdr.Histogram]:
     return dict(sorted(by_size.items()))
 
 
-def _points(run: StoredRun, operation: str) -> Iterator[Point]:
+def _points(
+    run: StoredRun, operation: str, bandwidth: Mapping[str, int], bursts: Mapping[str, int]
+) -> Iterator[Point]:
+    direction = "read" if operation == "read" else "write"
     for size_bytes, histogram in durations_of(run, operation).items():
-        durations = histogram.percentiles(PROBABILITIES)
-        pairs = zip(map(float, PROBABILITIES), durations, strict=True)
-        yield Point(size_bytes, tuple(pairs))
+        transfer_ns = size_bytes / bandwidth[direction] * 1e9
+        limit_ns = None
+        if bursts[direction] and histogram.mean * _LIMITED_SHARE <= transfer_ns:
+            limit_ns = transfer_ns / 2
+        if quantiles := _quantiles(histogram, limit_ns):
+            yield Point(size_bytes, quantiles)
+
+
+def _quantiles(
+    histogram: hdr.Histogram, limit_ns: float | None
+) -> tuple[tuple[float, int], ...] | None:
+    """Return the quantiles; of a throttled device's, those of the calls that did not wait for it.
+
+    None where hardly any call was shorter than the limit.
+    """
+    share = 1.0
+    if limit_ns is not None:
+        every = histogram.percentiles(range(1, 101))
+        share = sum(duration_ns < limit_ns for duration_ns in every) / 100
+    if share < _LEAST_SHARE:
+        return None
+    durations = histogram.percentiles([share * percent for percent in PROBABILITIES])
+    return tuple(zip(map(float, PROBABILITIES), durations, strict=True))
 
 
 def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, ...]) -> int:
@@ -112,6 +144,16 @@ def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, 
 def _bandwidth(metrics: list[dict[str, Any]], measurements: tuple[str, ...]) -> int:
     """Return the highest rate in whole MB/s, as the model's file has it."""
     return round(_largest(metrics, "bandwidth_bytes_per_second", measurements) / 1e6) * 10**6
+
+
+def _burst_bytes(metrics: list[dict[str, Any]], way: str, rate: int) -> int:
+    """Return the bytes that pass at once after a pause; 0 where the rate is hardly higher then."""
+    for metric in _of(metrics, "bandwidth_bytes_per_second", f"burst_{way}"):
+        seconds = parse_duration_ns(metric["labels"]["duration"]) / 1e9
+        more = median(metric["samples"]) - rate
+        if more > _BURST_SHARE * rate:
+            return round(float(more) * seconds / 1e6) * 10**6
+    return 0
 
 
 def _parallel(metrics: list[dict[str, Any]]) -> int:
@@ -141,6 +183,8 @@ def as_yaml(model: DeviceModel) -> str:
         "parallel": model.parallel,
         "bandwidth": {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()},
     }
+    if model.burst_bytes:
+        document["burst"] = {key: f"{size / 1e6:.0f}MB" for key, size in model.burst_bytes.items()}
     for operation, points in model.points.items():
         document[operation] = {_size(p.size_bytes): dict(_durations(p)) for p in points}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)

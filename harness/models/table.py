@@ -63,10 +63,12 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     available = cache.available_bytes // _PAGE_BYTES
     return struct.pack(
-        "<10Q",
+        "<12Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
+        model.burst_bytes.get("read", 0),
+        model.burst_bytes.get("write", 0),
         int(model.page_cache) + int(model.page_cache and model.in_engine),
         model.readahead_bytes,
         max(1, pages),

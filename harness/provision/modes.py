@@ -30,6 +30,13 @@ _MODES = (
     Mode("system-ram", "persistent or CXL memory as a NUMA node", "setup-system-ram.yml"),
     Mode("emulated", "DRAM that emulates persistent memory", "setup-emulated.yml"),
     Mode(
+        "ramdisk",
+        "a disk in memory, for models of disks",
+        "setup-ramdisk.yml",
+        "setup-ramdisk.yml",
+        {"ramdisk_restore": True},
+    ),
+    Mode(
         "tune",
         "fixed clocks, huge pages and NUMA balancing",
         "tune-host.yml",

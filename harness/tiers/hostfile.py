@@ -86,7 +86,7 @@ def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
                 f"{key!r} is not valid with kind {kind}",
                 f"a {kind} tier is placed by {' or '.join(fitting)}",
             )
-    if len(value) != 1:
+    if len(value) > 1 or (not value and kind != "modelled"):
         raise UsageError(
             document.at(("tiers", name)),
             f"tier {name!r} has {'no place' if not value else ' and '.join(value)}",

@@ -195,6 +195,15 @@ def test_bandwidth_limits_what_all_requests_move(trace, run):
     assert due.percentile(25) == pytest.approx(10_000_000, rel=0.01)
 
 
+def test_a_burst_passes_before_the_bandwidth_limits(trace, run):
+    moved, burst = {"read": 10 * MIB}, {"read": 2 * MIB}
+    use(trace, DeviceModel("disk", "", "published", False, 64, constant(read=1), moved, burst))
+    run(STORED + "for _ in range(4): os.pread(fd, 1 << 20, 0)")
+    due = trace.page.read().histogram(DATA_READ, "due")
+    assert due.percentile(50) < 10_000
+    assert 20_000_000 < due.percentile(100) <= 101_000_000  # less what the calls themselves took
+
+
 def test_a_full_page_cache_evicts_what_was_not_used_again(trace, run):
     use(trace, buffered(read=1, write=1, sync=1), size_bytes=2 * MIB)
     run(

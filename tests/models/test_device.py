@@ -24,6 +24,7 @@ bandwidth: {read: 1GB/s, write: 500MB/s}
 read: {4KiB: {p50: 90us, p99: 200us}}
 write: {4KiB: {mean: 20us}}
 sync: {8KiB: {mean: 700us}, 16KiB: {mean: 760us}}
+burst: {read: 20MB}
 """
 
 
@@ -37,6 +38,7 @@ def test_a_model_is_read_as_it_is_written(tmp_path: Path) -> None:
     model = load_model(written(tmp_path, WHOLE))
     assert (model.parallel, model.page_cache, model.gaps()) == (4, True, [])
     assert model.bandwidth == {"read": 10**9, "write": 500 * 10**6}
+    assert model.burst_bytes == {"read": 20 * 10**6}
     assert model.points["read"][0].quantiles == ((50.0, 90_000), (99.0, 200_000))
     assert load_model(written(tmp_path, as_yaml(model))).digest == model.digest
 

@@ -125,6 +125,19 @@ def test_servers_get_a_user_of_their_own(tmp_path: Path) -> None:
     assert f"changed={0 if there else 1}" in done.stdout
 
 
+def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    where = {"ramdisk_path": tmp_path / "disk", "provisioning_report": report}
+    planned = play(tmp_path, "ramdisk", "main", "--check", **where)
+    assert planned.returncode == 0, planned.stdout
+    assert [step["do"] for step in json.loads(report.read_text())["steps"]] == ["make"]
+    for restore in (False, True):
+        given = {**where, "ramdisk_path": "/proc", "ramdisk_restore": restore}
+        assert play(tmp_path, "ramdisk", "main", **given).returncode != 0
+        assert [one["object"] for one in json.loads(report.read_text())["refusals"]] == ["/proc"]
+    assert not (tmp_path / "disk").exists()
+
+
 # The fleet's key -------------------------------------------------------------------
 
 

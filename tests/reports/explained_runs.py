@@ -82,9 +82,9 @@ def tpcc(
                             run_changes=changes, manifest_changes=manifest))  # fmt: skip
 
 
-def device_suite(root: Path, tier: str, us: float) -> StoredRun:
+def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
-    twice as long."""
+    twice as long; with ``more`` metrics."""
     metrics = []
     for operation, name in MEASURED.items():
         for size, times in ((4096, 1), (16384, 2)):
@@ -96,4 +96,4 @@ def device_suite(root: Path, tier: str, us: float) -> StoredRun:
             ]
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
     here = {"host.host_id": "a1b2c3d4"}  # as of all other runs
-    return micro_run(root, metrics, tier=tier, suite=SUITE, manifest_changes=here)
+    return micro_run(root, [*metrics, *more], tier=tier, suite=SUITE, manifest_changes=here)
