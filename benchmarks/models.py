@@ -150,6 +150,8 @@ def main() -> None:
         if options.results is None:
             options.results = stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
         Path(options.results).mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            command(HARNESS, "host", "apply", "ramdisk")
         tiers = json.loads(command(HARNESS, "doctor", "--json"))["tiers"]
         disk = Path(next(tier["place"] for tier in tiers if tier["name"] == "ssd"))
         disk.mkdir(parents=True, exist_ok=True)
