@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +44,6 @@ class Done:
         (run,) = self.json["runs"]
         return run
 
-
-#: What runs say where the machine stood still as clients were started, or for a whole window.
-_STOOD_STILL = "not one .* in the measured window|ended before its window did|set it later|astray"
 
 _MAIN = "from harness.cli import main; main()"
 
@@ -119,27 +115,6 @@ class Harness:
         assert run["status"] == "failed"
         assert self.settled() == []
         return run
-
-    def in_time(
-        self, *argv: object, seconds: Sequence[int] = (2, 30), also: str = "", **env: str
-    ) -> Done:
-        """With ``--duration``: a longer one where the machine stood still for all of the first,
-        and where it ``also`` tells such a finding.
-        """
-        told = f"{_STOOD_STILL}|{also}" if also else _STOOD_STILL
-        for length in seconds:
-            done = self(*argv, "--duration", f"{length}s", **env)
-            if not re.search(told, done.out + done.err):
-                break
-        return done
-
-    def again(self, *argv: object) -> Done:
-        """Again where the machine stood still as clients were started, or while they worked."""
-        for _ in range(5):
-            done = self(*argv)
-            if not re.search(_STOOD_STILL, done.out + done.err):
-                break
-        return done
 
     def microbench(self, *argv: object, **env: str) -> Done:
         """``run micro``, again where threads stood still for all of their measurement."""

@@ -67,7 +67,7 @@ def _finished_steps(harness) -> int:
 def test_tpcc_loads_anew_for_every_run_since_the_one_before_has_changed_the_data(harness, dsn):
     argv = ["run", "tpcc", "--engine", "postgres", "--option", "dsn=env", "--warehouses", "1",
             "--users", "2", "--rate", "50", "--ramp-up", "0s", "--repeats", "2"]  # fmt: skip
-    done = harness.in_time(*argv, "--json", HARNESS_DSN=dsn)
+    done = harness(*argv, "--duration", "5s", "--json", HARNESS_DSN=dsn)
     assert done.code == 0, done.err
     first, second = done.json["runs"]
     for run in (first, second):

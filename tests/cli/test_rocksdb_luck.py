@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import time
 
 import pytest
@@ -29,20 +28,6 @@ def test_limits_and_processors_hold_the_client_that_has_the_engine_inside(harnes
     assert 0 < peak <= parse_size("512MiB")
     assert run["spec"]["placement"]["name"] == "ssd-data-pmem-wal"
     assert harness.settled() == []
-
-
-def test_kill_9_at_random_moments_leaves_nothing(harness):
-    """Loading, restoring, measuring, verifying (more moments: HARNESS_TEST_KILLS=50)."""
-    argv = [*ROCKSDB, "--workload", "a", "--rate", "1000", "--placement", "ssd-data-pmem-wal",
-            "--emulate", "pmem"]  # fmt: skip
-    draw = random.Random(1109)
-    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "1"))):
-        process = harness.start(*argv, "--duration", "2s")
-        time.sleep(draw.uniform(0.5, 8))
-        process.kill()
-        process.communicate()
-        assert harness.settled() == [], f"kill {kill}"
-    assert harness.in_time(*argv, seconds=(2, 20)).code == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from pathlib import Path
-
 import pytest
 from run_values import uncontrolled, values, waits_add_up
 
 from harness import hdr
-from harness.supervise.process import alive, process_identity
 
 POSTGRES = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1")
-SHORT = ("--users", "4", "--ramp-up", "1s")
+SHORT = ("--users", "4", "--ramp-up", "1s", "--duration", "5s")
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
@@ -27,7 +21,7 @@ def measured(loaded):
         if engine not in done:
             argv = [engine if word == "postgres" else word for word in POSTGRES]
             rate = ("--rate", "100") if engine == "voltdb" else ()
-            done[engine] = loaded.in_time(*argv, *SHORT, *rate, "--seed", "1", "--json")
+            done[engine] = loaded(*argv, *SHORT, *rate, "--seed", "1", "--json")
         return done[engine]
 
     return run
@@ -66,7 +60,7 @@ def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engin
 def test_a_rate_that_is_not_kept_is_said(loaded):
     # A commit of the only user waits for a sync: half of these at most, on any machine.
     argv = (*POSTGRES, "--users", "1", "--ramp-up", "0s", "--plant", "wal.sync=+20ms")
-    done = loaded.in_time(*argv, "--rate", "100", seconds=(2, 30))
+    done = loaded(*argv, "--rate", "100", "--duration", "5s")
     assert done.code == 0, done.err + done.out
     assert "rate not kept" in done.out
     run = max(loaded("runs", "list", "--json").json["runs"], key=lambda run: run["run_id"])
@@ -96,7 +90,7 @@ def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loa
 
 def test_a_rate_is_offered_by_several_clients_to_restored_data(loaded, measured):
     first = measured("postgres")
-    second = loaded.in_time(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
+    second = loaded(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
     assert second.code == 0, second.err + second.out
     (run,) = second.json["runs"]
     assert values(run, "offered_transactions_per_minute") == pytest.approx(2400, rel=0.02)
@@ -149,16 +143,12 @@ def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, w
 @pytest.mark.parametrize("engine", ["postgres", "mysql"])
 def test_what_was_committed_survives_a_kill(loaded, engine):
     argv = [engine if word == "postgres" else word for word in POSTGRES]
-    for seconds in (3, 30):  # the machine may stand still for all that goes before the kill
-        done = loaded(*argv, *SHORT, "--duration", f"{seconds}s", "--test", "durability",
-                      "--rate", "200", "--json")  # fmt: skip
-        (run,) = done.json["runs"]
-        if committed(run) > 0:
-            break
-    assert done.code == 0, done.err + done.out
-    assert committed(run) > 0
+    run = loaded(*argv, *SHORT, "--test", "durability", "--rate", "200", "--json").run
+    # New-Orders that the clients were told of, and Payments.
+    committed = values(run, "journal_committed_count", "transaction")
+    assert committed["new_order"] > 0 and committed["payment"] > 0
     # Of the window; a timer is never early.
-    assert values(run, "killed_after_ns") >= 0.2 * seconds * 1e9
+    assert values(run, "killed_after_ns") >= 0.2 * 5e9
     assert "commits-not-durable" not in uncontrolled(run)
     checks = {(c["name"], *c["labels"].values()): c["status"] for c in run["checks"]}
     assert checks["durability", "new_order"] == checks["durability", "payment"] == "passed"
@@ -167,19 +157,13 @@ def test_what_was_committed_survives_a_kill(loaded, engine):
     assert loaded.settled() == []
 
 
-def committed(run) -> int:
-    """New-Orders that the clients were told of, or Payments where there are fewer."""
-    counts = values(run, "journal_committed_count", "transaction")
-    return min(int(counts.get(name, 0)) for name in ("new_order", "payment"))
-
-
 def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     lazy = ("synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=2GB")
     settings = [word for setting in lazy for word in ("--set", setting)]
     # Killed just behind one of the log's rare writes it has lost nothing.
     for seed in range(4):
         argv = [*POSTGRES, *SHORT, "--test", "durability", *settings, "--seed", seed, "--json"]
-        done = loaded(*argv, "--duration", "3s", "--retries", "0")
+        done = loaded(*argv, "--retries", "0")
         if done.code == 1:
             break
     assert done.code == 1, done.err + done.out
@@ -188,83 +172,3 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     assert [c for c in run["checks"] if (c["name"], c["status"]) == ("durability", "failed")]
     assert "synchronous_commit=off" in uncontrolled(run)["commits-not-durable"]
     assert loaded.settled() == []
-
-
-# What goes wrong under way ------------------------------------------------------
-
-
-def started(loaded, *argv: object):
-    """A run that measures: its server's process id, once transactions are under way."""
-    process = loaded.start(
-        *POSTGRES, "--users", "4", "--rate", "40", "--ramp-up", "60s", "--duration", "10m", *argv
-    )
-    while process.poll() is None:
-        if pid := _server(loaded):
-            time.sleep(2.0)
-            return process, pid
-        time.sleep(0.05)
-    raise AssertionError(process.communicate())
-
-
-def _server(loaded) -> int | None:
-    """This harness's PostgreSQL, once its loadgen drives it (and no longer loads it)."""
-    client, servers = False, set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        argv = _argv(folder).split(b"\0")
-        supervisor = _argv(Path(f"/proc/{_parent(folder)}"))  # with a journal of this harness's
-        if argv[0].endswith(b"/loadgen") and str(loaded.root).encode() in supervisor:
-            client = True
-        if argv[0].endswith(b"/postgres") and _placed(argv, loaded.root):
-            servers.add(folder)
-    if not client:
-        return None
-    # A child that the server has just forked still bears the server's own command line.
-    return next(
-        (int(one.name) for one in servers if Path(f"/proc/{_parent(one)}") not in servers), None
-    )
-
-
-def _placed(argv: list[bytes], root: Path) -> bool:
-    """Whether a server's data are a run's, below ``root``."""
-    return any(str(root).encode() in one and b"/tierbench-work/" in one for one in argv)
-
-
-def test_a_server_that_dies_fails_the_run_at_once(loaded):
-    process, pid = started(loaded, "--retries", "0")
-    os.kill(pid, signal.SIGKILL)
-    run = loaded.failed_run(process)
-    assert "loadgen" in run["error"]["problem"]
-    assert run["error"]["context"]
-
-
-def _argv(folder: Path) -> bytes:
-    try:
-        return (folder / "cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _parent(folder: Path) -> int:
-    try:
-        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def test_ctrl_c_ends_client_and_server_and_leaves_nothing(loaded):
-    process, _ = started(loaded)
-    done = loaded.interrupt(process)
-    assert done.code == 130, done.err
-    assert "Traceback" not in done.err
-    assert loaded.settled() == []
-    assert loaded("runs", "list", "--json").json["unfinished"] == []
-
-
-def test_kill_9_leaves_no_client_and_no_server(loaded):
-    process, pid = started(loaded)
-    server = process_identity(pid)
-    process.kill()
-    process.communicate()
-    assert loaded.settled() == []
-    assert server is not None and not alive(server)
-    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
