@@ -134,11 +134,6 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
-def fact_of(run: StoredRun, fact: str) -> str | None:
-    """A fact that was decided before the run, by its full name; None where it has none."""
-    return spec_facts(run).get(fact)
-
-
 def _field(run: StoredRun, key: str) -> str:
     if key in _FIELDS:
         return _FIELDS[key](run)

@@ -13,7 +13,7 @@ import typer
 
 from harness import hdr
 from harness.cli import show
-from harness.cli.common import JsonOption, ResultsOption, confirm, metric_value, print_json, store
+from harness.cli.common import JsonOption, ResultsOption, confirm, print_json, store
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.store.checkpoint import steps_kept, under_way
@@ -32,13 +32,10 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     """List every run with its status."""
     where = store(results)
     finished, unfinished = where.runs(), where.unfinished()
-    finished.reverse()  # taken from the end, so that only one has its documents in memory
     if json_:
         _print_json(finished, [path.name for path in unfinished])
         return
-    rows: list[tuple[Any, ...]] = []
-    while finished:
-        rows.append(_row(finished.pop()))
+    rows: list[tuple[Any, ...]] = [_row(stored) for stored in finished]
     rows += [(path.name, "unfinished", "", "", "", _state(path)) for path in unfinished]
     print_table(("run", "status", "experiment", "what", "result", "note"), rows)
 
@@ -47,58 +44,51 @@ def _row(stored: StoredRun) -> tuple[str, ...]:
     from reports.formatting import stand_in_mark  # reports are loaded where they are needed
     from reports.run_configuration import stand_ins
 
-    run = stored.run
-    notes = (stand_in_mark(stand_ins(run)), "resumed" if run.get("resumed") else "")
+    head = stored.head
+    notes = (stand_in_mark(stand_ins(head)), "resumed" if head["resumed"] else "")
     return (
         stored.run_id,
-        run["status"],
-        run["experiment"]["name"],
+        head["status"],
+        head["experiment"]["name"],
         _what(stored),
-        _result(run),
+        _result(*head["result"]) if head["result"] else "",
         "; ".join(filter(None, notes)),
     )
 
 
 def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
     """``{runs: […], unfinished: […]}``, written run by run."""
-    separator = '{\n "runs": ['
-    while finished:
-        sys.stdout.write(separator)
-        sys.stdout.write(finished.pop().text.rstrip())
-        separator = ",\n"
-    empty = separator if separator != ",\n" else ""
-    sys.stdout.write(f'{empty}],\n "unfinished": {json.dumps(unfinished)}\n}}\n')
+    sys.stdout.write('{\n "runs": [')
+    for number, stored in enumerate(finished):
+        sys.stdout.write((",\n" if number else "") + stored.text.rstrip())
+    sys.stdout.write(f'],\n "unfinished": {json.dumps(unfinished)}\n}}\n')
 
 
 def _what(stored: StoredRun) -> str:
     """``tpcc, warehouses 1, users 4, hammerdb``: its difference from other runs."""
     from reports.labels import in_words
     from reports.metric_registry import brief_parameters
-    from reports.select import fact_of
+    from reports.run_configuration import spec_facts
 
-    spec = stored.spec
-    facts = [f"params.{name}" for name in brief_parameters(spec.workload)]
-    stated = [in_words(fact, value) for fact in facts if (value := fact_of(stored, fact))]
+    spec, facts = stored.spec, spec_facts(stored)
+    names = (f"params.{name}" for name in brief_parameters(spec.workload))
+    stated = [in_words(name, facts[name]) for name in names if facts.get(name)]
     driver = "" if spec.driver == NATIVE else spec.driver
     durability = "durability" if spec.params.get("test") == "durability" else ""
     return ", ".join([spec.workload, *filter(None, [*stated, durability, driver])])
 
 
-#: The result of a run in a list: the first of these that it has.
-_RESULTS = (
-    ("queries_duration_ns", ""),
-    ("new_orders_per_minute", "New-Orders/min"),
-    ("operations_per_second", "operations/s"),
-    ("recovery_duration_ns", "until it answered again"),
-)
+#: The unit of a result in a list, where its metric has one to be named.
+_RESULT_UNITS = {
+    "new_orders_per_minute": "New-Orders/min",
+    "operations_per_second": "operations/s",
+    "recovery_duration_ns": "until it answered again",
+}
 
 
-def _result(run: Mapping[str, Any]) -> str:
+def _result(name: str, value: float) -> str:
     """The time of its queries, the rate of its transactions or operations."""
-    for name, unit in _RESULTS:
-        if (value := metric_value(run, name)) is not None:
-            return f"{show.value_text(name, value)} {unit}".strip()
-    return ""
+    return f"{show.value_text(name, value)} {_RESULT_UNITS.get(name, '')}".strip()
 
 
 def _state(unfinished: Path) -> str:

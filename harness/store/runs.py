@@ -23,7 +23,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,11 +32,11 @@ from typing import Any
 
 from harness import hdr, jsonfile
 from harness.errors import UsageError
-from harness.store import schemas
+from harness.store import index, schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.documents import not_written, write_json_atomically
-from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
+from harness.store.index import Entry, head_of, stamps_of
 from harness.store.spec import RunSpec
 from harness.supervise.user_files import (
     make_own,
@@ -49,6 +49,8 @@ from harness.warnings import RunWarning, warn
 ORIGIN_FILE = "origin.json"
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
+#: The index is written again when more than one of this number of its entries has changed.
+_REWRITTEN_SHARE = 100
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class StoredRun:
     def text(self) -> str:
         """run.json as it is stored, valid; not parsed where the index vouches for it."""
         content = self._bytes("run")
-        if self.entry is None or digest(content) not in self.entry.digests:
+        if not self._indexed:
             self._document("run", content)
         return content.decode()
 
@@ -139,8 +141,7 @@ class StoredRun:
             document: dict[str, Any] = jsonfile.parse(content)
         except ValueError as error:
             raise self._unreadable(name, error) from error
-        self._digests[name] = digest(content)
-        if self.entry is None or self._digests[name] not in self.entry.digests:
+        if not self._indexed:
             schemas.validate(document, name, source=str(self.directory / f"{name}.json"))
             self._check_histograms(document.get("metrics", []))
         return document
@@ -156,29 +157,26 @@ class StoredRun:
     def _unreadable(self, name: str, error: Exception) -> UsageError:
         return UsageError(f"run {self.run_id}", f"{name}.json cannot be read: {error}")
 
-    @cached_property
-    def _digests(self) -> dict[str, str]:
-        """Of the documents that were read."""
-        return {}
+    @property
+    def _indexed(self) -> bool:
+        """Whether its documents are those that were valid when the entry was made."""
+        return self.entry is not None and self.entry.stamps == stamps_of(self.directory)
 
     def indexed(self) -> StoredRun:
         """The same run with its entry, and without its documents; UsageError if one is invalid."""
         stamps = stamps_of(self.directory)
         if stamps is None:
             raise UsageError(f"run {self.run_id}", "it has no result")
-        read = StoredRun(self.directory, self.entry)
-        head = head_of(read.run, read.manifest)
+        head = head_of(self.run, self.manifest)
         RunSpec.from_json(head["spec"])
-        return StoredRun(self.directory, Entry(stamps, list(read._digests.values()), head))
+        return StoredRun(self.directory, Entry(stamps, head))
 
 
 class RunFolder:
     """The folder of a run under way, written in the order above; locked until it is closed."""
 
-    def __init__(self, directory: Path, checkpoint: Checkpoint, index: StoreIndex) -> None:
+    def __init__(self, directory: Path, checkpoint: Checkpoint) -> None:
         self.directory = directory
-        self._index = index
-        self._valid: list[str | None] = []
         self.run_id = directory.name
         self.checkpoint = checkpoint
 
@@ -189,9 +187,7 @@ class RunFolder:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """What is needed to repeat it."""
         schemas.validate(manifest, "manifest", source=f"manifest of {self.run_id}")
-        self._valid.append(
-            digest(write_json_atomically(self.directory / "manifest.json", manifest))
-        )
+        write_json_atomically(self.directory / "manifest.json", manifest)
 
     def write_artifact(self, name: str, document: Any) -> None:
         """A JSON document next to the result."""
@@ -205,13 +201,10 @@ class RunFolder:
     def finish(self, run: Mapping[str, Any]) -> StoredRun:
         """The result; from here on the run is finished."""
         schemas.validate(run, "run", source=f"result of {self.run_id}")
-        self._valid.append(digest(write_json_atomically(self.directory / "run.json", run)))
+        write_json_atomically(self.directory / "run.json", run)
         if run["error"] is None or not self.checkpoint.finished:
             self.checkpoint.remove()
-        stored = StoredRun(self.directory, Entry([], self._valid, {})).indexed()
-        assert stored.entry is not None
-        self._index.add({self.run_id: stored.entry})
-        return stored
+        return StoredRun(self.directory)
 
     def close(self) -> None:
         """Let go of the run."""
@@ -224,7 +217,6 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs_folder = root / "runs"
-        self._index = StoreIndex(root)
 
     def make(self) -> None:
         """Make it; UsageError where that cannot be, or (as root) another user could exchange it."""
@@ -266,7 +258,7 @@ class Store:
         except OSError as error:
             raise self._unusable(error) from error
         try:
-            folder = RunFolder(directory, Checkpoint.create(directory), self._index)
+            folder = RunFolder(directory, Checkpoint.create(directory))
             folder.write_spec(spec)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
@@ -298,9 +290,9 @@ class Store:
                 folder = self.begin(spec)
                 folder.checkpoint.close()
                 checkpoint.move(folder.directory)
-                return RunFolder(folder.directory, checkpoint, self._index)
+                return RunFolder(folder.directory, checkpoint)
             if not why:
-                return RunFolder(directory, checkpoint, self._index)
+                return RunFolder(directory, checkpoint)
             if checkpoint.finished:
                 say(f"not resuming {directory.name}: {why}")
             checkpoint.close()
@@ -325,33 +317,39 @@ class Store:
 
         None of their documents is in memory yet.
         """
-        entries = self._index.entries()
-        present: set[str] = set()
-        fresh: dict[str, Entry] = {}
+        directories = list(self._directories())
+        present = {path.name for path in directories}
+        entries = {run_id: e for run_id, e in self._entries.items() if run_id in present}
+        changed = len(self._entries) - len(entries)
         found: list[StoredRun] = []
         try:
-            for directory in self._directories():
-                present.add(directory.name)
+            for directory in directories:
                 stored = self._readable(directory, entries.get(directory.name))
-                if stored is None:
+                if stored is None or stored.entry is None:
                     continue
                 found.append(stored)
-                if stored.entry is not None and entries.get(directory.name) != stored.entry:
-                    fresh[directory.name] = stored.entry
+                if entries.get(directory.name) is not stored.entry:
+                    entries[directory.name] = stored.entry
+                    changed += 1
         finally:  # an interrupted look at thousands of new runs is not for nothing
-            self._index.add(fresh)
-        self._index.compact(present)
+            self._entries = entries
+            if changed * _REWRITTEN_SHARE > len(entries):
+                index.write(self.root, entries)
         return found
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        """Of runs as they were; each is compared with the run's files before it counts."""
+        return index.read(self.root)
 
     def _readable(self, directory: Path, entry: Entry | None) -> StoredRun | None:
         stamps = stamps_of(directory)
         if stamps is None:
             return None
-        stored = StoredRun(directory, entry)
         if entry is not None and entry.stamps == stamps:
-            return stored
+            return StoredRun(directory, entry)
         try:
-            return stored.indexed()
+            return StoredRun(directory).indexed()
         except UsageError as error:
             warn(
                 RunWarning(
@@ -362,10 +360,6 @@ class Store:
                 )
             )
             return None
-
-    def index(self, runs: Iterable[StoredRun]) -> None:
-        """Note runs of this store that were validated; nothing where that cannot be."""
-        self._index.add({run.run_id: run.entry for run in runs if run.entry is not None})
 
     def unfinished(self) -> list[Path]:
         """Directories without a result: under way, or cut off."""
@@ -388,7 +382,7 @@ class Store:
         if (Path(name) / "run.json").exists():
             return StoredRun(Path(name).resolve())
         if self.has(name):
-            directory, entry = self.runs_folder / name, self._index.entries().get(name)
+            directory, entry = self.runs_folder / name, self._entries.get(name)
             current = entry is not None and entry.stamps == stamps_of(directory)
             return StoredRun(directory, entry if current else None)
         found = [

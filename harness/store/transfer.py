@@ -154,7 +154,6 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
         run.directory.rename(target)
         new.append(StoredRun(target, run.entry))
     _sync(store.runs_folder)
-    store.index(new)
     return Imported(tuple(new), tuple(known))
 
 

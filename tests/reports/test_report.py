@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from micro_runs import micro_run, rate
 from narrowed import present
 from repeatable import repeatable
-from report_runs import GIB, Case, csv_rows, demo, metric, report, write
+from report_runs import GIB, Case, csv_rows, demo, histogram, metric, report, write
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -187,7 +187,7 @@ def test_a_refused_report_writes_nothing(tmp_path: Path) -> None:
 
 def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None:
     def metrics(rate: float) -> list[dict[str, Any]]:
-        tail = metric("latency_ns", "AAAA", "lower", transaction="payment")
+        tail = metric("latency_ns", histogram([1e6]), "lower", transaction="payment")
         return [
             *(metric("throughput_ops", rate * int(t), "higher", threads=t) for t in "128"),
             tail,
@@ -198,14 +198,13 @@ def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None
                              spec_changes={"workload": "ycsb"}))
         for k in range(7) for p, rate in (("ssd-both", 100), ("pmem-both", 150))
     ]  # fmt: skip
-    files, html = report(runs, tmp_path)
+    files, _ = report(runs, tmp_path)
     assert any("throughput-ops" in path.name for path in files.figures)
     ((where, group),) = view_of(runs, "x").answers
     assert where.startswith("postgres 18.4") and where.endswith("YCSB")
     rows = [row for row in group.rows if row.quantity.name == "throughput_ops"]
     assert [row.quantity.label("threads") for row in rows] == ["1", "2", "8"]
     assert {row.verdict for row in rows} == {"faster"}
-    assert "not an HdrHistogram" in html  # in place of a number
 
 
 HOSTILE = "=x</script><img src=y onerror=alert(1)>$\\frac{1}$|`]"

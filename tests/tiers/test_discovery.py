@@ -61,8 +61,8 @@ def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
     ("tiers", "line", "found"),
     [
         ("  ssd: {kind: block, pth: /x}\n", 3, "unknown key 'pth' (did you mean 'path'?)"),
-        ("  ssd: {kind: blok, path: /x}\n", 3, "'blok' is not one of"),
-        ("  ssd: {path: /x}\n", 3, "'kind' is a required property"),
+        ("  ssd: {kind: blok, path: /x}\n", 3, '"blok" is not one of'),
+        ("  ssd: {path: /x}\n", 3, '"kind" is a required property'),
         ("  ssd:\n    kind: block\n    kind: tmpfs\n", 5, "the key 'kind' is given twice"),
         ("  SSD: {kind: block, path: /x}\n", 3, "'SSD' is not a valid name here"),
         ("  ssd: {kind: block}\n", 3, "tier 'ssd' has no place"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,63 +10,62 @@ from typing import TYPE_CHECKING, Any
 from harness import jsonfile
 from harness.errors import UsageError, nearest
 
-if TYPE_CHECKING:  # imported late: a tenth of the time that a command starts in
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import ValidationError
-    from referencing import Registry
+if TYPE_CHECKING:  # imported late: it takes as long as a small command
+    from jsonschema_rs import Draft202012Validator, KeywordValidator, Registry, ValidationError
 
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
 #: Where what a person writes is explained, by its schema; profiles.md for all the others.
 _DOCUMENTED = {"micro-suite": "docs/micro.md", "host-file": "docs/tiers.md"}
 
 
 def names() -> list[str]:
-    """Every schema there is."""
-    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+    """Return the name of every schema."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """One schema as parsed JSON."""
-    document: dict[str, Any] = jsonfile.read(_FOLDER / f"{name}.json")
+    """Return a schema as parsed JSON."""
+    document: dict[str, Any] = jsonfile.read(FOLDER / f"{name}.json")
     return document
 
 
-@cache
-def fingerprint(roots: tuple[str, ...]) -> str:
-    """Changes whenever one of these schemas does, or one that they refer to."""
-    texts = {name: json.dumps(schema(name)) for name in names()}
-    reached, pending = set[str](), list(roots)
-    while pending:
-        name = pending.pop()
-        if name not in reached:
-            reached.add(name)
-            pending += [other for other in texts if f'"$ref": "{other}' in texts[name]]
-    content = "".join(texts[name] for name in sorted(reached))
-    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+class _WholeNumber:
+    """A keyword next to the type "integer": JSON Schema's integers include 5.0, ours do not."""
+
+    def __init__(self, _schema: object, _value: object, _path: object) -> None:
+        pass
+
+    def validate(self, instance: object) -> None:
+        if isinstance(instance, float):
+            raise ValueError(f'{instance} is not of type "integer"')
+
+
+def _strict(node: Any) -> Any:
+    """Return a schema in which each integer must be a whole number."""
+    if isinstance(node, list):
+        return [_strict(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    result = {key: _strict(value) for key, value in node.items()}
+    types = node.get("type", ())
+    whole = "integer" in ([types] if isinstance(types, str) else types)
+    return result | ({"wholeNumber": True} if whole else {})
 
 
 @cache
-def _registry() -> Registry[Any]:
-    from referencing import Registry, Resource
+def _registry() -> Registry:
+    from jsonschema_rs import Registry
 
-    pairs = [(name, Resource.from_contents(schema(name))) for name in names()]
-    return Registry().with_resources(pairs)
+    return Registry([(name, _strict(schema(name))) for name in names()])
 
 
 @cache
 def _validator(name: str) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator, validators
+    from jsonschema_rs import Draft202012Validator
 
-    # JSON Schema takes 5.0 for an integer; code that indexes by it does not.
-    checker = Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    )
-    strict: Any = validators.extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator, type_checker=checker
-    )
-    found: Draft202012Validator = strict(schema(name), registry=_registry())
-    return found
+    keywords: dict[str, type[KeywordValidator]] = {"wholeNumber": _WholeNumber}
+    return Draft202012Validator(_strict(schema(name)), registry=_registry(), keywords=keywords)
 
 
 def validate(
@@ -79,16 +76,15 @@ def validate(
     ``source``: where the document came from, or a function from a path in it to
     such a text (a YAML file's line).
     """
-    from jsonschema.exceptions import best_match
-
+    validator = _validator(name)
     try:
-        error = best_match(_validator(name).iter_errors(document))
-    except RecursionError:
+        if validator.is_valid(document):
+            return
+        error = _most_relevant(validator.iter_errors(document))
+    except ValueError as unreadable:  # too many levels, or a value that JSON cannot have
         place = source(()) if callable(source) else source
-        raise UsageError(place, "too many levels in one another") from None
-    if error is None:
-        return
-    where, found, do = _explain(error)
+        raise UsageError(place, str(unreadable)) from None
+    where, found, do = _explain(error, name)
     do = do or f"see {_DOCUMENTED.get(name, 'docs/profiles.md')}"
     place = source(where) if callable(source) else f"{source} at {_dotted(where)}"
     raise UsageError(place, found, do)
@@ -113,17 +109,54 @@ def _dotted(where: tuple[str | int, ...]) -> str:
     return ".".join(str(step) for step in where) or "the top level"
 
 
-def _explain(error: ValidationError) -> tuple[tuple[str | int, ...], str, str]:
-    where: tuple[str | int, ...] = tuple(error.absolute_path)
-    refused_by: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
-    allowed = sorted(refused_by.get("properties", {}))
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        unknown = next((str(key) for key in error.instance if key not in allowed), "")
+def _most_relevant(errors: Iterable[ValidationError]) -> ValidationError:
+    """Return the outermost error; of alternatives, the outermost error of the one meant."""
+
+    def depth(error: ValidationError) -> tuple[int, bool]:
+        return len(error.instance_path), error.kind.name == "oneOf"
+
+    error = min(errors, key=depth)
+    while alternatives := getattr(error.kind, "context", None):
+        # An alternative of another type was not meant.
+        meant = [
+            branch
+            for branch in alternatives
+            if not any(
+                e.kind.name == "type" and e.instance_path == error.instance_path for e in branch
+            )
+        ]
+        if len(meant) != 1 or not meant[0]:
+            return error
+        error = min(meant[0], key=depth)
+    return error
+
+
+def _explain(error: ValidationError, name: str) -> tuple[tuple[str | int, ...], str, str]:
+    where = tuple(error.instance_path)
+    refused_by = _schema_at(name, error.evaluation_path[:-1])
+    kind: Any = error.kind
+    if kind.name == "additionalProperties":
+        (unknown, *_), allowed = kind.unexpected, sorted(refused_by.get("properties", {}))
         found = f"unknown key {unknown!r}{nearest(unknown, allowed)}"
         do = f"valid keys here: {', '.join(allowed)}" if allowed else "remove it"
         return (*where, unknown), found, do
     found = f"{_dotted(where)}: {error.message}"
-    if "propertyNames" in error.absolute_schema_path:
-        where = (*where, str(error.instance))
-        found = f"{error.instance!r} is not a valid name here: {error.message}"
+    if kind.name == "propertyNames":
+        where = (*where, str(kind.error.instance))
+        found = f"{kind.error.instance!r} is not a valid name here: {error.message}"
     return where, found, str(refused_by.get("description", ""))
+
+
+def _schema_at(name: str, path: Iterable[Any]) -> Mapping[str, Any]:
+    """Follow the path of an evaluation, references included, from the top of a schema."""
+    node: Any = schema(name)
+    for step in path:
+        if step == "$ref":
+            other, _, pointer = node["$ref"].partition("#")
+            name = other or name
+            node = _schema_at(name, filter(None, pointer.split("/")))
+        elif isinstance(node, list) or step in node:
+            node = node[step]
+        else:  # that of a keyword of ours begins at the last reference
+            return {}
+    return node if isinstance(node, dict) else {}
