@@ -247,7 +247,7 @@ def drive_loadgen(
     spec = {
         "schema": 1,
         "task": "run",
-        "backend": server.engine.native_backend(),
+        "backend": server.engine.native_backend,
         "connection": server.connection,
         "workload": {
             "name": "tpcc",

@@ -26,8 +26,7 @@ from tpcc import SMALL, Bench, Server, alternated, arguments, children_ns, opene
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.protocols import Fill
-from harness.engine import EngineContext
+from harness.engine import EngineContext, Fill
 from harness.errors import UsageError
 from harness.host.process_counters import read_counters
 from harness.paths import engines_prefix
@@ -76,7 +75,7 @@ def _filler(engine: Any, server: Server, warehouses: int, threads: int) -> Fill:
         spec = {
             "schema": 1,
             "task": "load",
-            "backend": engine.native_backend(),
+            "backend": engine.native_backend,
             "connection": dict(connection),
             "workload": {"name": "tpcc", "params": {"warehouses": warehouses, "data_seed": 1}},
             "threads": threads,

@@ -86,7 +86,7 @@ class Bench:
         spec = {
             "schema": 1,
             "task": "run",
-            "backend": self.engine.native_backend(),
+            "backend": self.engine.native_backend,
             "connection": self.connection,
             "workload": {"name": "ycsb", "params": self.params.native_json()},
             "statements": {"read": self.engine.native_calls("ycsb", self.params.to_json())["read"]},

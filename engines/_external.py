@@ -22,13 +22,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from harness import jsonfile
 from harness.engine import (
-    DataDirectories,
+    Engine,
     EngineKind,
-    ProcessId,
     SqlConnection,
 )
 from harness.errors import RunFailed, UsageError
-from harness.experiment.placement import Part
 from harness.sql_files import created
 
 PREFIX = "tierbench"
@@ -79,16 +77,11 @@ def end_session(unlock: Callable[[], object], close: Callable[[], None]) -> None
         close()
 
 
-class ExternalServer(ABC, Generic[_Connection]):
-    """Methods of an engine that an external server refuses or for which there is nothing to do.
-
-    List it after the class that has the SQL abilities. With ``data_bytes`` it implements
-    KeepsOwnData.
-    """
+class ExternalServer(Engine, ABC, Generic[_Connection]):
+    """A server of the user's; list it after the class that has the SQL abilities."""
 
     kind: EngineKind = "external"
     sql_folder: Path
-    supported_parts: frozenset[Part] = frozenset()
 
     #: The server's terms for what contains one dataset, and for what contains those.
     schema_word: ClassVar[str]
@@ -142,13 +135,6 @@ class ExternalServer(ABC, Generic[_Connection]):
         The lock ends with its connection at the latest.
         """
 
-    def format_options(self) -> Mapping[str, str]:
-        """None: the server's owner chose the format."""
-        return {}
-
-    def initialise(self, directories: DataDirectories) -> None:
-        raise UsageError(f"place an external {self._title}", "its owner decides where its data are")
-
     def start(self) -> None:
         """Check that it answers, and lock it unless it is locked already."""
         self.connect().close()
@@ -167,20 +153,6 @@ class ExternalServer(ABC, Generic[_Connection]):
         unlock, self._unlock = self._unlock, None
         if unlock is not None:
             unlock()
-
-    def processes(self) -> Sequence[ProcessId]:
-        """None: the server may run on another host."""
-        return []
-
-    def files(self) -> Sequence[Path]:
-        """None: the server may run on another host."""
-        return []
-
-    def snapshot(self, dataset: Path) -> None:
-        raise UsageError(f"copy an external {self._title}", "its files belong to its owner")
-
-    def restore(self, dataset: Path, directories: DataDirectories) -> None:
-        raise UsageError(f"restore an external {self._title}", "its files belong to its owner")
 
     def prepare(self, key: str) -> None:
         """Make an empty, marked schema; RunFailed if another user's has that name."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from harness.engine import EngineVersion
 from harness.errors import UsageError
@@ -18,34 +17,7 @@ from harness.tiers.verify import may_enter
 _TIMEOUT_S = 30
 
 
-@dataclass(frozen=True)
-class FoundInstallation:
-    """``version``: release ("9.7.4"). ``banner``: what its server prints for ``--version``.
-
-    ``source``: where it came from, as recorded with a run.
-    """
-
-    product: ClassVar[str]
-
-    version: str
-    banner: str
-    source: str
-
-    @property
-    def version_tuple(self) -> tuple[int, ...]:
-        return tuple(int(part) for part in self.version.split("."))
-
-    @property
-    def title(self) -> str:
-        """Product and release, for messages."""
-        return f"{self.product} {self.version}"
-
-    def engine_version(self, engine: str) -> EngineVersion:
-        """As recorded with a run of ``engine``."""
-        return EngineVersion(engine, self.version, self.banner, self.source)
-
-
-Found = TypeVar("Found", bound=FoundInstallation)
+Found = TypeVar("Found", bound=EngineVersion)
 
 
 def first_fitting(
@@ -97,3 +69,8 @@ def output_of(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()
+
+
+def workloads_in(sql_folder: Path) -> tuple[str, ...]:
+    """Those that an engine brings SQL for."""
+    return tuple(folder.name for folder in sql_folder.iterdir())

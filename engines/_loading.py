@@ -155,7 +155,7 @@ class Loader(ABC, Generic[Connection]):
         row_counts: Mapping[str, int],
         progress: Progress,
     ) -> None:
-        """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
+        """See Engine.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
         total = total_bytes(files)
         with (
             self.empty_tables(folder, total) as workers,
@@ -171,7 +171,7 @@ class Loader(ABC, Generic[Connection]):
         progress: Progress,
         params: JsonObject,
     ) -> None:
-        """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
+        """See Engine.native_load; ``folder`` has ``procedures/`` too."""
         source_bytes = sum(row_counts.values()) * _ROW_BYTES
         with self.empty_tables(folder, source_bytes, params) as workers:
             stored = fill()

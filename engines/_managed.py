@@ -12,13 +12,13 @@ from engines._installation import Found
 from engines._server import ServerProcess, Timeouts
 from engines._settings import SettingTable
 from engines._tls import Listening, listening
-from harness.engine import EngineContext, EngineKind, EngineVersion, ProcessId
+from harness.engine import Engine, EngineContext, EngineKind, EngineVersion, ProcessId
 
 _Cluster = TypeVar("_Cluster", bound=DataFolders[Any])
 _Server = TypeVar("_Server", bound=ServerProcess[Any])
 
 
-class ManagedServer(ABC, Generic[Found, _Cluster, _Server]):
+class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
     """An engine of one cluster and its server.
 
     List it after the class that has the SQL abilities. ``initialise`` and ``restore`` set the
@@ -26,7 +26,6 @@ class ManagedServer(ABC, Generic[Found, _Cluster, _Server]):
     """
 
     kind: EngineKind = "managed"
-    name: str
     _setting_table: ClassVar[SettingTable] = SettingTable()
 
     _cluster: _Cluster | None = None
@@ -46,7 +45,7 @@ class ManagedServer(ABC, Generic[Found, _Cluster, _Server]):
 
     def version(self) -> EngineVersion:
         """Release and build of the installation."""
-        return self._installation.engine_version(self.name)
+        return self._installation
 
     @property
     def memory_bytes(self) -> int | None:

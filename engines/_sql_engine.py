@@ -7,12 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol
+from typing import Generic, Protocol
 
 from engines._loading import Loader
 from engines._workers import Connection
-from harness.drivers.loadgen.protocols import Fill
-from harness.engine import LoadFormat, Scalar
+from harness.engine import Engine, Fill, Scalar
 from harness.progress import Progress
 from harness.sql_files import calls
 from harness.store.spec import JsonObject
@@ -28,7 +27,7 @@ class Monitor(Protocol):
         """Close; no error if the server no longer runs."""
 
 
-class CallsSql(ABC):
+class CallsSql(Engine, ABC):
     """Reads a server's counters, and natively calls the SQL in ``sql/<workload>/``."""
 
     sql_folder: Path
@@ -57,7 +56,7 @@ class CallsSql(ABC):
 class SqlEngine(CallsSql, Generic[Connection]):
     """Runs, loads and natively calls the SQL in ``sql/<workload>/``."""
 
-    load_format: ClassVar[LoadFormat] = "csv"
+    load_format = "csv"
     threads: int
 
     def __init__(self) -> None:
@@ -70,10 +69,6 @@ class SqlEngine(CallsSql, Generic[Connection]):
     @abstractmethod
     def _loader(self) -> Loader[Connection]:
         """What loads rows into the database."""
-
-    @abstractmethod
-    def native_connection(self) -> Mapping[str, Any]:
-        """As the native back end takes it: where the data are, with the password."""
 
     def connect(self) -> Connection:
         """A new connection in autocommit mode."""

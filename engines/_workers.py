@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from harness.engine import Cancels
+from harness.engine import SqlConnection
 
-Connection = TypeVar("Connection", bound=Cancels)
+Connection = TypeVar("Connection", bound=SqlConnection)
 
 
 @dataclass(frozen=True, eq=False)

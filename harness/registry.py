@@ -60,7 +60,7 @@ def engine(name: str, workload: str = "") -> EngineFactory:
 def engines_of(workload: str) -> dict[str, EngineFactory]:
     """The engines that bring what the workload needs; all engines where none says so."""
     known = engines()
-    own = {name: one for name, one in known.items() if workload in getattr(one, "workloads", ())}
+    own = {name: one for name, one in known.items() if workload in one.workloads}
     return own or known
 
 

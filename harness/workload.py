@@ -2,8 +2,7 @@
 
 A workload is a folder under ``harness/workloads/``: ``params.py`` with its parameters (``PARAMS``,
 a class of harness.workloads.parameters), ``workload.py`` with ``WORKLOAD``. It knows no engine's
-name: it queries an engine's abilities by ``isinstance`` on the protocols of harness.engine, and
-reads its SQL from the engine's own folder.
+name: an engine says what it can do (harness.engine.Engine), and its own folder has its SQL.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from harness.engine import (
     Credentials,
     Engine,
-    HasOwnNetwork,
     MemoryPolicy,
     Process,
     ProcessStarter,
-    PublishesLate,
-    RunsInClient,
 )
 from harness.experiment.placement import Part
 from harness.host.page_cache import Residency, evict, residency
@@ -70,9 +66,9 @@ class Clients:
     processes: ProcessStarter
     credentials: Credentials | None
     scratch: Path
-    inside: RunsInClient | None = None
+    inside: Engine | None = None
     memory: MemoryPolicy | None = None
-    joined: HasOwnNetwork | None = None
+    joined: Engine | None = None
 
     def start_driver(self, argv: Sequence[str], **options: Any) -> Process:
         """Start the driver as that user; ``options`` as of ``spawn``.
@@ -231,7 +227,7 @@ class Session:
             self._mark(begins=False)
         elif moment == "under way":
             self._in_window = not self._in_window
-            if self._in_window and not isinstance(self.engine, PublishesLate):
+            if self._in_window and not self.engine.published_after_ns:
                 counters |= _read([reads.pop()])
             self._mark(begins=self._in_window)
         counters |= _read(reads)

@@ -21,7 +21,7 @@ import pymysql
 
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.wire import LazyConnection, LazyResult
-from harness.engine import Credentials, QueryTimeout, SqlResult
+from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
 from harness.supervise.silence import limit_s
@@ -125,7 +125,7 @@ def connecting(flavour: Flavour) -> Iterator[None]:
         raise RunFailed(f"connect to {TITLES[flavour]}", message(error)) from error
 
 
-class MySqlConnection:
+class MySqlConnection(SqlConnection):
     """PyMySQL in autocommit mode; ``raw`` is its connection (see wire.py).
 
     ``execute("BEGIN")`` and ``execute("COMMIT")`` make a transaction.

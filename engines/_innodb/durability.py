@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-#: What decides it (harness.engine.TellsDurability).
 SETTINGS = (
     "innodb_doublewrite",
     "innodb_flush_log_at_trx_commit",

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engines._factory import Factory, workloads_in
 from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
@@ -38,14 +37,15 @@ from engines._innodb.verify import (
     verify_variables,
 )
 from engines._innodb.wire import LazyConnection
+from engines._installation import workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
-from harness.drivers.loadgen.protocols import Tunnel
 from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
     ProcessId,
+    Tunnel,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import Part
@@ -63,6 +63,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
     """A server and directories that belong to the run."""
 
     _setting_table = SETTINGS
+    takes_remote_clients = True
+    traced = True
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
 
     def __init__(self, context: EngineContext, flavour: Flavour) -> None:
@@ -266,7 +268,7 @@ def _part_of_doublewrite(installation: Installation, options: Mapping[str, Any])
 
 def factory(flavour: Flavour) -> EngineFactory:
     """``ENGINE`` of MySQL or MariaDB."""
-    return Factory(
+    return EngineFactory(
         name=flavour,
         title=TITLES[flavour],
         kinds=("managed", "external"),

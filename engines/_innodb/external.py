@@ -111,7 +111,7 @@ def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersio
 
 
 class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
-    """Runs SQL on the user's server, in a database of its own. Implements KeepsOwnData."""
+    """Runs SQL on the user's server, in a database of its own."""
 
     schema_word = "database"
     holder_word = "server"

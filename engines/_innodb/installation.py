@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engines._installation import (
-    FoundInstallation,
     check_reachable,
     first_fitting,
     output_of,
 )
+from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, linker
 
@@ -48,17 +48,20 @@ _VERSION = re.compile(r"Ver (\d+(?:\.\d+)+)")
 
 
 @dataclass(frozen=True)
-class Installation(FoundInstallation):
+class Installation(EngineVersion):
     """One server binary and what belongs to it.
 
     ``command``: starts the server, including the dynamic linker. ``base``: the folder that
     contains ``share`` and ``lib``.
     """
 
-    flavour: Flavour
     server: Path
     command: tuple[str, ...]
     base: Path
+
+    @property
+    def flavour(self) -> Flavour:
+        return "mariadb" if self.name == "mariadb" else "mysql"
 
     @property
     def title(self) -> str:
@@ -162,7 +165,7 @@ def _private(flavour: Flavour, engines_prefix: Path) -> Iterator[Installation]:
 def _with_libraries(installation: Installation, moved_on: tuple[str, ...]) -> Installation:
     """Libraries that differ from the pinned ones make it another build."""
     libraries = f" with {', '.join(moved_on)}" if moved_on else ""
-    return replace(installation, banner=installation.banner + libraries)
+    return replace(installation, build=installation.build + libraries)
 
 
 @lru_cache(maxsize=64)
@@ -174,4 +177,4 @@ def _inspect(server: Path, prefix: Path | None, source: str) -> Installation | N
         return None
     flavour: Flavour = "mariadb" if "MariaDB" in banner else "mysql"
     base = server.parent.parent
-    return Installation(match.group(1), banner, source, flavour, server, command, base)
+    return Installation(flavour, match.group(1), banner, source, server, command, base)

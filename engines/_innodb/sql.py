@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from engines._innodb import counters, durability, explain_mariadb, explain_mysql
 from engines._innodb.configuration import SETTINGS
@@ -37,11 +36,13 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which returns a new connection (see wire.py)."""
 
     sql_folder: Path = Path(__file__).parent / "sql"
+    #: MariaDB's Connector/C, which connects to both servers.
+    native_backend = "innodb"
     flavour: Flavour
     #: (9, 7, 4) of "9.7.4", of a managed server.
     version_tuple: tuple[int, ...] = ()
     jdbc_properties = staticmethod(innodb_properties)
-    durability_settings: ClassVar[Sequence[str]] = durability.SETTINGS
+    durability_settings = durability.SETTINGS
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,10 +66,6 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     def load_retries(self) -> Mapping[str, int]:
         """By table, the number of files and statements that deadlocks undid in the last load."""
         return dict(self._retries.by_table)
-
-    def native_backend(self) -> str:
-        """MariaDB's Connector/C, which connects to both servers."""
-        return "innodb"
 
     def effective_config(self) -> Mapping[str, str]:
         """Variables that were set and those always recorded; no secrets."""

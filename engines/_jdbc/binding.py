@@ -6,12 +6,11 @@ socket, for which the binding has its own socket factory.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.drivers.ycsb.protocols import YcsbBinding
+from harness.engine import Engine, YcsbBinding
 from harness.errors import UsageError
 from harness.store.spec import JsonObject
 
@@ -22,15 +21,11 @@ _SAME = ("user", "password")
 _POSTGRES_SAME = (*_SAME, "options", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-class ThroughJdbc(ABC):
-    """Engines that the official client drives through JDBC (see DrivenByYcsb)."""
+class ThroughJdbc(Engine):
+    """Engines that the official client drives through JDBC ."""
 
     #: Connection of the native client → properties of the engine's JDBC driver.
     jdbc_properties: Callable[[Mapping[str, Any]], dict[str, str]]
-
-    @abstractmethod
-    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """See harness.engine.CallsNatively."""
 
     def ycsb_binding(self) -> YcsbBinding:
         """The same for every engine."""
@@ -45,12 +40,6 @@ class ThroughJdbc(ABC):
             **self.jdbc_properties(connection),
             **_calls(self.native_calls("ycsb", params)),
         }
-
-    def ycsb_counters(
-        self, reported: Mapping[str, Any]
-    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
-        """None: the counters come from the server itself."""
-        return {}, {}
 
 
 def _calls(native: Mapping[str, str | Sequence[str]]) -> dict[str, str]:

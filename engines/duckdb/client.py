@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import jsonfile
-from harness.engine import Credentials, Process, QueryTimeout, SqlResult
+from harness.engine import Credentials, Process, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
 from harness.sql_values import decode
@@ -98,8 +98,8 @@ class Worker:
         )
 
 
-class DuckDBConnection:
-    """One connection inside the worker (``harness.engine.SqlConnection``)."""
+class DuckDBConnection(SqlConnection):
+    """One connection inside the worker."""
 
     def __init__(self, worker: Worker, number: int) -> None:
         self._worker = worker

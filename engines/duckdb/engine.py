@@ -16,10 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import ClassVar
 
-from engines._factory import Factory, workloads_in
-from engines._installation import FoundInstallation
+from engines._installation import workloads_in
 from engines._loading import total_bytes, verify_counts
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
@@ -28,11 +26,11 @@ from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
+    Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
     EngineVersion,
-    LoadFormat,
     ProcessId,
     SqlConnection,
 )
@@ -52,15 +50,16 @@ _MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
 _SETTINGS = SettingTable.read(Path(__file__).parent)
 
 
-class DuckDB:
+class DuckDB(Engine):
     """One DuckDB database in a worker process."""
 
     name = "duckdb"
     kind: EngineKind = "embedded"
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
     sql_folder: Path = Path(__file__).parent / "sql"
-    load_format: ClassVar[LoadFormat] = "parquet"
-    background_threads: Sequence[str] = ()
+    load_format = "parquet"
+    traced = True
+    background_threads = ()
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -72,11 +71,8 @@ class DuckDB:
         self._user = context.credentials
         self._log = context.scratch / "duckdb.log"
 
-    def unmodelled(self, part: str) -> tuple[str, str] | None:
-        return None
-
     def version(self) -> EngineVersion:
-        return _installed().engine_version(self.name)
+        return _installed()
 
     def format_options(self) -> Mapping[str, str]:
         """Block size, compression and so on, where a setting changes them."""
@@ -311,7 +307,7 @@ def _insert(connection: SqlConnection, table: str, paths: Sequence[Path], task: 
     return int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
 
 
-def _installed(*_: object) -> FoundInstallation:
+def _installed(*_: object) -> EngineVersion:
     """The Python package; there is no other, whatever the options and the prefix."""
     if importlib.util.find_spec("duckdb") is None:
         raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
@@ -320,7 +316,7 @@ def _installed(*_: object) -> FoundInstallation:
     row = duckdb.execute("SELECT library_version, source_id FROM pragma_version()").fetchone()
     release, revision = row if row else (duckdb.__version__, "")
     release = str(release).removeprefix("v")
-    return FoundInstallation(release, f"{release} {revision}", f"PyPI duckdb {release}")
+    return EngineVersion("duckdb", release, f"{release} {revision}", f"PyPI duckdb {release}")
 
 
 def _settings(context: EngineContext) -> dict[str, str]:
@@ -355,7 +351,7 @@ def _resources(context: EngineContext) -> dict[str, str]:
     return {"threads": str(context.threads), "memory_limit": limit}
 
 
-ENGINE: EngineFactory = Factory(
+ENGINE = EngineFactory(
     name="duckdb",
     title="DuckDB",
     kinds=("embedded",),

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 from psycopg.abc import PQGen
 
-from harness.engine import Credentials, QueryTimeout, SqlResult
+from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
 from harness.supervise.silence import limit_s
@@ -57,7 +57,7 @@ def open_connection(conninfo: str = "", **keywords: Any) -> AnsweringConnection:
     )
 
 
-class PostgresConnection:
+class PostgresConnection(SqlConnection):
     """psycopg 3 in autocommit mode; ``raw`` is the psycopg connection.
 
     ``user``: owner of the directory that contains the server's socket.

@@ -9,13 +9,13 @@ address of the host only if the run requires it, and then with TLS only.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from engines._factory import Factory, workloads_in
+from engines._installation import workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines.postgres import external
@@ -40,11 +40,11 @@ from engines.postgres.installation import Installation, choose
 from engines.postgres.load import Loader
 from engines.postgres.server import Server
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
-from harness.drivers.loadgen.protocols import Tunnel
 from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
+    Tunnel,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part
@@ -69,9 +69,11 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
     _setting_table = SETTINGS
     supported_parts: frozenset[Part] = frozenset(PARTS)
     hammerdb_database = "pg"
+    takes_remote_clients = True
+    traced = True
     #: Not the I/O workers of release 18: they read for a backend that waits. Titles have the
     #: cluster_name of settings.yml, if it is not set to nothing.
-    background_threads: Sequence[str] = tuple(
+    background_threads = tuple(
         f"title=postgres: {cluster}{name}"
         for cluster in ("harness: ", "")
         for name in (
@@ -240,7 +242,7 @@ def _initdb_options(options: Mapping[str, Any], installation: Installation) -> l
     return chosen
 
 
-ENGINE: EngineFactory = Factory(
+ENGINE = EngineFactory(
     name="postgres",
     title="PostgreSQL",
     kinds=("managed", "external"),

@@ -107,7 +107,7 @@ def _address(dsn: str) -> str:
 
 
 class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
-    """Runs SQL on the user's server, in a schema of its own. Implements KeepsOwnData."""
+    """Runs SQL on the user's server, in a schema of its own."""
 
     name = "postgres"
     schema_word = "schema"

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from engines._installation import (
-    FoundInstallation,
     check_reachable,
     first_fitting,
     output_of,
 )
+from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
 
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True)
-class Installation(FoundInstallation):
+class Installation(EngineVersion):
     """Binaries of one PostgreSQL, in the folder ``bin``."""
 
     product = "PostgreSQL"
@@ -92,4 +92,4 @@ def _inspect(folder: Path, source: str) -> Installation | None:
         return None
     banner = output_of(str(folder / "postgres"), "--version")
     match = _VERSION.search(banner)
-    return Installation(match.group(1), banner, source, folder) if match else None
+    return Installation("postgres", match.group(1), banner, source, folder) if match else None

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import psycopg
 
@@ -17,7 +17,7 @@ from engines.postgres.configuration import SETTINGS
 from engines.postgres.connection import PostgresConnection, connecting
 from engines.postgres.waits import ActivityObserver
 from engines.postgres.window import warnings as window_warnings
-from harness.engine import Credentials, EngineKind, SqlConnection
+from harness.engine import Credentials, SqlConnection
 from harness.query_plan import ExecutedPlan
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
@@ -52,22 +52,21 @@ NO_ERRORS_LOGGED = "-c log_min_messages=fatal"
 class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which returns a new psycopg connection."""
 
-    kind: EngineKind
+    native_backend = "postgres"
     sql_folder: Path = Path(__file__).parent / "sql"
     #: The owner of the directory that contains the server's socket.
     _user: Credentials | None = None
     jdbc_properties = staticmethod(postgres_properties)
-    #: See harness.engine.TellsDurability.
-    durability_settings: ClassVar[Sequence[str]] = (
+    durability_settings = (
         "fsync",
         "full_page_writes",
         "synchronous_commit",
         "wal_sync_method",
     )
 
-    #: See harness.engine.PublishesLate, and PUBLISH_SQL in loadgen.c.
-    published_after_ns: ClassVar[int] = NS_PER_S
-    publication_cost: ClassVar[Mapping[str, float]] = {"postgres_commits_count": 1.0}
+    #: See PUBLISH_SQL in loadgen.c.
+    published_after_ns = NS_PER_S
+    publication_cost: Mapping[str, float] = {"postgres_commits_count": 1.0}
 
     @abstractmethod
     def _open(self) -> psycopg.Connection[Any]:
@@ -84,9 +83,6 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     def wait_observer(self) -> ActivityObserver:
         """Wait events; see waits.py."""
         return ActivityObserver(self._open_for_waits, local=self.kind == "managed")
-
-    def native_backend(self) -> str:
-        return "postgres"
 
     def effective_config(self) -> Mapping[str, str]:
         """Settings that differ from their defaults and those always recorded; no secrets."""

@@ -96,7 +96,7 @@ class ActivityObserver:
     ``local``: whether the sessions are processes of this host.
     """
 
-    resources = frozenset(_RESOURCES.values()) | {"other"}
+    resources: frozenset[Resource] = frozenset((*_RESOURCES.values(), "other"))
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], local: bool) -> None:
         self._connect = connect

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.rocksdb.installation import Installation
-from harness.drivers.ycsb.protocols import YcsbBinding
+from harness.engine import Engine, YcsbBinding
 from harness.errors import UsageError
 from harness.store.spec import JsonObject
 
@@ -22,8 +22,8 @@ _TICKER = re.compile(r"^(\S+) COUNT : (\d+)$", re.MULTILINE)
 _UNITS = {"bytes": ("_bytes", 1), "micros": ("_ns", 1000), "nanos": ("_ns", 1)}
 
 
-class OfficialClient:
-    """RocksDB as an engine that the official client drives (see DrivenByYcsb)."""
+class OfficialClient(Engine):
+    """RocksDB as an engine that the official client drives ."""
 
     _installation: Installation
 

@@ -17,9 +17,8 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from engines._factory import Factory
 from engines._installation import check_reachable
 from engines._loading import verify_counts
 from engines._thread_waits import ThreadObserver
@@ -36,7 +35,6 @@ from engines.rocksdb.options import (
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from engines.rocksdb.window import warnings as window_warnings
 from harness.copytree import copy_tree, make_durable, move_tree
-from harness.drivers.loadgen.protocols import Fill
 from harness.engine import (
     DataDirectories,
     EngineContext,
@@ -44,6 +42,7 @@ from harness.engine import (
     EngineKind,
     EngineVersion,
     FileSettings,
+    Fill,
     ProcessId,
     TaskTimes,
 )
@@ -77,11 +76,13 @@ class RocksDb(OfficialClient):
 
     name = "rocksdb"
     kind: EngineKind = "embedded"
+    inside_client = True
+    native_backend = "rocksdb"
+    traced = True
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "memory"})
     #: Flushes and compactions.
-    background_threads: Sequence[str] = ("thread=rocksdb:",)
-    #: See harness.engine.TellsDurability.
-    durability_settings: ClassVar[Sequence[str]] = ("disable_wal", "manual_wal_flush", "sync")
+    background_threads = ("thread=rocksdb:",)
+    durability_settings = ("disable_wal", "manual_wal_flush", "sync")
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -106,7 +107,7 @@ class RocksDb(OfficialClient):
 
     def version(self) -> EngineVersion:
         """Release, revision and a digest of the library."""
-        return self._installation.engine_version(self.name)
+        return self._installation
 
     @property
     def library(self) -> Path:
@@ -176,10 +177,6 @@ class RocksDb(OfficialClient):
     def processes(self) -> Sequence[ProcessId]:
         return [self._client] if self._client is not None and self._running() else []
 
-    def counters(self) -> Mapping[str, float]:
-        """None: the client reports the tickers with its result."""
-        return {}
-
     def files(self) -> Sequence[Path]:
         return [self._data, self._wal]
 
@@ -243,10 +240,6 @@ class RocksDb(OfficialClient):
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Sequence[RunWarning]:
         return list(window_warnings(window))
-
-    def native_backend(self) -> str:
-        """``loadgen_rocksdb.so``."""
-        return "rocksdb"
 
     def native_connection(self) -> Mapping[str, Any]:
         """Library, directories and options, for the native client and for one in Java.
@@ -381,17 +374,13 @@ def _text(truth: bool) -> str:
     return str(truth).lower()
 
 
-class RocksDbFactory(Factory):
-    """Implements TakesOptionFile."""
-
-    def settings_of_file(self, options: Mapping[str, Any], engines_prefix: Path) -> FileSettings:
-        """The settings of the OPTIONS file that the engine option names."""
-        if (named := options.get("options_file")) is None:
-            return FileSettings()
-        return settings_of_file(Path(str(named)), choose(options, engines_prefix))
+def _settings_of_file(options: Mapping[str, Any], engines_prefix: Path) -> FileSettings:
+    if (named := options.get("options_file")) is None:
+        return FileSettings()
+    return settings_of_file(Path(str(named)), choose(options, engines_prefix))
 
 
-ENGINE: EngineFactory = RocksDbFactory(
+ENGINE = EngineFactory(
     name="rocksdb",
     title="RocksDB",
     kinds=("embedded",),
@@ -409,4 +398,5 @@ ENGINE: EngineFactory = RocksDbFactory(
     },
     make=RocksDb,
     installation=choose,
+    settings_of_file=_settings_of_file,
 )

@@ -18,10 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engines._installation import FoundInstallation, first_fitting
+from engines._installation import first_fitting
 from engines.rocksdb import probe
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness import jsonfile
+from harness.engine import EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.install import installed
 from harness.supervise import programs, workdirs
@@ -40,7 +41,7 @@ _FACTS = (re.compile(r"Git sha (\S+)"), re.compile(r"Compile date (.+)"))
 
 
 @dataclass(frozen=True)
-class Installation(FoundInstallation):
+class Installation(EngineVersion):
     """``library``: the shared library. ``classes``: folder of its Java classes, if there is one."""
 
     product = "RocksDB"
@@ -147,7 +148,7 @@ def _inspect(library: Path, source: str) -> Installation | None:
     facts = [match.group(1).strip() for fact in _FACTS if (match := fact.search(answer.log))]
     banner = " ".join([release.group(1), *facts, _digest(library, library.stat().st_mtime_ns)])
     classes = library.parent if (library.parent / _JAVA).is_file() else None
-    return Installation(release.group(1), banner, source, library, classes)
+    return Installation("rocksdb", release.group(1), banner, source, library, classes)
 
 
 @lru_cache(maxsize=16)

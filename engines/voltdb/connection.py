@@ -6,7 +6,7 @@ import re
 import time
 
 from engines.voltdb.wire import Answer, Connection, NoAnswer, Parameter, WireError
-from harness.engine import QueryTimeout, SqlResult
+from harness.engine import QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
 
@@ -15,7 +15,7 @@ _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _EXEC = re.compile(r"exec\s+(\w+)", re.IGNORECASE)
 
 
-class VoltDbConnection:
+class VoltDbConnection(SqlConnection):
     """Every statement is a transaction of its own; there are no others of SQL text."""
 
     def __init__(self, raw: Connection) -> None:

@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from engines._factory import Factory, workloads_in
+from engines._installation import workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines._sql_engine import CallsSql
@@ -33,11 +33,11 @@ from engines.voltdb.load import load, procedures_digest
 from engines.voltdb.server import Server, write_log4j
 from engines.voltdb.window import warnings as window_warnings
 from engines.voltdb.wire import password_digest
-from harness.drivers.loadgen.protocols import Fill
 from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
+    Fill,
 )
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
@@ -54,11 +54,10 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster, Server]):
     """A server of our own on directories of our own."""
 
     name = "voltdb"
+    native_backend = "voltdb"
     supported_parts: frozenset[Part] = frozenset({"data", "memory"})
     sql_folder: Path = Path(__file__).parent / "sql"
-    #: See harness.engine.TellsDurability.
-    durability_settings: ClassVar[Sequence[str]] = (SNAPSHOTS, FREQUENCY)
-    #: See harness.engine.LosesCommits.
+    durability_settings = (SNAPSHOTS, FREQUENCY)
     lost_when_killed = "what was committed after the newest snapshot"
 
     def __init__(self, context: EngineContext) -> None:
@@ -76,16 +75,16 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster, Server]):
         """One snapshot is made, when it is stopped."""
         return {SNAPSHOTS: "false"}
 
-    def initialise(self, places: DataDirectories) -> None:
+    def initialise(self, directories: DataDirectories) -> None:
         """An empty server in the directories, from now on with the settings for loading."""
         self._loading = True
-        cluster = self._use(places)
+        cluster = self._use(directories)
         cluster.create(self._deployment(self._loaded_with()))
 
-    def restore(self, dataset: Path, places: DataDirectories) -> None:
+    def restore(self, dataset: Path, directories: DataDirectories) -> None:
         """Copy ``dataset`` into the directories; the server's start reads it."""
         self._loading = False
-        self._use(places).restore(dataset, self._deployment(self._settings))
+        self._use(directories).restore(dataset, self._deployment(self._settings))
 
     def connect(self) -> VoltDbConnection:
         """A new connection."""
@@ -121,12 +120,7 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster, Server]):
         """See window.py."""
         return list(window_warnings(window, self._used_settings, window_ns))
 
-    def native_backend(self) -> str:
-        """``loadgen_voltdb.so``."""
-        return "voltdb"
-
     def network(self) -> str | None:
-        """See harness.engine.HasOwnNetwork."""
         return self._used().network
 
     def native_connection(self) -> Mapping[str, Any]:
@@ -185,17 +179,17 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster, Server]):
         used = settled(settings, self._context.threads)
         return deployment(used, self._placed().snapshots, self._password)
 
-    def _use(self, places: DataDirectories) -> Cluster:
+    def _use(self, directories: DataDirectories) -> Cluster:
         write_log4j(self._context)
-        self._cluster = Cluster(self._installation, self._context, places)
-        self._server = Server(self._cluster, places.memory, self._password)
+        self._cluster = Cluster(self._installation, self._context, directories)
+        self._server = Server(self._cluster, directories.memory, self._password)
         return self._cluster
 
     def _new_monitor(self) -> Monitor:
         return Monitor(self.connect())
 
 
-ENGINE: EngineFactory = Factory(
+ENGINE = EngineFactory(
     name="voltdb",
     title="VoltDB",
     kinds=("managed",),

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from engines._installation import (
-    FoundInstallation,
     check_reachable,
     first_fitting,
     output_of,
 )
+from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, java_command
 
@@ -30,7 +30,7 @@ _OPENED = ("java.base/java.lang", "java.base/sun.nio.ch")
 
 
 @dataclass(frozen=True)
-class Installation(FoundInstallation):
+class Installation(EngineVersion):
     """``folder``: has ``lib`` and ``classes``. ``java``: the program that runs them."""
 
     product = "VoltDB"
@@ -71,11 +71,11 @@ def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
             options,
             install="run `harness engines install voltdb`",
         )
-    match = _BANNER.fullmatch(found.banner)
+    match = _BANNER.fullmatch(found.build)
     if match is None or int(match[2]) < _OLDEST_JAVA:
         raise UsageError(
             f"{found.title} with {java}",
-            f"it says {found.banner!r}",
+            f"it says {found.build!r}",
             f"use Java {_OLDEST_JAVA} or later: the engine option 'java' names its folder",
         )
     return found
@@ -102,4 +102,4 @@ def _private(engines_prefix: Path, java: str) -> Iterator[Installation]:
 def _inspect(folder: Path, source: str, java: str) -> Installation | None:
     banner = output_of(*java_command(folder, java), "tierbench.Version")
     match = _BANNER.fullmatch(banner)
-    return None if match is None else Installation(match[1], banner, source, folder, java)
+    return match and Installation("voltdb", match[1], banner, source, folder, java)

@@ -14,8 +14,7 @@ from engines._loading import verify_counts
 from engines._server import run_once
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.installation import Installation
-from harness.drivers.loadgen.protocols import Fill
-from harness.engine import EngineContext
+from harness.engine import EngineContext, Fill
 from harness.progress import Progress
 from harness.sql_files import statements
 from harness.supervise.user_files import copy_file, make_directory, read_bytes, walk
@@ -52,7 +51,7 @@ def load(
     row_counts: Mapping[str, int],
     progress: Progress,
 ) -> None:
-    """See LoadsNatively.native_load. ``native``: the client's connection, without the tables."""
+    """See Engine.native_load. ``native``: the client's connection, without the tables."""
     _define(connection, folder, "10_tables")
     stored = fill({**native, "tables": _tables(connection)})
     verify_counts(stored, row_counts, "load again; the server's log may have the reason")

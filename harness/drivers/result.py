@@ -13,7 +13,6 @@ from typing import Any
 
 from harness import hdr
 from harness.counters import difference
-from harness.engine import PublishesLate, RunsInClient
 from harness.errors import RunFailed
 from harness.workload import Session
 
@@ -203,7 +202,7 @@ class WindowCounters:
         """It ends now."""
         if self._before is not None:
             self._counters = difference(self._before, self._read())
-        if isinstance(self.session.engine, RunsInClient):  # and ends with it
+        if self.session.engine.inside_client:  # and ends with it
             self.session.measured()
 
     def _read(self) -> Mapping[str, float]:
@@ -241,10 +240,9 @@ class WindowCounters:
                 "the client did not report its two ends",
                 "run again",
             )
-        engine, counters = self.session.engine, dict(self._counters)
-        if isinstance(engine, PublishesLate):
-            for name, cost in engine.publication_cost.items():
-                if name in counters:
-                    added = driven.published_sessions * cost
-                    counters[name] = max(0.0, counters[name] - added)
+        counters = dict(self._counters)
+        for name, cost in self.session.engine.publication_cost.items():
+            if name in counters:
+                added = driven.published_sessions * cost
+                counters[name] = max(0.0, counters[name] - added)
         return counters

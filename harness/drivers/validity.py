@@ -9,7 +9,7 @@ from math import sqrt
 from statistics import mean, median
 
 from harness.drivers.result import SERIES_NS, DriverResult, WindowCounters
-from harness.engine import ChecksWriteBack, Engine, Listens, PublishesLate, TellsDurability
+from harness.engine import Engine
 from harness.units import format_ns
 from harness.warnings import RunWarning
 
@@ -193,7 +193,7 @@ def late_publication(
     engine: Engine, driven: DriverResult, counted: WindowCounters
 ) -> Iterator[RunWarning]:
     """Counters of sessions whose client does not have them publish at the window's ends."""
-    if not isinstance(engine, PublishesLate) or driven.published_sessions:
+    if driven.published_sessions:
         return
     late = engine.published_after_ns / driven.window_ns
     if late <= _UNPUBLISHED or driven.counters_late_ns is not None:
@@ -224,7 +224,7 @@ def _clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[RunWarn
     """Clients on other hosts: network and encryption are part of the result."""
     if not hosts:
         return
-    there = engine.from_elsewhere() if isinstance(engine, Listens) else None
+    there = engine.from_elsewhere()
     way = "through ssh tunnels" if there is None else f"by TLS on {there['host']}"
     yield RunWarning(
         code="remote-clients",
@@ -249,7 +249,7 @@ def _own_queues(hosts: Sequence[str], driven: DriverResult) -> Iterator[RunWarni
 
 def lost_without_power(engine: Engine) -> Iterator[RunWarning]:
     """Settings under which an acknowledged commit does not wait for the device."""
-    risks = engine.lost_without_power() if isinstance(engine, TellsDurability) else {}
+    risks = engine.lost_without_power()
     if risks:
         yield RunWarning(
             code="commits-not-durable",
@@ -268,7 +268,7 @@ def write_back_warnings(
     written, or in which they are written at another rate than later on, shows a data tier
     without its writes and a log tier with more than its share.
     """
-    if not isinstance(engine, ChecksWriteBack) or driven.counters_late_ns is not None:
+    if driven.counters_late_ns is not None:
         return
     window = {**counted.counters(driven), **driven.engine_counters}
     yield from engine.write_back_warnings(counted.ramp_up, window, driven.window_ns)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 from harness.engine import (
-    CountsLoadRetries,
     DataDirectories,
     Engine,
-    HasOwnNetwork,
-    KeepsOwnData,
     ProcessStarter,
-    RunsInClient,
 )
 from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
@@ -49,10 +45,9 @@ def clients_of(
 ) -> Clients:
     """``starter``: of an engine inside the client, since it is the client then."""
     scratch = stack.enter_context(env.scratch())
-    if isinstance(engine, RunsInClient):
+    if engine.inside_client:
         return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
-    joined = engine if isinstance(engine, HasOwnNetwork) else None
-    return Clients(env.supervisor, env.credentials, scratch, joined=joined)
+    return Clients(env.supervisor, env.credentials, scratch, joined=engine)
 
 
 def loaded_dataset(prepared: EngineRun, env: Environment) -> Dataset:
@@ -69,7 +64,7 @@ def loaded_dataset(prepared: EngineRun, env: Environment) -> Dataset:
             if building is None:  # another harness has built it while we waited
                 return loaded_dataset(prepared, env)
             facts = _load(prepared, env, engine, source, building)
-            return building.publish(key, facts, env.progress, _load_retries(engine))
+            return building.publish(key, facts, env.progress, engine.load_retries())
 
 
 def _load(
@@ -111,14 +106,10 @@ def _loaded(
             env.progress,
         )
         facts = prepared.workload.load(prepared.params, loading)
-    if retries := _load_retries(engine):
+    if retries := engine.load_retries():
         pieces = ", ".join(f"{table} {count}" for table, count in sorted(retries.items()))
         env.progress.say(f"loaded again after deadlocks, pieces by table: {pieces}")
     return facts
-
-
-def _load_retries(engine: Engine) -> Mapping[str, int]:
-    return engine.load_retries() if isinstance(engine, CountsLoadRetries) else {}
 
 
 def source_data(prepared: EngineRun, env: Environment, engine: Engine) -> Dataset | None:
@@ -166,7 +157,6 @@ def external_data(prepared: EngineRun, env: Environment, engine: Engine) -> dict
 
     Data that runs change are loaded for each of them, and are never marked as complete.
     """
-    assert isinstance(engine, KeepsOwnData)
     spec, workload = prepared.spec, prepared.workload
     key = dataset_name(spec.workload, workload.data_key(prepared.params, spec.driver))
     spent = workload.spends_data(prepared.params)

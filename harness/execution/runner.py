@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 
 from harness import registry
 from harness.engine import (
-    AccountsForWaits,
     Credentials,
     DataDirectories,
     Engine,
-    KeepsOwnData,
-    RunsInClient,
-    TellsDurability,
-    TracesIo,
 )
 from harness.errors import RunFailed, as_failure, interruption
 from harness.execution.data import (
@@ -209,12 +204,11 @@ class _EngineAtWork:
 
     def start(self) -> None:
         """Restore the dataset, or load into a user's server; start the engine."""
-        engine = self.engine
         if (changes := changes_data(self.prepared, self.env)) is not None:
             self.stack.enter_context(changes.in_use(self.env.progress))
             self.session.changes = changes.content
-        if isinstance(engine, KeepsOwnData) and self.prepared.external:
-            self._load_external(engine)
+        if self.prepared.external:
+            self._load_external()
         else:
             self._restore()
 
@@ -245,7 +239,7 @@ class _EngineAtWork:
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
             record.warnings += session.timed_io.check_models(prepared.models)
             record.artifacts["io-operations"] = session.timed_io.operations()
-        if isinstance(engine, RunsInClient):  # its configuration is known when it has run
+        if engine.inside_client:  # its configuration is known when it has run
             self.record_config(engine.effective_config())
         if self.places is not None:
             grown, before = part_bytes(self.places, self.env.credentials), record.part_bytes
@@ -256,19 +250,19 @@ class _EngineAtWork:
         cap, engine = self.record.cap, self.engine
         return MonitorContext(
             processes=engine.processes,
-            waits=engine.wait_observer if isinstance(engine, AccountsForWaits) else lambda: None,
+            waits=engine.wait_observer,
             tiers=self.record.tiers,
             cgroup=cap.v2_path if cap is not None else None,
             io_trace=lambda: self.trace if self.trace and self.trace.on else None,
         )
 
-    def _load_external(self, engine: KeepsOwnData) -> None:
+    def _load_external(self) -> None:
         prepared, record = self.prepared, self.record
         self.engine.start()
         facts = external_data(prepared, self.env, self.engine)
         record.dataset = {"key": "external", "fingerprint": facts}
         self.session.source = existing_source(prepared, self.env)
-        record.data_bytes = engine.data_bytes()
+        record.data_bytes = self.engine.data_bytes()
 
     def _restore(self) -> None:
         prepared, env, record, session = self.prepared, self.env, self.record, self.session
@@ -304,7 +298,7 @@ class _EngineAtWork:
     def _trace_io(self, places: DataDirectories) -> None:
         """Trace the processes that start from now on, if the engine can be traced."""
         trace, engine = self.trace, self.engine
-        if trace is not None and isinstance(engine, TracesIo):
+        if trace is not None and engine.traced:
             trace.background = engine.background_threads
             parts = [part for part in DIRECTORY_PARTS if part in engine.supported_parts]
             trace.directories = {part: places[part] for part in parts}
@@ -337,7 +331,7 @@ class _EngineAtWork:
             engine.kind,
             dict(self.prepared.settings),
             dict(config),
-            list(engine.durability_settings) if isinstance(engine, TellsDurability) else [],
+            list(engine.durability_settings),
         )
 
 

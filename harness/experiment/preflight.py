@@ -13,13 +13,8 @@ from harness.engine import (
     EngineContext,
     EngineFactory,
     EngineVersion,
-    FileSettings,
-    Listens,
     MemoryPolicy,
     ProcessStarter,
-    RunsSql,
-    TakesOptionFile,
-    TracesIo,
 )
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
@@ -142,7 +137,7 @@ class EngineRun(ResolvedRun):
     def dataset_facts(self, engine: Engine) -> dict[str, Any]:
         """Return the facts that its dataset depends on."""
         spec = self.spec
-        folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None
+        folder = engine.sql_folder
         return {
             "engine": spec.engine,
             "build": self.version.build,
@@ -150,7 +145,7 @@ class EngineRun(ResolvedRun):
             "workload": spec.workload,
             "data": self.workload.data_key(self.params, spec.driver),
             "format": dict(engine.format_options()),
-            "schema": _schema_digest(folder) if folder else "",
+            "schema": _schema_digest(folder / spec.workload) if folder else "",
         }
 
 
@@ -174,9 +169,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         _check_paths(factory, tiers, env)
     cpus = _processors(spec, tiers)
     threads = spec.threads or len(cpus) or env.cores
-    of_file = FileSettings()
-    if isinstance(factory, TakesOptionFile):
-        of_file = factory.settings_of_file(spec.engine_options, env.engines_prefix)
+    of_file = factory.settings_of_file(spec.engine_options, env.engines_prefix)
     settings = settings_for(
         spec.tuning,
         spec.engine,
@@ -212,7 +205,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     _check_cache(prepared)
     _check_memory_limit(prepared, env)
     engine = factory.create(prepared.context(env, env.supervisor, _NOWHERE))
-    if listen is not None and not isinstance(engine, Listens):
+    if listen is not None and not engine.takes_remote_clients:
         raise UsageError(
             f"listen {listen} on {engine.name}",
             "the harness cannot have its server listen",
@@ -226,7 +219,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         name = dataset_name(f"{spec.workload}-{spec.engine}", prepared.dataset_facts(engine))
     return replace(
         prepared,
-        load_format=getattr(engine, "load_format", ""),
+        load_format=engine.load_format or "",
         dataset_name=name,
         source_name=workload.source_key(params, engine),
     )
@@ -269,11 +262,10 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
             "no placement is given",
             "add a placement such as --placement ssd-both",
         )
-    reasons: Mapping[Part, str] = getattr(factory, "not_placeable", {})
     for part in sorted(placement.named - supported):
         if part == "wal" and placement.wal == placement.data:
             continue  # ssd-both: an engine without a log has no other part
-        why = f": {reasons[part]}" if part in reasons else ""
+        why = f": {factory.not_placeable[part]}" if part in factory.not_placeable else ""
         raise UsageError(
             f"placement {placement.name!r}",
             f"{factory.title} cannot place the part {part!r} on its own{why}",
@@ -283,10 +275,9 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
 
 def _check_paths(factory: EngineFactory, tiers: Mapping[Part, Tier], env: Environment) -> None:
     """UsageError for a directory that the engine's settings cannot name."""
-    separators = getattr(factory, "path_separators", "")
     named = {f"tier {t.name!r}": t.claim.path for t in tiers.values() if t.claim.path}
     for what, path in {**named, "loaded datasets": str(env.datasets.root)}.items():
-        for character in separators:
+        for character in factory.path_separators:
             if character in path:
                 raise UsageError(
                     f"{what} in {path}",
@@ -312,7 +303,7 @@ def _check_plant(spec: RunSpec, engine: Engine, supported: frozenset[Part]) -> N
     """UsageError for a delay that would not reach the engine."""
     for text in spec.plant:
         plant = parse_plant(text)
-        if not isinstance(engine, TracesIo):
+        if not engine.traced:
             context = f"the harness does not trace {engine.name}"
         elif plant.part not in supported:
             context = f"{plant.part} of {engine.name} cannot be placed, nor traced"
@@ -333,7 +324,7 @@ def _check_models(prepared: EngineRun, engine: Engine, supported: frozenset[Part
             continue
         tier = prepared.tiers[part]
         hint = f"place {part} on another tier, or use another model"
-        if not isinstance(engine, TracesIo):
+        if not engine.traced:
             context = f"the harness does not trace {engine.name}"
         elif IoMonitor.name in spec.no_monitors:
             context, hint = "the monitor io is excluded", "leave out --no-monitor io"

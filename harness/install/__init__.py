@@ -10,7 +10,6 @@ next install. Database *services* of the machine are never changed.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -25,7 +24,12 @@ from harness.install.pins import pinned, pinned_engines
 from harness.install.prefix import publish, work_directory
 from harness.progress import Progress
 from harness.supervise import programs
-from harness.supervise.credentials import refuse_exchangeable, run_unprivileged, unprivileged
+from harness.supervise.credentials import (
+    refuse_exchangeable,
+    refuse_noexec,
+    run_unprivileged,
+    unprivileged,
+)
 from harness.supervise.user_files import make_passable
 from harness.units import format_bytes
 from harness.warnings import RunWarning, warn
@@ -39,7 +43,6 @@ __all__ = [
     "linker",
     "pinned",
     "pinned_engines",
-    "refuse_noexec",
 ]
 
 _RECORD = "installed.json"
@@ -115,16 +118,6 @@ def install(
     if len(failures) == 1:
         raise failures[0]
     raise RunFailed(f"install {engine}", "; ".join(map(str, failures)), failures[-1].hint)
-
-
-def refuse_noexec(folder: Path, title: str) -> None:
-    """UsageError where no program below ``folder`` can run."""
-    if folder.exists() and os.statvfs(folder).f_flag & os.ST_NOEXEC:
-        raise UsageError(
-            f"{title} under {folder}",
-            "its file system is mounted noexec: no program there can run",
-            "mount it with exec, or name another folder in $HARNESS_ENGINES",
-        )
 
 
 def _failure(pin: Pinned, prefix: Path, error: OSError | RunFailed) -> RunFailed:

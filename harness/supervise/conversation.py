@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from harness.engine import Process
 from harness.supervise import silence
+from harness.supervise.starting import Process
 
 
 def converse(

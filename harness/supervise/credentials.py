@@ -8,10 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise import programs
-from harness.supervise.user_files import refuse_writable
+from harness.supervise.user_files import Credentials, refuse_writable
 from harness.warnings import RunWarning
 
 _DEDICATED = "tierbench"
@@ -92,3 +91,13 @@ def _named(name: str) -> Credentials:
     if entry.pw_uid == 0:
         raise UsageError(problem, "it is root", "set $HARNESS_USER to an unprivileged user")
     return Credentials(entry.pw_uid, entry.pw_gid, entry.pw_name)
+
+
+def refuse_noexec(folder: Path, title: str) -> None:
+    """UsageError where no program below ``folder`` can run."""
+    if folder.exists() and os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise UsageError(
+            f"{title} under {folder}",
+            "its file system is mounted noexec: no program there can run",
+            "mount it with exec, or name another folder in $HARNESS_ENGINES",
+        )

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Credentials
 from harness.errors import RunFailed
-from harness.supervise.user_files import acting_as, open_regular
+from harness.supervise.user_files import Credentials, acting_as, open_regular
 
 
 def spawn_failure(

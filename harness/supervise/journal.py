@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import paths
-from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.supervise import undo, workdirs
 from harness.supervise.process import (
@@ -33,7 +32,12 @@ from harness.supervise.process import (
 )
 from harness.supervise.segments import end_stopped_supervisor
 from harness.supervise.silence import limit_s
-from harness.supervise.user_files import opened, refuse_exchangeable_way, refuse_writable
+from harness.supervise.user_files import (
+    Credentials,
+    opened,
+    refuse_exchangeable_way,
+    refuse_writable,
+)
 
 _RECOVER_POLL_S = 0.05
 _SAID_AFTER_S = 2.0

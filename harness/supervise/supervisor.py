@@ -27,13 +27,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.engine import Credentials, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed
 from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
 from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.programs import minimal_environment
 from harness.supervise.silence import Watch
+from harness.supervise.starting import MemoryPolicy, ProcessStarter
+from harness.supervise.user_files import Credentials
 
 if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
     from harness.host.cgroup import MemoryCap

@@ -16,7 +16,7 @@ from harness.drivers.result import (
     cpu_per_operation,
 )
 from harness.drivers.validity import Nouns, host_warnings, load_warnings
-from harness.engine import Engine, RunsInClient
+from harness.engine import Engine
 from harness.store.result import Check, Metric
 from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
@@ -175,7 +175,7 @@ def window_outcome(
     ``rates``, ``warnings``: the workload's own.
     """
     engine = counted.session.engine
-    inside = isinstance(engine, RunsInClient)
+    inside = engine.inside_client
     moved = counted.counters(driven) if driven.counters_late_ns is None else {}
     waits, counters = explain_window(driven, moved, users, closed and not inside)
     documents: dict[str, Any] = {

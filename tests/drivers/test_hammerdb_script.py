@@ -9,6 +9,7 @@ import pytest
 from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
+from harness.engine import Engine
 from harness.errors import UsageError
 
 SECRET = "0123secret"
@@ -128,7 +129,7 @@ def test_a_missing_tcl_package_is_known_beforehand(replay):
     assert "docs/hammerdb.md" in missing.value.hint
 
 
-class Stranger:
+class Stranger(Engine):
     """An engine that HammerDB does not know."""
 
     name = "sqlite"
@@ -142,9 +143,6 @@ class Known(Stranger):
 
     def __init__(self, kind, word="pg"):
         self.kind, self.hammerdb_database = kind, word
-
-    def native_backend(self):
-        return "postgres"
 
     def native_connection(self):
         return {"host": "/run/bench", "port": 5432, "user": "u", "password": "p", "database": "d"}

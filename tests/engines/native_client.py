@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
-from harness.engine import HasOwnNetwork
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
 from harness.workload import Clients
@@ -27,9 +26,8 @@ class Native:
 
     def __init__(self, lab: Any, engine: Any) -> None:
         self.engine = engine
-        joined = engine if isinstance(engine, HasOwnNetwork) else None
         folder = lab.directory("c")
-        self.clients = Clients(lab.supervisor, lab.credentials, folder, joined=joined)
+        self.clients = Clients(lab.supervisor, lab.credentials, folder, joined=engine)
         #: Rows by table, as the client told of its load and as the server counted then.
         self.told: dict[str, int] = {}
         self.counted: dict[str, int] = {}
@@ -66,7 +64,7 @@ class Native:
     def _spec(self, connection: Mapping[str, Any]) -> dict[str, Any]:
         params = {"warehouses": 1, "data_seed": 1}
         return {
-            "schema": 1, "backend": self.engine.native_backend(), "connection": dict(connection),
+            "schema": 1, "backend": self.engine.native_backend, "connection": dict(connection),
             "workload": {"name": "tpcc", "params": params},
         }  # fmt: skip
 

@@ -9,14 +9,12 @@ from typing import Any
 
 from patience import eventually
 
-from harness.engine import AccountsForWaits
 from harness.errors import RunFailed
 from harness.waits import SampledWaits, WaitTotals
 
 
 def observed(engine: Any, enough: Callable[[WaitTotals], bool]) -> WaitTotals:
     """Totals of observations until there are enough of what is expected."""
-    assert isinstance(engine, AccountsForWaits)
     waits = SampledWaits(engine.wait_observer())
 
     def now() -> WaitTotals:

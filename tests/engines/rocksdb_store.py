@@ -38,7 +38,7 @@ class Store:
     def spec(self, **more: Any) -> dict[str, Any]:
         return {
             "schema": 1,
-            "backend": self.engine.native_backend(),
+            "backend": self.engine.native_backend,
             "connection": dict(self.engine.native_connection()),
             "workload": {"name": "ycsb", "params": SHAPE},
             "threads": 2,

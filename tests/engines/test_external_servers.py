@@ -15,7 +15,6 @@ import pytest
 from patience import PATIENCE_S, eventually
 
 from harness import paths, registry
-from harness.engine import BulkLoads, KeepsOwnData
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.workloads.tpch.statements import Statement
@@ -84,8 +83,7 @@ def test_the_server_is_recorded_without_the_password(server: Any, dsn: str) -> N
 def test_data_are_loaded_once_and_found_by_their_mark(
     external: Any, server: Any, lab: Any, tpch_csv: Any
 ) -> None:
-    assert isinstance(external, KeepsOwnData) and isinstance(external, BulkLoads)
-    assert not isinstance(server, KeepsOwnData)
+    assert (external.kind, server.kind) == ("external", "managed")
     assert external.prepared(KEY) is None
     external.prepare(KEY)
     external.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
@@ -214,7 +212,7 @@ def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(
     def run() -> None:
         try:
             with SilentProgress().task("streams", 2) as task:
-                _Streams(external, external, None, task).run(streams, None, [])
+                _Streams(external, None, task).run(streams, None, [])
         except RunFailed as error:
             failures.append(error)
 

@@ -302,5 +302,5 @@ def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:
     from engines._innodb.installation import _with_libraries, choose
 
     installation = choose("mysql", {}, paths.engines_prefix())
-    moved = _with_libraries(replace(installation, banner="mysqld 9"), ("libc6 2.44-1",))
-    assert moved.engine_version("mysql").build == "mysqld 9 with libc6 2.44-1"
+    moved = _with_libraries(replace(installation, build="mysqld 9"), ("libc6 2.44-1",))
+    assert moved.build == "mysqld 9 with libc6 2.44-1"

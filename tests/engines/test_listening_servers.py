@@ -20,7 +20,7 @@ from native_client import operation
 from engines._innodb.external import dsn_of
 from harness import paths, registry
 from harness.drivers.loadgen import processes
-from harness.engine import EngineContext, Listens
+from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError
 from harness.host.listen_address import check_listen, own_addresses, parse_listen
 from harness.workload import Clients
@@ -58,7 +58,7 @@ class Listening:
         """A short run of the native client, which fails if a session is not encrypted."""
         names = ("new_order", "payment", "order_status", "delivery", "stock_level")
         spec = {
-            "schema": 1, "task": "run", "backend": self.engine.native_backend(),
+            "schema": 1, "task": "run", "backend": self.engine.native_backend,
             "connection": connection,
             "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1, "home": "all",
                                                     "mix": {"stock_level": 100}}},
@@ -385,8 +385,7 @@ def test_by_default_no_server_listens(lab: Any, empty_engines: Any, name: str) -
     engine.restore(empty_engines.data(name), lab.places())
     engine.start()
     try:
-        listens: object = engine
-        assert isinstance(listens, Listens) and listens.from_elsewhere() is None
+        assert engine.takes_remote_clients and engine.from_elsewhere() is None
         assert _ports(engine) == set()
         assert not (engine._context.scratch / "tls").exists()
     finally:

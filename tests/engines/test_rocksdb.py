@@ -18,8 +18,7 @@ from rocksdb_store import RECORDS, Store, loaded
 from engines.rocksdb import options
 from engines.rocksdb.installation import Answer, ask
 from harness import paths
-from harness.drivers.loadgen.protocols import CallsNatively
-from harness.engine import FileSettings, RunsInClient, TakesOptionFile
+from harness.engine import FileSettings
 from harness.errors import RunFailed, UsageError
 from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of
@@ -59,8 +58,7 @@ def test_it_is_what_its_protocols_say(lab: Any) -> None:
     engine = lab.engine("rocksdb")
     version = engine.version()
     assert version.version in version.build
-    assert isinstance(engine, RunsInClient) and isinstance(engine, CallsNatively)
-    assert isinstance(factory_of("rocksdb"), TakesOptionFile)
+    assert engine.inside_client and engine.native_backend and engine.sql_folder is None
 
 
 def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhere: Path) -> None:
@@ -194,7 +192,6 @@ def test_the_paper_s_settings_are_those_it_runs_with(lab: Any, golden: Path) -> 
 
 def settings_of(path: Path) -> FileSettings:
     factory = factory_of("rocksdb")
-    assert isinstance(factory, TakesOptionFile)
     return factory.settings_of_file({"options_file": str(path)}, paths.engines_prefix())
 
 

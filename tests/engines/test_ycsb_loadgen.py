@@ -50,7 +50,7 @@ class Ycsb:
         return {
             "schema": 1,
             "task": task,
-            "backend": self.engine.native_backend(),
+            "backend": self.engine.native_backend,
             "connection": dict(self.engine.native_connection()),
             "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
             "threads": 2,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.counters import difference
+from harness.engine import Engine
 from harness.host.page_cache import evict
 from harness.host.working_set import Footprint
 from harness.monitors import MonitorContext
@@ -114,7 +115,7 @@ def test_operations_that_a_window_s_first_reading_misses_are_those_until_the_eng
         read_order.append("engine")
         return {"commits_count": 1.0}
 
-    published = {"published_after_ns": 1, "publication_cost": {}} if late else {}
+    published = {"published_after_ns": int(late)}
     engine = SimpleNamespace(processes=processes, counters=counters, files=list, **published)
     one = session(engine, monitors=[process_monitor(engine)])
     for _ in range(2):  # the window's ends
@@ -127,7 +128,7 @@ def test_an_observer_follows_queries_and_windows():
     """First readings begin nothing, and neither does what is never timed."""
     marks: list[str] = []
     observed = SimpleNamespace(begin=lambda: marks.append("("), end=lambda: marks.append(")"))
-    engine = SimpleNamespace(processes=list, counters=dict)
+    engine = Engine()
     one = session(engine, observed=observed)
     for moment in ("before", "after", "before untimed", "after untimed"):
         one.counters(moment)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from harness.host import limits
 from harness.host.limits import room_for_files, room_for_tasks, room_to_commit
 from harness.tiers.linux.kernel import Kernel
 
-SERVER = SimpleNamespace(kind="managed", name="some server")
+SERVER: Any = SimpleNamespace(kind="managed", name="some server")
 
 
 def test_there_is_no_more_room_than_the_kernel_has_numbers() -> None:
@@ -33,7 +34,7 @@ def test_more_users_than_the_host_has_tasks_are_refused_before_anything_is_loade
 
 
 def test_a_server_of_the_users_has_tasks_elsewhere_and_its_client_files_here() -> None:
-    external = SimpleNamespace(kind="external", name="some server")
+    external: Any = SimpleNamespace(kind="external", name="some server")
     soft = room_for_files()
     if soft is None or soft[0] > 10_000_000:
         check_connections(10_000_000, external, {}, "users")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from lab import open_lab
 
-from harness.engine import RunsInClient
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
@@ -30,7 +29,7 @@ def running() -> Running:
             stack.callback(engine.kill)
             engine.initialise(lab.places())
             engine.start()
-            inside = engine if isinstance(engine, RunsInClient) else None
+            inside = engine if engine.inside_client else None
             clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"), inside)
             progress = SilentProgress()
             workload.load(params, Loading(engine, "loadgen", None, clients, 2, progress))

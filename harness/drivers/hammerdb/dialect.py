@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from harness.drivers.loadgen.protocols import RunsNatively
 from harness.engine import Engine
 from harness.errors import UsageError, unknown
-
-
-@runtime_checkable
-class DrivenByHammerDb(RunsNatively, Protocol):
-    """Engines that HammerDB drives."""
-
-    #: The argument of HammerDB's command ``dbset db``, one of :data:`LIBRARIES`.
-    hammerdb_database: str
-
 
 #: The Tcl package that its virtual users load, by the word of ``dbset db``, with which the keys
 #: of its dictionary begin, too.
@@ -56,7 +46,7 @@ def drivable(engine: Engine) -> str:
     It wants to make users and databases and fills whatever schema comes first, so that it is
     let loose only on a server of our own.
     """
-    if not isinstance(engine, DrivenByHammerDb):
+    if not engine.hammerdb_database:
         raise UsageError(
             f"driver hammerdb on {engine.name}",
             "HammerDB does not know this engine, or its engine here does not say so",
@@ -76,9 +66,7 @@ def drivable(engine: Engine) -> str:
 
 def target_of(engine: Engine) -> Target:
     """Where HammerDB finds the started engine; UsageError as ``drivable``."""
-    dialect = drivable(engine)
-    assert isinstance(engine, DrivenByHammerDb)
-    return target(dialect, engine.native_connection())
+    return target(drivable(engine), engine.native_connection())
 
 
 def target(dialect: str, connection: Mapping[str, Any]) -> Target:

@@ -25,8 +25,7 @@ from threading import Timer
 from typing import IO, Any, Self
 
 from harness import jsonfile
-from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
-from harness.engine import Engine, Listens
+from harness.engine import Engine, Tunnel
 from harness.errors import UsageError
 from harness.native_programs import LOADGEN_INTERFACE
 from harness.remote_hosts import agent_argv, environment, remedy
@@ -77,12 +76,12 @@ class Afar:
     """
 
     hosts: ClientHosts
-    engine: TunnelsNatively
+    engine: Engine
 
     @classmethod
     def of(cls, hosts: Sequence[str], engine: Engine) -> Self:
         """UsageError where the hosts have no way to the engine's server."""
-        if not isinstance(engine, TunnelsNatively):
+        if not engine.takes_remote_clients:
             raise UsageError(
                 f"client_hosts {','.join(hosts)} on {engine.name}",
                 "it has no server of ours with a socket to tunnel to",
@@ -92,7 +91,7 @@ class Afar:
 
     def way(self) -> tuple[Tunnel | None, dict[str, Any]]:
         """A tunnel of its own for one process, where it needs one, and its ``connection``."""
-        if isinstance(self.engine, Listens) and (there := self.engine.from_elsewhere()):
+        if there := self.engine.from_elsewhere():
             return None, dict(there)
         tunnel = self.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
         return tunnel, dict(tunnel.connection)

@@ -8,7 +8,6 @@ from typing import Any
 from harness import hdr
 from harness.drivers.loadgen.client_hosts import Afar
 from harness.drivers.loadgen.processes import Watch, drive
-from harness.drivers.loadgen.protocols import CallsNatively, LoadsNatively, RunsNatively
 from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.engine import Engine
 from harness.errors import UsageError
@@ -24,23 +23,21 @@ _OWN_CONNECTIONS = 10
 _OWN_TASKS, _OWN_FILES = 100, 50
 
 
-def loadable(engine: Engine, workload: str) -> LoadsNatively:
-    """The engine as one that the client can load and drive; UsageError where it cannot."""
-    if not isinstance(engine, LoadsNatively):
+def backend_of(engine: Engine, workload: str) -> str:
+    """Return the name of the client's module for the engine; UsageError where it has none."""
+    if not engine.native_backend:
         raise UsageError(
             f"{workload} on {engine.name}",
             "the native client does not speak to this engine: it has no server that many users "
-            "connect to"
-            if not isinstance(engine, RunsNatively)
-            else "the engine has no bulk path for the native client",
+            "connect to",
             f"choose an engine that {workload} runs on (docs/{workload}.md)",
         )
-    return engine
+    return engine.native_backend
 
 
 def check(engine: Engine, workload: str, hosts: Sequence[str]) -> None:
     """UsageError where the client cannot drive the engine, here or from ``hosts``."""
-    backend = loadable(engine, workload).native_backend()
+    backend = backend_of(engine, workload)
     loadgen_program(backend)
     if hosts:
         Afar.of(hosts, engine).hosts.check(backend)
@@ -50,7 +47,7 @@ def calls(
     engine: Engine, workload: str, params: JsonObject, operations: Collection[str]
 ) -> dict[str, str | list[str]]:
     """The engine's text of each operation, or its texts, one a field; UsageError without one."""
-    found = engine.native_calls(workload, params) if isinstance(engine, CallsNatively) else {}
+    found = engine.native_calls(workload, params)
     missing = [name for name in operations if name not in found]
     if missing:
         raise UsageError(
@@ -119,14 +116,14 @@ def load(
     ``params``: of the client's spec. ``rows``: those that the tables must have then; ``about``:
     of all tables, for the progress. ``schema``: parameters that the engine's schema depends on.
     """
-    native = loadable(loading.engine, workload)
+    native = loading.engine
     result: dict[str, Any] = {}
 
     def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
         spec = {
             "schema": 1,
             "task": "load",
-            "backend": native.native_backend(),
+            "backend": backend_of(native, workload),
             "connection": dict(connection),
             "workload": {"name": workload, "params": params},
             "threads": loading.threads,
@@ -143,12 +140,11 @@ def load(
 
 def client_spec(engine: Engine, workload: str, task: str) -> dict[str, Any]:
     """The keys of a spec that follow from the started engine."""
-    native = loadable(engine, workload)
     return {
         "schema": 1,
         "task": task,
-        "backend": native.native_backend(),
-        "connection": dict(native.native_connection()),
+        "backend": backend_of(engine, workload),
+        "connection": dict(engine.native_connection()),
     }
 
 

@@ -28,10 +28,9 @@ from typing import Any
 from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.client_hosts import Afar
-from harness.drivers.loadgen.protocols import Tunnel
 from harness.drivers.loadgen.several import merged, split, summed
 from harness.drivers.result import SERIES_NS, WindowCallbacks, intervals_per_histogram
-from harness.engine import Credentials, Process
+from harness.engine import Credentials, Process, Tunnel
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
 from harness.progress import Task

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness import paths
 from harness.drivers.ycsb.java import find_maven
-from harness.drivers.ycsb.protocols import YcsbBinding
+from harness.engine import YcsbBinding
 from harness.errors import RunFailed
 from harness.install.clients import run_client
 from harness.install.prefix import publish, work_directory

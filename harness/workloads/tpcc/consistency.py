@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.engine import RunsSql, SqlResult
+from harness.engine import Engine, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
@@ -56,14 +56,14 @@ def conditions(own: Path | None = None) -> Mapping[int, str]:
 
 
 def check_conditions(
-    engine: RunsSql, progress: Progress, not_kept: Mapping[int, str] | None = None
+    engine: Engine, progress: Progress, not_kept: Mapping[int, str] | None = None
 ) -> list[Check]:
     """One check per condition; a condition that cannot be queried is unknown.
 
     ``not_kept``: conditions that the driver's own transactions do not keep, and why: they
     are left out.
     """
-    statements = conditions(engine.sql_folder / "tpcc" / "conditions")
+    statements = conditions(engine.sql("tpcc") / "conditions")
     checked = {n: sql for n, sql in statements.items() if n not in (not_kept or {})}
     with (
         progress.task("TPC-C consistency conditions", len(checked)) as task,
@@ -80,7 +80,7 @@ def check_conditions(
     return checks[::-1]
 
 
-def _check(engine: RunsSql, number: int, sql: str) -> Check:
+def _check(engine: Engine, number: int, sql: str) -> Check:
     labels = {"condition": str(number)}
     try:
         with closing(engine.connect()) as connection:
@@ -101,7 +101,7 @@ def _violations(number: int, found: SqlResult) -> str:
     return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
 
 
-def check_remote(warehouses: int, engine: RunsSql) -> Check:
+def check_remote(warehouses: int, engine: Engine) -> Check:
     """Whether as many order lines and payments crossed warehouses as should, by the data.
 
     1 % of the lines (clause 2.4.1.5) and 15 % of the payments (clause 2.5.1.2); none where
@@ -151,14 +151,14 @@ def loaded_traces(warehouses: int) -> Traces:
     return Traces(new_order=3_001 * 10 * warehouses, payment=30_000 * warehouses)
 
 
-def read_traces(engine: RunsSql) -> Traces:
+def read_traces(engine: Engine) -> Traces:
     """Of the data as they are now; RunFailed where they cannot be read."""
     with closing(engine.connect()) as connection:
         found = {name: connection.execute(sql).rows[0][0] for name, sql in _SUMS.items()}
     return Traces(**{name: int(str(value or 0)) for name, value in found.items()})
 
 
-def check_population(warehouses: int, engine: RunsSql) -> Check:
+def check_population(warehouses: int, engine: Engine) -> Check:
     """Whether no row is missing of those that were loaded and that no transaction removes."""
     wrong = []
     try:
@@ -175,7 +175,7 @@ def check_population(warehouses: int, engine: RunsSql) -> Check:
 
 
 def check_counted(
-    committed: Mapping[str, int], before: Traces, engine: RunsSql, under_way: int
+    committed: Mapping[str, int], before: Traces, engine: Engine, under_way: int
 ) -> Check:
     """Check that the data have each acknowledged transaction once.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from harness.drivers.result import WindowCallbacks
 from harness.drivers.validity import lost_without_power
-from harness.engine import RunsSql, Scalar, SqlConnection
+from harness.engine import Engine, Scalar, SqlConnection
 from harness.errors import HarnessError, RunFailed
 from harness.progress import Progress
 from harness.store.result import Check, Metric
@@ -102,7 +102,7 @@ class Journal:
         return sorted({key[0] for key in (*self.orders, *self.carriers)})
 
 
-def check_durability(journal: Journal, engine: RunsSql, progress: Progress) -> list[Check]:
+def check_durability(journal: Journal, engine: Engine, progress: Progress) -> list[Check]:
     """Whether everything in the journal is in the started engine's data; a check a kind."""
     with closing(engine.connect()) as connection:
         orders, deliveries = _check_orders(journal, connection, progress)
@@ -226,7 +226,7 @@ class _Killer:
                     raise
 
 
-def measure_durability(params: TpccParams, session: Session, engine: RunsSql) -> Outcome:
+def measure_durability(params: TpccParams, session: Session, engine: Engine) -> Outcome:
     """Kill the server under its load, start it again, and look up acknowledged commits."""
     journal, killed_after_ns = _journal_until_kill(params, session)
     started_ns = time.monotonic_ns()

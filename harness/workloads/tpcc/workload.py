@@ -61,7 +61,7 @@ from typing import Any
 from harness import hdr
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import Nouns
-from harness.engine import Engine, LosesCommits, RunsSql
+from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.store.result import Better, Metric
@@ -138,10 +138,6 @@ class Tpcc(DrivenWorkload[TpccParams]):
     def measure(self, params: TpccParams, session: Session) -> Outcome:
         """See harness.workload.Workload.measure."""
         driver, engine = self.drivers[session.driver](params), session.engine
-        if not isinstance(engine, RunsSql):
-            raise UsageError(
-                f"tpcc on {engine.name}", "it does not run SQL", "choose another engine"
-            )
         if params.test == "durability":
             return measure_durability(params, session, engine)
         # Restored data are as they were loaded; those of a user's server have a history.
@@ -207,7 +203,7 @@ def _check_durability(driver: str, engine: Engine) -> None:
             "the harness kills the server, and may kill only its own",
             "let the harness run the engine",
         )
-    if isinstance(engine, LosesCommits):
+    if engine.lost_when_killed:
         raise UsageError(
             f"test durability on {engine.name}",
             f"{engine.lost_when_killed} is lost with the server's process, by design",

@@ -16,9 +16,8 @@ from typing import Any
 from harness.counters import difference
 from harness.engine import (
     CannotExplain,
-    Explains,
+    Engine,
     QueryTimeout,
-    RunsSql,
     Scalar,
     SqlConnection,
     SqlResult,
@@ -104,7 +103,7 @@ class QueryRuns:
     """The query runs of one session, each from the requested cache state."""
 
     def __init__(
-        self, session: Session, engine: RunsSql, params: TpchParams, course: Course
+        self, session: Session, engine: Engine, params: TpchParams, course: Course
     ) -> None:
         self._session = session
         self._engine = engine
@@ -160,8 +159,7 @@ class QueryRuns:
 
         Nothing if the engine cannot, or plans are off.
         """
-        engine = self._engine
-        if not self._plans or not isinstance(engine, Explains):
+        if not self._plans:
             return []
         todo = [execution for execution in executions if execution.finished]
         explained = []
@@ -172,7 +170,7 @@ class QueryRuns:
                     plan = self._course.step(
                         f"{statement.step}-plan",
                         f"{statement.name}'s plan",
-                        partial(self._explain, engine, execution),
+                        partial(self._explain, self._engine, execution),
                         partial(self._again, statement),
                         partial(from_members, Explained),
                     )
@@ -183,7 +181,7 @@ class QueryRuns:
                 task.advance(note=f"Q{statement.query} done")
         return explained
 
-    def _explain(self, engine: Explains, execution: Execution) -> Explained:
+    def _explain(self, engine: Engine, execution: Execution) -> Explained:
         """The plan as executed now, held against the timed execution."""
         statement = execution.statement
         assert execution.duration_ns is not None

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Literal
 
 from harness.counters import difference
-from harness.engine import RunsSql, Scalar, SqlConnection
+from harness.engine import Engine, Scalar, SqlConnection
 from harness.errors import RunFailed
 from harness.store.documents import from_members
 from harness.store.result import Check
@@ -79,7 +79,7 @@ class RefreshFunctions:
     """The refresh functions of one run, in sessions of their own (clause 5.2.2)."""
 
     def __init__(
-        self, session: Session, engine: RunsSql, data: RefreshData, batch_orders: int | None
+        self, session: Session, engine: Engine, data: RefreshData, batch_orders: int | None
     ) -> None:
         self.data = data
         self._session = session

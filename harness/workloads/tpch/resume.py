@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.engine import RunsSql, SqlConnection
+from harness.engine import Engine, SqlConnection
 from harness.store.documents import as_json
 from harness.workload import Session
 from harness.workloads.parameters import CacheMode
@@ -47,7 +47,7 @@ class Course:
     ``queries``: number of queries of the run, for the message on resuming.
     """
 
-    def __init__(self, session: Session, engine: RunsSql, cache: CacheMode, queries: int) -> None:
+    def __init__(self, session: Session, engine: Engine, cache: CacheMode, queries: int) -> None:
         self._session = session
         self._engine = engine
         self._cache = cache

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.engine import RunsSql
-from harness.errors import RunFailed, UsageError
+from harness.engine import Engine
+from harness.errors import RunFailed
 from harness.store.documents import as_json
 from harness.store.result import Check, Metric
 from harness.waits import Breakdown, unaccounted
@@ -52,7 +52,7 @@ class _Test:
 
     params: TpchParams
     session: Session
-    engine: RunsSql
+    engine: Engine
     course: Course
     data: RefreshData | None
     executions: list[Execution] = field(default_factory=list)
@@ -102,7 +102,7 @@ class _Test:
 
     @property
     def _sql(self) -> Path:
-        return self.engine.sql_folder / "tpch"
+        return self.engine.sql("tpch")
 
     def _power(self, functions: RefreshFunctions | None, query_runs: QueryRuns) -> None:
         """Clause 5.3.3.2: RF1, the query stream, RF2."""
@@ -147,8 +147,6 @@ def sets_needed(params: TpchParams) -> int:
 def measure(params: TpchParams, session: Session) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
     engine = session.engine
-    if not isinstance(engine, RunsSql):
-        raise UsageError(f"tpch on {engine.name}", "it does not run SQL", "choose another engine")
     data = _refresh_data(params, session)
     streams = params.streams or 0
     power = params.test != "throughput"

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from harness.counters import difference
-from harness.engine import Cancels, Engine, KeepsOwnData, RunsSql, SqlConnection
+from harness.engine import Engine, SqlConnection
 from harness.progress import Task
 from harness.store.documents import from_members
 from harness.workload import Session
@@ -76,13 +76,13 @@ class Throughput:
 def run_throughput(
     params: TpchParams,
     session: Session,
-    engine: RunsSql,
+    engine: Engine,
     functions: RefreshFunctions | None,
     first_pair: int,
     course: Course,
 ) -> Throughput:
     """All streams once, as one step of the run; it cannot be resumed in the middle."""
-    folder = engine.sql_folder / "tpch"
+    folder = engine.sql("tpch")
     statements = [
         stream_statements(params, folder, stream) for stream in range(1, (params.streams or 0) + 1)
     ]
@@ -95,7 +95,7 @@ def run_throughput(
         total = sum(map(len, statements)) + len(refresh)
         before = dict(session.counters("before"))
         with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
-            streams = _Streams(session.engine, engine, params.query_timeout_s, task)
+            streams = _Streams(engine, params.query_timeout_s, task)
             found = streams.run(statements, functions, refresh)
         counters = difference(before, session.counters("after"))
         return replace(found, counters=counters)
@@ -115,19 +115,18 @@ def _refresh_stream(
     return [(function, pair) for pair in pairs for function in FUNCTIONS]
 
 
-def _warm_up(params: TpchParams, engine: RunsSql, course: Course) -> None:
+def _warm_up(params: TpchParams, engine: Engine, course: Course) -> None:
     """The query set of stream 0, untimed: a stream's own queries cannot be warmed one by one."""
     for _ in range(params.warmups):
-        for statement in power_statements(params, engine.sql_folder / "tpch"):
+        for statement in power_statements(params, engine.sql("tpch")):
             execute(course.connection(), statement, params.query_timeout_s)
 
 
 class _Streams:
     """The threads of one throughput test. The first failure of one ends them all."""
 
-    def __init__(self, engine: Engine, sql: RunsSql, timeout_s: float | None, task: Task) -> None:
+    def __init__(self, engine: Engine, timeout_s: float | None, task: Task) -> None:
         self._engine = engine
-        self._sql = sql
         self._timeout_s = timeout_s
         self._task = task
         self._stopped = threading.Event()
@@ -149,7 +148,7 @@ class _Streams:
         if functions is not None:
             work.append(partial(self._refresh, functions, refresh, applied))
         with ExitStack() as stack:
-            connect = self._sql.connect
+            connect = self._engine.connect
             connections = [stack.enter_context(closing(connect())) for _ in work]
             self._together(work, connections)
         return Throughput(executions, applied)
@@ -172,7 +171,7 @@ class _Streams:
             # Without its server a statement under way ends; then the thread does.
             self._stopped.set()
             start.abort()
-            if isinstance(self._engine, KeepsOwnData):
+            if self._engine.kind == "external":
                 _cancel(threads, connections)
             self._engine.kill()
             for thread in threads:
@@ -235,7 +234,7 @@ def _cancel(threads: Sequence[threading.Thread], connections: Sequence[SqlConnec
         left = [
             (thread, connection)
             for thread, connection in zip(threads, connections, strict=True)
-            if thread.is_alive() and isinstance(connection, Cancels)
+            if thread.is_alive()
         ]
         for _, connection in left:
             connection.cancel()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.engine import BulkLoads, Engine
+from harness.engine import Engine, LoadFormat
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
@@ -41,11 +41,11 @@ class Tpch(Workload[TpchParams]):
         self, params: TpchParams, engine: Engine, folder: Path, progress: Progress
     ) -> None:
         """Make the eight tables in chunks; nothing is done where they are whole already."""
-        data.generate(params.scale, _loading(engine).load_format, folder, progress)
+        data.generate(params.scale, _load_format(engine), folder, progress)
 
     def source_key(self, params: TpchParams, engine: Engine) -> str:
         """``tpch-sf1-csv-tpchgen-4.0.0``."""
-        return data.source_name(params.scale, _loading(engine).load_format)
+        return data.source_name(params.scale, _load_format(engine))
 
     def changes_key(self, params: TpchParams) -> str:
         """``tpch-sf1-refresh3-tpchgen-4.0.0``: three refresh sets; empty without functions."""
@@ -65,8 +65,7 @@ class Tpch(Workload[TpchParams]):
         if loading.source is None:
             raise RunFailed("load TPC-H", "its source data are not there", "run again")
         made = data.read_source(loading.source)
-        engine = _loading(loading.engine)
-        engine.bulk_load(self.name, made.files, made.row_counts, loading.progress)
+        loading.engine.bulk_load(self.name, made.files, made.row_counts, loading.progress)
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
     def measure(self, params: TpchParams, session: Session) -> Outcome:
@@ -74,12 +73,12 @@ class Tpch(Workload[TpchParams]):
         return measure(params, session)
 
 
-def _loading(engine: Engine) -> BulkLoads:
-    if not isinstance(engine, BulkLoads):
+def _load_format(engine: Engine) -> LoadFormat:
+    if engine.load_format is None:
         raise UsageError(
             f"tpch on {engine.name}", "the engine has no bulk load", "choose another engine"
         )
-    return engine
+    return engine.load_format
 
 
 WORKLOAD = Tpch()

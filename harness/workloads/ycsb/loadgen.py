@@ -11,7 +11,7 @@ from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
 from harness.drivers.result import DriverResult, WindowCallbacks
-from harness.engine import Engine, RunsInClient, RunsSql
+from harness.engine import Engine
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.workload import Loading, Session
@@ -35,11 +35,11 @@ class Loadgen(Driver):
         params = self.params
         client.check(engine, "ycsb", params.client_hosts)
         _statements(params, engine)
-        if isinstance(engine, RunsInClient):
+        if engine.inside_client:
             _check_inside(params, engine)
         else:
             client.check_connections(params.threadcount, engine, settings, "--threads")
-        if isinstance(engine, RunsSql):
+        if engine.sql_folder is not None:
             params.refuse_update_on_sql(engine.name)
 
     def key(self) -> Mapping[str, Any]:
@@ -131,7 +131,7 @@ def _statements(params: YcsbParams, engine: Engine) -> dict[str, str | list[str]
 def _loops(params: YcsbParams, engine: Engine) -> int:
     """Event loops of a client process."""
     threads = params.threadcount
-    if isinstance(engine, RunsInClient):
+    if engine.inside_client:
         return threads
     if params.client_threads is not None:
         return params.client_threads

@@ -15,15 +15,13 @@ from typing import Any, ClassVar
 
 from harness.counters import difference
 from harness.drivers.loadgen import driver as native
-from harness.drivers.loadgen.protocols import LoadsNatively
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb import client
 from harness.drivers.ycsb.build import NAME, built, check_buildable
 from harness.drivers.ycsb.java import find_java
 from harness.drivers.ycsb.metrics import measured
 from harness.drivers.ycsb.process import Request
-from harness.drivers.ycsb.protocols import DrivenByYcsb
-from harness.engine import Engine, RunsInClient
+from harness.engine import Engine
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.units import MIB, NS_PER_S
@@ -73,15 +71,14 @@ class Official(Driver):
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether there is Java, and client and binding can do this."""
         params = self.params
-        drivable = _drivable(engine)
-        binding = drivable.ycsb_binding()
+        binding = engine.ycsb_binding()
         find_java()
         check_buildable(binding)
         params.refuse_changed(_LOADGEN_ONLY, "ycsb")
         _check_window(params)
         _check_update(params, engine)
-        drivable.native_calls("ycsb", params.to_json())
-        if not isinstance(engine, RunsInClient):
+        engine.native_calls("ycsb", params.to_json())
+        if not engine.inside_client:
             native.check_connections(params.threadcount, engine, settings, "--threads")
 
     def key(self) -> Mapping[str, Any]:
@@ -96,15 +93,13 @@ class Official(Driver):
         """Have it insert every record, and check that it acknowledges each."""
         params = self.params
         engine = loading.engine
-        drivable = _drivable(engine)
-        assert isinstance(engine, LoadsNatively)
         records = params.loaded_records
         stored: dict[str, int] = {}
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
             properties = {
                 **_workload(params),
-                **drivable.ycsb_properties(connection, params.to_json()),
+                **engine.ycsb_properties(connection, params.to_json()),
                 "tierbench.loading": True,  # bindings of ours may batch inserts
             }
             request = Request(
@@ -115,7 +110,7 @@ class Official(Driver):
                 noun="records",
                 total=records,
             )
-            done = _run(drivable, loading.clients, request, loading.progress)
+            done = _run(engine, loading.clients, request, loading.progress)
             stored["usertable"] = sum(
                 done.words.total("INSERT", f"Return={status}") for status in ("OK", "BATCHED_OK")
             )
@@ -127,13 +122,13 @@ class Official(Driver):
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
         params = self.params
-        drivable = _drivable(session.engine)
-        request = _request(params, drivable)
-        done = _run(drivable, session.clients(), request, session.progress, drives)
+        engine = session.engine
+        request = _request(params, engine)
+        done = _run(engine, session.clients(), request, session.progress, drives)
         target = None if params.target is None else int(params.target)
         mix = {name for name, share in params.shares.items() if share}
         found = measured(done, mix, target, bounded_by_time=request.duration_s is not None)
-        begin, end = (drivable.ycsb_counters(one) for one in done.engine)
+        begin, end = (engine.ycsb_counters(one) for one in done.engine)
         late_ns = done.late_ns
         if request.duration_s is None:  # its first status line may come after the first operations
             late_ns = abs(done.counted_ns() - found.window_ns)
@@ -155,14 +150,14 @@ class Official(Driver):
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Have it read every record again, and report which are as written."""
         params = self.params
-        drivable = _drivable(session.engine)
+        engine = session.engine
         records = params.loaded_records + (driven.inserted_count or 0)
         whole = replace(params, readallfields=True)
         threads = min(_VERIFY_THREADS, records)
         properties = {
             **_workload(whole),
             **dict.fromkeys(PROPORTIONS, 0),
-            **drivable.ycsb_properties(drivable.native_connection(), whole.to_json()),
+            **engine.ycsb_properties(engine.native_connection(), whole.to_json()),
             "workload": _WHOLE,
             "dataintegrity": True,
             "tierbench.values": params.dataintegrity,
@@ -182,18 +177,8 @@ class Official(Driver):
             noun="records",
             total=records,
         )
-        done = _run(drivable, session.clients(), request, session.progress)
+        done = _run(engine, session.clients(), request, session.progress)
         return [_records(done, records, params.dataintegrity)]
-
-
-def _drivable(engine: Engine) -> DrivenByYcsb:
-    if isinstance(engine, DrivenByYcsb) and isinstance(engine, LoadsNatively):
-        return engine
-    raise UsageError(
-        f"driver ycsb on {engine.name}",
-        "there is no binding of the official client for this engine",
-        "choose an engine with a binding (docs/ycsb-client.md), or --driver loadgen",
-    )
 
 
 def _check_window(params: YcsbParams) -> None:
@@ -250,7 +235,7 @@ def _check_update(params: YcsbParams, engine: Engine) -> None:
             "those changes a field of a record",
             "choose --update read-modify-write or blind, or --driver loadgen",
         )
-    if not isinstance(engine, RunsInClient):
+    if not engine.inside_client:
         params.refuse_update_on_sql(engine.name)
     _check_integrity(params)
 
@@ -290,7 +275,7 @@ def _workload(params: YcsbParams) -> dict[str, object]:
     }
 
 
-def _request(params: YcsbParams, engine: DrivenByYcsb) -> Request:
+def _request(params: YcsbParams, engine: Engine) -> Request:
     return Request(
         {
             **_workload(params),
@@ -312,7 +297,7 @@ def _heap(params: YcsbParams, threads: int) -> int:
 
 
 def _run(
-    engine: DrivenByYcsb,
+    engine: Engine,
     clients: Clients,
     request: Request,
     progress: Any,

@@ -50,7 +50,7 @@ from typing import Any
 
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import Nouns
-from harness.engine import LogsTasks, RunsInClient, TaskTimes
+from harness.engine import TaskTimes
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.store.result import Check, Metric
@@ -103,8 +103,7 @@ class Ycsb(DrivenWorkload[YcsbParams]):
         driver, engine = self.drivers[session.driver](params), session.engine
         counted = WindowCounters(session)
         driven = driver.drive(session, counted.drives())
-        logs = isinstance(engine, RunsInClient) and isinstance(engine, LogsTasks)
-        tasks = engine.background_tasks() if logs and isinstance(engine, LogsTasks) else {}
+        tasks = engine.background_tasks() if engine.inside_client else {}
         _expect_work(params, driven)
         return window_outcome(
             driver,

@@ -17,7 +17,6 @@ from lab import Lab, memory, open_lab
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb.build import Build, built
 from harness.drivers.ycsb.process import properties_text
-from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients, Loading, Session
@@ -83,7 +82,7 @@ class Bench:
     golden: Path = Path()
 
     def clients(self) -> Clients:
-        inside = self.engine if isinstance(self.engine, RunsInClient) else None
+        inside = self.engine if self.engine.inside_client else None
         return Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"), inside)
 
     def load(self, name: str, params: YcsbParams, **settings: str) -> None:

@@ -14,15 +14,16 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from harness.engine import (
     DataDirectories,
+    Engine,
     EngineContext,
+    EngineFactory,
     EngineKind,
     EngineVersion,
-    LoadFormat,
-    ProcessId,
+    SqlConnection,
     SqlResult,
 )
 from harness.errors import RunFailed
@@ -31,7 +32,12 @@ from harness.progress import Progress
 from harness.sql_files import statements
 
 
-class SqliteConnection:
+def installed(options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+    """Always there: it is part of Python."""
+    return EngineVersion("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version, "Python")
+
+
+class SqliteConnection(SqlConnection):
     """sqlite3's own connection, timed."""
 
     def __init__(self, path: Path) -> None:
@@ -51,14 +57,14 @@ class SqliteConnection:
         self.raw.close()
 
 
-class Sqlite:
+class Sqlite(Engine):
     """One database file in the directory of ``data``."""
 
     name = "sqlite"
     kind: EngineKind = "embedded"
     supported_parts: frozenset[Part] = frozenset({"data", "wal"})
     sql_folder = Path(__file__).parent / "sql"
-    load_format: ClassVar[LoadFormat] = "csv"
+    load_format = "csv"
 
     def __init__(self, context: EngineContext) -> None:
         self.file: Path | None = None
@@ -69,10 +75,7 @@ class Sqlite:
         return self.file
 
     def version(self) -> EngineVersion:
-        return EngineVersion("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version, "Python")
-
-    def format_options(self) -> Mapping[str, str]:
-        return {}
+        return installed({}, Path())
 
     def _use(self, directories: DataDirectories) -> None:
         if directories["wal"].stat().st_dev != directories["data"].stat().st_dev:
@@ -83,26 +86,11 @@ class Sqlite:
         self._use(directories)
         self.connect().close()
 
-    def start(self) -> None:
-        """Nothing runs between connections."""
-
-    def stop(self) -> None:
-        """Nothing runs between connections."""
-
-    def kill(self) -> None:
-        """Nothing runs between connections."""
-
     def connect(self) -> SqliteConnection:
         return SqliteConnection(self.path)
 
     def effective_config(self) -> Mapping[str, str]:
         return {"page_size": str(self.connect().execute("pragma page_size").rows[0][0])}
-
-    def processes(self) -> Sequence[ProcessId]:
-        return []
-
-    def counters(self) -> Mapping[str, float]:
-        return {}
 
     def files(self) -> Sequence[Path]:
         return [self.path]
@@ -140,22 +128,13 @@ class Sqlite:
         connection.close()
 
 
-class SqliteFactory:
-    """Always there: it is part of Python."""
-
-    name = "sqlite"
-    title = "SQLite (toy)"
-    kinds: tuple[EngineKind, ...] = ("embedded",)
-    options: Mapping[str, str] = {}
-
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        return Sqlite.supported_parts
-
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        return EngineVersion("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version, "Python")
-
-    def create(self, context: EngineContext) -> Sqlite:
-        return Sqlite(context)
-
-
-ENGINE = SqliteFactory()
+ENGINE = EngineFactory(
+    name="sqlite",
+    title="SQLite (toy)",
+    kinds=("embedded",),
+    options={},
+    workloads=("tpch",),
+    placeable=Sqlite.supported_parts,
+    make=Sqlite,
+    installation=installed,
+)

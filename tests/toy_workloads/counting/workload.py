@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.engine import Engine, RunsSql
-from harness.errors import UsageError
+from harness.engine import Engine
 from harness.experiment.placement import Part
 from harness.store.result import Check, Metric
 from harness.units import MIB
@@ -28,7 +27,7 @@ class Counting(Workload[CountingParams]):
     def check_engine(
         self, params: CountingParams, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
-        _sql(engine)
+        engine.sql("counting")
 
     def data_key(self, params: CountingParams, driver: str) -> dict[str, Any]:
         return {"rows": params.rows}
@@ -37,7 +36,7 @@ class Counting(Workload[CountingParams]):
         return {"data": 64 * MIB + 100 * params.rows, "wal": 64 * MIB + 100 * params.rows}
 
     def load(self, params: CountingParams, loading: Loading) -> dict[str, Any]:
-        connection = _sql(loading.engine).connect()
+        connection = loading.engine.connect()
         connection.execute("create table numbers (n integer)")
         for first in range(0, params.rows, _ROWS_PER_STATEMENT):
             numbers = range(first, min(first + _ROWS_PER_STATEMENT, params.rows))
@@ -48,7 +47,7 @@ class Counting(Workload[CountingParams]):
 
     def measure(self, params: CountingParams, session: Session) -> Outcome:
         session.cold_start("count")
-        connection = _sql(session.engine).connect()
+        connection = session.engine.connect()
         results = [connection.execute("select count(*) from numbers") for _ in range(params.times)]
         connection.close()
         durations = tuple(result.duration_ns for result in results)
@@ -57,12 +56,6 @@ class Counting(Workload[CountingParams]):
             metrics=[Metric("count_duration_ns", "ns", "lower", samples=durations)],
             checks=[Check("count", "passed" if counts == {params.rows} else "failed", str(counts))],
         )
-
-
-def _sql(engine: Engine) -> RunsSql:
-    if not isinstance(engine, RunsSql):
-        raise UsageError(f"counting on {engine.name}", "the engine has no SQL", "use another one")
-    return engine
 
 
 WORKLOAD = Counting()

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE_S, eventually
 from toy_session import ToySession
 
-from harness.engine import QueryTimeout, SqlResult
+from harness.engine import Engine, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.store.documents import as_json
 from harness.workloads.tpch.ordering import query_order
@@ -26,9 +26,10 @@ PARAMS = TpchParams.from_mapping(
 
 
 @dataclass
-class Engine:
+class Toy(Engine):
     """Answers at once; what one thread does can be made to wait for, or to break."""
 
+    kind = "embedded"
     sql_folder: Path = Path("/nonexistent")
     name: str = "toy"
     running: set = field(default_factory=set)
@@ -50,8 +51,8 @@ class Engine:
 
 
 @dataclass
-class Connection:
-    engine: Engine
+class Connection(SqlConnection):
+    engine: Toy
     statements: list = field(default_factory=list)
     closed: bool = False
 
@@ -83,7 +84,7 @@ class Connection:
 
 @pytest.fixture
 def session(quiet):
-    return ToySession(Engine(), quiet)
+    return ToySession(Toy(), quiet)
 
 
 def run(session, **params):
@@ -94,7 +95,7 @@ def run(session, **params):
 
 
 def sql(stream, position):
-    return stream_statements(PARAMS, Engine.sql_folder, stream)[position].sql
+    return stream_statements(PARAMS, Toy.sql_folder, stream)[position].sql
 
 
 def test_every_stream_has_a_session_and_submits_its_queries_in_its_order(session):
