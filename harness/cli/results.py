@@ -127,14 +127,13 @@ def conclusions(
     json_: JsonOption = False,
 ) -> None:
     """Test the papers' conclusions on stored runs."""
-    from reports.conclusions.catalogue import CONCLUSIONS
+    from reports.conclusions.catalogue import PAPERS, conclusions_of
     from reports.conclusions.model import check_all
     from reports.page import print_page
 
-    papers = list(dict.fromkeys(one.paper for one in CONCLUSIONS))
-    if paper is not None and paper not in papers:
+    if paper is not None and paper not in PAPERS:
         context = "no conclusions of such a paper"
-        raise unknown(f"--paper {paper}", context, paper, papers, "one of {}")
+        raise unknown(f"--paper {paper}", context, paper, PAPERS, "one of {}")
     where = store(results)
     chosen = chosen_runs(where, runs) if runs else where.runs()
     if not chosen:
@@ -143,7 +142,7 @@ def conclusions(
             f"no finished run in {where.root}",
             "`harness runs list` shows what is there",
         )
-    found = check_all([one for one in CONCLUSIONS if paper in (None, one.paper)], chosen)
+    found = check_all(conclusions_of(*([paper] if paper else PAPERS)), chosen)
     if json_:
         print_json({"conclusions": [one.to_json() for one in found]})
         return
@@ -184,7 +183,7 @@ def report(
 
     Runs of microbenchmarks are written as a card in the same folder (harness card).
     """
-    from reports.conclusions.catalogue import OF_ENGINES
+    from reports.conclusions.catalogue import OF_ENGINES, conclusions_of
     from reports.conclusions.model import check_all
     from reports.explain.devices import Evidence
     from reports.micro.points import is_micro
@@ -196,7 +195,7 @@ def report(
     figures: tuple[str, ...] = ()
     if published is None and experiment is not None:
         published, figures = published_of(experiment)
-    conclusions = check_all(OF_ENGINES, chosen)
+    conclusions = check_all(conclusions_of(OF_ENGINES), chosen)
     micro = [stored for stored in chosen if is_micro(stored)]
     chosen = [stored for stored in chosen if not is_micro(stored)]
     _check_compared(bool(chosen), {"--over": over, "--baseline": baseline})

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
-from reports.conclusions.model import Evidence
+from reports.conclusions.model import Evidence, Test
 from reports.labels import in_words
 from reports.matching import find
 from reports.metric_registry import brief_parameters, metric_info
@@ -173,7 +173,7 @@ def _runs_with(wanted: Having) -> str:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Test):
     """Speed-ups of B over A."""
 
     a: Having
@@ -195,7 +195,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class GainUnder:
+class GainUnder(Test):
     """The speed-up under one condition over that under another, of the same blocks.
 
     ``compared``: what gains; ``first``, ``second``: the conditions; ``by``: the dimension in which
@@ -249,7 +249,7 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
 
 
 @dataclass(frozen=True)
-class FewerOfMost:
+class FewerOfMost(Test):
     """The best of fewer users or threads over the most: how much is lost by the crowd."""
 
     having: Having

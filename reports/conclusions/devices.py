@@ -8,14 +8,14 @@ have several thread counts, each has its best. FAST'20's practices are those of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
-from reports.conclusions.model import Evidence
+from reports.conclusions.model import Evidence, Test
 from reports.micro.pairs import Having, PairQuery, PointRatio, UnderivedError
 from reports.micro.points import (
     DURATION,
@@ -52,9 +52,10 @@ def _by_place(points: Sequence[Point]) -> dict[str, list[Point]]:
 
 
 @dataclass(frozen=True)
-class Practice:
+class Practice(Test):
     """One of FAST'20's best practices, as the card has it."""
 
+    needs = "a card of a tier other than DRAM"
     number: int
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
@@ -64,13 +65,9 @@ class Practice:
                 what = f"{device.marked_name}: {one.what}"
                 yield Trial(what, one.ratio, device.emulated)
 
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """What no device was measured by."""
-        yield "a card of a tier other than DRAM"
-
 
 @dataclass(frozen=True)
-class Instructions:
+class Instructions(Test):
     """The best of some instructions over the worst of others, each at its best thread count.
 
     ``over``, ``under``: instructions without their fence (``store+clwb``).
@@ -125,8 +122,10 @@ def _trial(what: str, ratio: PointRatio, bound: float, device: Device) -> Trial:
 
 
 @dataclass(frozen=True)
-class Unflushed:
+class Unflushed(Test):
     """Operations with flushes over the same without, as in PVLDB 15(11), Figure 12."""
+
+    needs = "indexes, their chains or logs with flushes and without, on a tier other than DRAM"
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each device, chain, log or index, and thread count."""
@@ -142,14 +141,7 @@ class Unflushed:
             for query in queries:
                 for one in _ratios(query, device, device):
                     what = f"{device.marked_name}, {one.name}: flushed over not flushed"
-                    swapped = tuple((b, a) for a, b in one.pairs)
-                    yield _trial(
-                        what, PointRatio(one.under, one.over, pairs=swapped), bound, device
-                    )
-
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Both forms."""
-        yield "indexes, their chains or logs with flushes and without, on a tier other than DRAM"
+                    yield _trial(what, one.inverse, bound, device)
 
 
 def _place(point: Point) -> str:
@@ -158,127 +150,107 @@ def _place(point: Point) -> str:
     return f"{point['measurement'].replace('_', ' ')} {size}, {threads_of(point)}"
 
 
-@dataclass(frozen=True)
-class HostState:
-    """A tier in two states of its host that differ in one thing: ``more`` of it over less.
+#: Two tiers, that with more first, and what each has.
+_TierPairs = Iterator[tuple[Device, Device, tuple[str, str]]]
+_DIMM_SIZE, _DIMMS = "DIMM size", "DIMMs"
 
-    ``state``: as in ``Device.state``; ``rank``: orders its values, None of one that says nothing.
+
+@dataclass(frozen=True)
+class Tiers(Test):
+    """The bandwidth of a tier over that of another one, which differs in one thing alone.
+
+    ``by``: ``DIMMs`` (more interleaved ones over fewer, of one host), ``DIMM size`` (the better
+    over the worse), or a state of the host, as in ``Device.state``: more of it over less.
     ``labels``: what is compared, each size and thread count by itself.
     """
 
-    state: str
-    rank: Callable[[str], float | None]
-    labels: Having
-
-    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each pair of states and each measurement."""
-        for more, less in permutations(_modules(evidence), 2):
-            ranks = [self.rank(device.state.get(self.state, "")) for device in (more, less)]
-            high, low = ranks
-            if high is None or low is None or high <= low or not differ_in(self.state, more, less):
-                continue
-            query = PairQuery(RATE, self.labels, each=_place, every=True)
-            values = f"{more.state[self.state]} over {less.state[self.state]}"
-            try:
-                found = query.ratios(more, less)
-            except UnderivedError as error:
-                yield Trial(f"{more.marked_name}: {self.state}", error.missing, more.emulated)
-                continue
-            for one in found:
-                yield _trial(f"{more.marked_name}, {one.name}: {values}", one, bound, more)
-
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Two states."""
-        yield f"the same suite on one tier in two states of its host ({self.state})"
-
-
-def number_in(text: str) -> float | None:
-    """The first number of a state (``18000 mW``); None where it has none."""
-    match = re.search(r"\d+(?:\.\d+)?", text)
-    return float(match[0]) if match else None
-
-
-def switched_on(text: str) -> float | None:
-    """1 and 0 of ``enabled`` and ``disabled``."""
-    return {"enabled": 1.0, "disabled": 0.0}.get(text)
-
-
-@dataclass(frozen=True)
-class MoreDimms:
-    """Bandwidth of more interleaved DIMMs over that of fewer, of one host."""
-
-    labels: Having
-
-    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each step and measurement."""
-        for host in dict.fromkeys(device.host for device in evidence.devices):
-            own = [d for d in evidence.devices if d.host == host and ways(d)]
-            own.sort(key=lambda device: ways(device) or 0)
-            for fewer, more in pairwise(own):
-                if ways(fewer) == ways(more):
-                    continue
-                counts = f"{ways(more)} over {ways(fewer)} DIMMs"
-                query = PairQuery(RATE, self.labels, each=_place, every=True)
-                for one in _ratios(query, more, fewer):
-                    yield _trial(f"{one.name}: {counts}", one, bound, more)
-
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Two numbers."""
-        found = sorted({ways(device) or 0 for device in evidence.devices} - {0})
-        here = f" (here: {', '.join(map(str, found))})" if found else ""
-        yield f"tiers of two numbers of interleaved DIMMs{here}"
-
-
-@dataclass(frozen=True)
-class DimmSize:
-    """Bandwidth of tiers whose DIMMs differ in size alone, the better over the worse.
-
-    They are of two hosts with one model of processor, in one state; ``size`` is that of a host's
-    modules, as the firmware lists them.
-    """
-
+    by: str
     labels: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """One for each pair of tiers and each measurement."""
-        known = [one for one in evidence.devices if ways(one) and self.size(one)]
-        for one, other in combinations(known, 2):
-            if self.size(one) == self.size(other) or self.others(one) != self.others(other):
+        query = PairQuery(RATE, self.labels, each=_place, every=True)
+        pairs = {_DIMM_SIZE: _by_dimm_size, _DIMMS: _by_dimms}.get(self.by, self._by_state)
+        for over, under, values in pairs(evidence):
+            try:
+                found = query.ratios(over, under)
+            except UnderivedError as error:
+                if self.by not in (_DIMM_SIZE, _DIMMS):
+                    what = f"{over.marked_name}: {self.by}"
+                    yield Trial(what, error.missing, over.emulated)
                 continue
-            query = PairQuery(RATE, self.labels, each=_place, every=True)
-            for found in _ratios(query, one, other):
-                sides = (found.over, one), (found.under, other)
-                (top, better), (base, worse) = sorted(sides, key=lambda side: -side[0].median)
-                sizes = f"{format_bytes(self.size(better))} over {format_bytes(self.size(worse))}"
-                yield _trial(f"{found.name}: {sizes} DIMMs", PointRatio(top, base), bound, better)
+            for one in found:
+                better, device, own = one, over, values
+                if self.by == _DIMM_SIZE and one.over.median < one.under.median:
+                    better, device, own = one.inverse, under, (values[1], values[0])
+                what = f"{device.marked_name}, {one.name}: {' over '.join(own)}"
+                yield _trial(what, better, bound, device)
+
+    def _by_state(self, evidence: Evidence) -> _TierPairs:
+        for more, less in permutations(_modules(evidence), 2):
+            high, low = (_rank(device.state.get(self.by, "")) for device in (more, less))
+            if high is None or low is None or high <= low or not differ_in(self.by, more, less):
+                continue
+            yield more, less, (more.state[self.by], less.state[self.by])
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Two sizes."""
-        found = sorted({self.size(device) for device in evidence.devices} - {0})
-        here = f" (here: {', '.join(map(format_bytes, found))})" if found else ""
-        yield f"two hosts with one processor and number of DIMMs, of two sizes{here}"
+        """Two tiers, and what there is of them."""
+        if self.by == _DIMMS:
+            found = sorted({ways(device) or 0 for device in evidence.devices} - {0})
+            here = f" (here: {', '.join(map(str, found))})" if found else ""
+            yield f"tiers of two numbers of interleaved DIMMs{here}"
+        elif self.by == _DIMM_SIZE:
+            found = sorted({_dimm_bytes(device) for device in evidence.devices} - {0})
+            here = f" (here: {', '.join(map(format_bytes, found))})" if found else ""
+            yield f"two hosts with one processor and number of DIMMs, of two sizes{here}"
+        else:
+            yield f"the same suite on one tier in two states of its host ({self.by})"
 
-    @staticmethod
-    def size(device: Device) -> int:
-        """0 where it is not known, or differs among the host's modules."""
-        listed = _host(device).get("dimms", ())
-        sizes = {one["size_bytes"] for one in listed if one.get("technology") == "Optane"}
-        return int(sizes.pop()) if len(sizes) == 1 else 0
 
-    @staticmethod
+def _rank(state: str) -> float | None:
+    """Of ``enabled`` and ``disabled``, or the first number (``18000 mW``); None of others."""
+    match = re.search(r"\d+(?:\.\d+)?", state)
+    return float(match[0]) if match else {"enabled": 1.0, "disabled": 0.0}.get(state)
+
+
+def _by_dimms(evidence: Evidence) -> _TierPairs:
+    for host in dict.fromkeys(device.host for device in evidence.devices):
+        own = [d for d in evidence.devices if d.host == host and ways(d)]
+        own.sort(key=lambda device: ways(device) or 0)
+        for fewer, more in pairwise(own):
+            if ways(fewer) != ways(more):
+                yield more, fewer, (f"{ways(more)}", f"{ways(fewer)} DIMMs")
+
+
+def _by_dimm_size(evidence: Evidence) -> _TierPairs:
+    """Tiers of two hosts with one model of processor, in one state."""
+
     def others(device: Device) -> tuple[object, ...]:
-        """What else differs between hosts and decides bandwidth."""
         return ways(device), _host(device).get("cpu", {}).get("model"), device.state
+
+    known = [one for one in evidence.devices if ways(one) and _dimm_bytes(one)]
+    for one, other in combinations(known, 2):
+        if _dimm_bytes(one) != _dimm_bytes(other) and others(one) == others(other):
+            sizes = format_bytes(_dimm_bytes(one)), format_bytes(_dimm_bytes(other))
+            yield one, other, sizes
+
+
+def _dimm_bytes(device: Device) -> int:
+    """As the firmware lists the host's modules; 0 where it is not known, or they differ."""
+    listed = _host(device).get("dimms", ())
+    sizes = {one["size_bytes"] for one in listed if one.get("technology") == "Optane"}
+    return int(sizes.pop()) if len(sizes) == 1 else 0
 
 
 @dataclass(frozen=True)
-class IndexGain:
+class IndexGain(Test):
     """An index's gain from one host's DIMMs to another's, against that of its accesses.
 
     A trial has the smallest gain of random reads and writes with as many threads as its bound,
     where all of them gain.
     """
 
+    needs = "an index, and random reads and writes by as many threads, on DIMMs of two hosts"
     accesses: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
@@ -298,10 +270,6 @@ class IndexGain:
                     what = f"{a['index']}, {a['workload']}, {flush}: {newer.name} over {older.name}"
                     yield _trial(f"{what}, accesses {least:.3g}×", one, least, newer)
 
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Both suites on both hosts."""
-        yield "an index, and random reads and writes by as many threads, on DIMMs of two hosts"
-
 
 def _host(device: Device) -> Mapping[str, Any]:
     """As in the manifest; empty where no run has one."""
@@ -309,9 +277,10 @@ def _host(device: Device) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class PricePerformance:
+class PricePerformance(Test):
     """What PMem delivers for the price of a GB, over what DRAM delivers (Table 2)."""
 
+    needs = "reads of DRAM and of another tier of the host, each with price_per_gb"
     columns: tuple[Having, ...]
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
@@ -326,10 +295,6 @@ class PricePerformance:
                     continue
                 for labels in self.columns:
                     yield from _priced(device, dram, labels, other.per_gb / mine.per_gb, bound)
-
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Prices and both tiers."""
-        yield "reads of DRAM and of another tier of the host, each with price_per_gb"
 
 
 def _priced(
@@ -353,7 +318,7 @@ _TABLES = ("nvm-for-databases/table3", "nvm-for-databases/table4")
 
 
 @dataclass(frozen=True)
-class BelowDevice:
+class BelowDevice(Test):
     """An engine's speed-up from one tier to another against what the devices differ by.
 
     A trial has the smallest ratio of the devices' reads as its bound, or the largest where the

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from harness.store.runs import StoredRun
 from reports.json_form import as_json, attributes
@@ -53,20 +53,25 @@ class Evidence:
         return {run.directory: facts(run) for run in self.of_engines}
 
 
-class Test(Protocol):
-    """How a conclusion is tested, as data: which runs it takes, and from them its ratios."""
+class Test:
+    """A test of a conclusion, as data: which runs it takes, and from them its ratios.
+
+    ``needs``: the runs or tiers without which there is no ratio.
+    """
+
+    needs: ClassVar[str] = ""
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """The ratios that can be formed."""
-        ...
+        raise NotImplementedError
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """The runs or tiers without which there is no ratio."""
-        ...
+        """What the runs lack of its needs."""
+        yield self.needs
 
 
 @dataclass(frozen=True)
-class AnyOf:
+class AnyOf(Test):
     """The trials of several tests, together."""
 
     tests: tuple[Test, ...]

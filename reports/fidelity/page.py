@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.store.runs import StoredRun
 from reports.compare import Group
-from reports.conclusions.catalogue import CONCLUSIONS
+from reports.conclusions.catalogue import conclusions_of
 from reports.conclusions.model import Checked, check_all
 from reports.formatting import (
     NOTHING,
@@ -173,8 +173,7 @@ def page_of(
     rows = paper_rows(devices(usable)) if usable else None
     views = tuple(_view(name, one, series, rows) for one in figures)
     every = {run.run_id: run for one in figures for run in one.runs}
-    own = [one for one in CONCLUSIONS if one.paper == name]
-    return PaperPage(title, views, tuple(check_all(own, every.values())))
+    return PaperPage(title, views, tuple(check_all(conclusions_of(name), every.values())))
 
 
 def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:

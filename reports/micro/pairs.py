@@ -53,6 +53,12 @@ class PointRatio:
         """See ``Point.compared``: times by their mean, as the papers have it."""
         return self.over.compared / self.under.compared
 
+    @property
+    def inverse(self) -> PointRatio:
+        """The other side over this one."""
+        pairs = tuple((under, over) for over, under in self.pairs)
+        return PointRatio(self.under, self.over, self.name, pairs)
+
     def tested(self, bound: float) -> Ratio | Missing:
         """Against ``bound``, with its interval.
 

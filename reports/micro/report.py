@@ -14,7 +14,7 @@ from typing import Any
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
-from reports.conclusions.catalogue import OF_DEVICES
+from reports.conclusions.catalogue import OF_DEVICES, conclusions_of
 from reports.conclusions.model import Checked, check_all
 from reports.conditions import manifests, names, uncontrolled
 from reports.formatting import counted, utc
@@ -153,7 +153,7 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
 
 def _conclusions(runs: Sequence[StoredRun]) -> list[Checked]:
     """Those that were tested; the practices stand on each card."""
-    return [one for one in check_all(OF_DEVICES, runs) if one.tested]
+    return [one for one in check_all(conclusions_of(OF_DEVICES), runs) if one.tested]
 
 
 def _card(device: Device, name: str) -> Card:

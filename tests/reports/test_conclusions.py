@@ -26,14 +26,14 @@ from harness.cli.app import app
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports import trials
-from reports.conclusions.catalogue import CONCLUSIONS
+from reports.conclusions.catalogue import PAPERS, conclusions_of
 from reports.conclusions.model import Checked, Evidence, check
 from reports.report import write_report
 from reports.statistics import Ratio
 
 
 def checked(paper: str, number: str, runs: Sequence[StoredRun]) -> Checked:
-    (one,) = [c for c in CONCLUSIONS if (c.paper, c.number) == (paper, number)]
+    (one,) = [c for c in conclusions_of(*PAPERS) if (c.paper, c.number) == (paper, number)]
     return check(one, Evidence.of(runs))
 
 
@@ -107,7 +107,7 @@ def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
 
 
 def test_every_conclusion_without_runs_says_what_it_needs() -> None:
-    for one in CONCLUSIONS:
+    for one in conclusions_of(*PAPERS):
         found = check(one, Evidence.of([]))
         assert found.outcome == "not testable here"
         assert found.why == "not-measured"
@@ -331,7 +331,7 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
 
 def test_a_report_has_the_conclusions_that_were_tested(tmp_path: Path) -> None:
     runs = tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1020})
-    found = [check(one, Evidence.of(runs)) for one in CONCLUSIONS]
+    found = [check(one, Evidence.of(runs)) for one in conclusions_of(*PAPERS)]
     assert [one.conclusion.number for one in found if one.tested] == ["7.1 (vii)"]
     page = write_report(runs, tmp_path / "out", conclusions=found).markdown.read_text()
     assert "## Conclusions of the papers" in page and "7.1 (vii)" in page

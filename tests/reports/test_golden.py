@@ -17,7 +17,7 @@ import pytest
 from harness.store.runs import Store
 from reports import compare_output
 from reports.compare import compare
-from reports.conclusions.catalogue import CONCLUSIONS
+from reports.conclusions.catalogue import PAPERS, conclusions_of
 from reports.conclusions.comparisons import having
 from reports.conclusions.model import check_all
 from reports.explain import output as explain_output
@@ -48,7 +48,7 @@ def pages(folder: Path) -> dict[str, str]:
     documents = {
         "compare.json": compare_output.to_json(compare(ssd, pmem), 0.05),
         "explain.json": explain_output.to_json(ExplainedView(rows)),
-        "conclusions.json": [one.to_json() for one in check_all(CONCLUSIONS, runs)],
+        "conclusions.json": [one.to_json() for one in check_all(conclusions_of(*PAPERS), runs)],
     }
     made = {page: file.read_text("utf-8") for page, file in files.items()}
     return made | {page: json.dumps(one, indent=1) + "\n" for page, one in documents.items()}
