@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tarfile
 from collections.abc import Mapping
@@ -13,11 +14,18 @@ import typer
 
 from harness import hdr
 from harness.cli import show
-from harness.cli.common import JsonOption, ResultsOption, confirm, print_json, store
+from harness.cli.common import (
+    JsonOption,
+    ResultsOption,
+    chosen_runs,
+    confirm,
+    print_json,
+    store,
+)
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.store.checkpoint import steps_kept, under_way
-from harness.store.runs import StoredRun
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE
 from harness.supervise.user_files import replacing
 from harness.terminal import print_table
@@ -224,18 +232,29 @@ def rm(
 
 @app.command("export")
 def export(
-    runs: Annotated[list[str] | None, typer.Argument(help="Run ids [all finished].")] = None,
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run ids or selectors [all finished].")
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help=".csv, .json, .tar.gz, or .yaml for Apache Otava")
     ] = Path("runs.csv"),
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="DIR", help="Parquet files instead.")
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write runs as CSV, JSON, an archive, or series for Otava."""
-    where = store(results)
-    chosen = [where.run(name) for name in runs] if runs else where.runs()
-    if not chosen:
-        raise UsageError("export", f"no finished run in {where.root}", "run something first")
+    """Write runs as tables, CSV, JSON, an archive, or series for Otava."""
+    chosen = _chosen(store(results), runs, "export")
+    if parquet is not None:
+        from harness.store.tables import write_parquet
+
+        files = write_parquet(chosen, parquet)
+        if json_:
+            print_json({"files": list(map(str, files)), "runs": [r.run_id for r in chosen]})
+        else:
+            print(f"{len(chosen)} runs in {parquet}: {', '.join(file.name for file in files)}")
+        return
     writers = {
         ".csv": _export_csv,
         ".json": _export_json,
@@ -255,6 +274,55 @@ def export(
         print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
     else:
         print(f"{len(chosen)} runs in {out}")
+
+
+def _chosen(where: Store, selectors: list[str] | None, problem: str) -> list[StoredRun]:
+    chosen = chosen_runs(where, selectors) if selectors else where.runs()
+    if not chosen:
+        raise UsageError(problem, f"no finished run in {where.root}", "run something first")
+    return chosen
+
+
+@app.command("sql")
+def sql(
+    query: Annotated[
+        str,
+        typer.Argument(help="A SELECT over runs, metrics, samples, histograms and series."),
+    ],
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run ids or selectors [all finished].")
+    ] = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Query runs by SQL (DuckDB); labels and parameters are columns."""
+    import duckdb
+
+    from harness.store.tables import TABLES, database
+
+    needed = [table for table in TABLES if re.search(rf"\b{table}\b", query, re.IGNORECASE)]
+    with database(_chosen(store(results), runs, "runs sql"), needed) as connection:
+        try:
+            answer = connection.execute(query)
+            names = [column[0] for column in answer.description or ()]
+            rows = answer.fetchall()
+        except duckdb.Error as error:
+            hint = "DESCRIBE metrics lists a table's columns (docs/results.md)"
+            raise UsageError("runs sql", str(error), hint) from error
+    if json_:
+        print_json({"columns": names, "rows": [list(row) for row in rows]})
+    else:
+        print_table(names, [[_cell(value) for value in row] for row in rows])
+
+
+def _cell(value: object) -> str:
+    """Return a value as text: numbers with four digits, no value as a dash."""
+    match value:
+        case None:
+            return "–"
+        case float():
+            return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
 
 
 def _write(file: Path, text: str) -> None:

@@ -1,0 +1,175 @@
+"""Runs as tables: DuckDB builds them for ``harness runs sql``, and writes them as Parquet files.
+
+docs/results.md has the columns and their units.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from harness import hdr
+from harness.store.runs import StoredRun
+from harness.supervise.user_files import make_own, replacing
+
+Row = dict[str, Any]
+_PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
+
+
+def _with(row: Row, more: Mapping[str, Any], prefix: str) -> Row:
+    """Add columns to a row; one whose name is taken gets the prefix."""
+    return row | {f"{prefix}{name}" if name in row else name: v for name, v in more.items()}
+
+
+def _run_rows(run: StoredRun) -> Iterator[Row]:
+    head, spec, manifest = run.run, run.run["spec"], run.manifest
+    row = {
+        "run_id": run.run_id,
+        "status": head["status"],
+        "experiment": head["experiment"]["name"],
+        "block": spec["block"],
+        "workload": spec["workload"],
+        "engine": spec["engine"],
+        "engine_version": manifest["engine"]["version"] if manifest else None,
+        "driver": spec["driver"],
+        "placement": spec["placement"]["name"],
+        "host_id": manifest["host"]["host_id"] if manifest else None,
+        "started_unix_ns": head["started_unix_ns"],
+        "duration_ns": head["duration_ns"],
+        "data_bytes": head["data_bytes"],
+        "memory_bytes": head["memory_bytes"],
+        "emulate": ", ".join(spec["emulate"]),
+        "modelled": ", ".join(head["modelled"]),
+        "plant": ", ".join(spec.get("plant", ())),
+        "memory_limit_bytes": spec["memory_limit_bytes"],
+        "threads": spec["threads"],
+        "seed": spec["seed"],
+    }
+    settings = {f"setting_{name}": str(value) for name, value in spec["settings"].items()}
+    yield _with(row, spec["params"], "param_") | settings
+
+
+def _metrics(run: StoredRun) -> Iterator[tuple[Row, Mapping[str, Any]]]:
+    for number, metric in enumerate(run.run["metrics"]):
+        row = {"run_id": run.run_id, "number": number, "metric": metric["name"]}
+        yield row, metric
+
+
+def _metric_rows(run: StoredRun) -> Iterator[Row]:
+    for row, metric in _metrics(run):
+        found: Row = {"unit": metric["unit"], "better": metric["better"]}
+        found |= {"value": None, "count": 1, **dict.fromkeys(_PERCENTILES)}
+        if "value" in metric:
+            found["value"] = metric["value"]
+        elif samples := metric.get("samples"):
+            found |= {"value": statistics.median(samples), "count": len(samples)}
+        elif "hdr" in metric:
+            times = hdr.decode(metric["hdr"])
+            shares = times.percentiles(list(_PERCENTILES.values()))
+            found |= {"count": times.total, **dict(zip(_PERCENTILES, shares, strict=True))}
+        yield _with(row | found, metric["labels"], "label_")
+
+
+def _sample_rows(run: StoredRun) -> Iterator[Row]:
+    for row, metric in _metrics(run):
+        for number, value in enumerate(metric.get("samples", ())):
+            yield row | {"sample": number, "value": value}
+
+
+def _histogram_rows(run: StoredRun) -> Iterator[Row]:
+    for row, metric in _metrics(run):
+        if "hdr" not in metric:
+            continue
+        times = hdr.decode(metric["hdr"])
+        low, high = times.layout.bounds()
+        for at in np.flatnonzero(times.counts):
+            bounds = {"low_ns": int(low[at]), "high_ns": int(high[at])}
+            yield row | bounds | {"count": int(times.counts[at])}
+
+
+def _series_rows(run: StoredRun) -> Iterator[Row]:
+    folder = run.directory / "artifacts"
+    for path in sorted([*folder.glob("monitor-*.json"), *folder.glob("series.json")]):
+        yield from _points(run.artifact(path.stem), {"run_id": run.run_id, "source": path.stem}, "")
+
+
+def _points(value: Any, row: Row, name: str) -> Iterator[Row]:
+    """Each number of a list of observations, which have the time of their making."""
+    match value:
+        case {"monotonic_ns": int(at), **rest}:
+            for key, number in _numbers(rest, name):
+                yield row | {"monotonic_ns": at, "name": key, "value": number}
+        case {}:
+            for key, inner in value.items():
+                yield from _points(inner, row, name if key == "samples" else f"{name}{key}.")
+        case []:
+            pass
+        case [*items]:
+            for item in items:
+                yield from _points(item, row, name)
+
+
+def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
+    match value:
+        case bool():
+            pass
+        case int() | float():
+            yield name.removesuffix("."), value
+        case {}:
+            for key, inner in value.items():
+                yield from _numbers(inner, f"{name}{key}.")
+
+
+#: Rows of a run by table, and the columns that the table has without any row.
+_TABLES: Mapping[str, tuple[Callable[[StoredRun], Iterable[Row]], str]] = {
+    "runs": (_run_rows, "run_id VARCHAR"),
+    "metrics": (_metric_rows, "run_id VARCHAR, number BIGINT, metric VARCHAR, value DOUBLE"),
+    "samples": (_sample_rows, "run_id VARCHAR, number BIGINT, metric VARCHAR, value DOUBLE"),
+    "histograms": (_histogram_rows, "run_id VARCHAR, number BIGINT, low_ns BIGINT, count BIGINT"),
+    "series": (_series_rows, "run_id VARCHAR, monotonic_ns BIGINT, name VARCHAR, value DOUBLE"),
+}
+TABLES = tuple(_TABLES)
+
+
+def database(
+    runs: Sequence[StoredRun], tables: Collection[str] = TABLES
+) -> duckdb.DuckDBPyConnection:
+    """Return a database in memory with the tables of these runs."""
+    connection = duckdb.connect(":memory:")
+    with tempfile.TemporaryDirectory(prefix="tierbench-tables-") as folder:
+        for table in tables:
+            rows_of, empty = _TABLES[table]
+            file = Path(folder) / f"{table}.ndjson"
+            with file.open("w", encoding="utf-8") as stream:
+                for run in runs:
+                    stream.writelines(json.dumps(row) + "\n" for row in rows_of(run))
+            source = (
+                f"SELECT * FROM read_json('{file}', format='newline_delimited', sample_size=-1)"
+            )
+            if file.stat().st_size == 0:
+                connection.execute(f"CREATE TABLE {table} ({empty})")
+            else:
+                connection.execute(f"CREATE TABLE {table} AS {source}")
+    return connection
+
+
+def write_parquet(runs: Sequence[StoredRun], folder: Path) -> list[Path]:
+    """Write each table as a Parquet file into the folder; return the files."""
+    make_own(folder)
+    written = []
+    with database(runs) as connection, tempfile.TemporaryDirectory() as private:
+        for table in TABLES:
+            made = Path(private) / f"{table}.parquet"
+            connection.execute(f"COPY {table} TO '{made}' (FORMAT parquet, COMPRESSION zstd)")
+            with made.open("rb") as source, replacing(folder / made.name) as target:
+                shutil.copyfileobj(source, target)
+            written.append(folder / made.name)
+    return written

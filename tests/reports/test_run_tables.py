@@ -1,0 +1,69 @@
+"""Runs as tables, by DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+from report_runs import Case, histogram, metric, with_artifacts, write
+
+from harness.store.runs import StoredRun
+from harness.store.tables import TABLES, database, write_parquet
+
+SERIES = {
+    "transactions": [
+        {"monotonic_ns": 5, "counts": {"new_order": 7, "payment": 8}},
+        {"monotonic_ns": 6, "counts": {"new_order": 9, "payment": 10}},
+    ]
+}
+
+
+def runs_of(root: Path) -> list[StoredRun]:
+    """Two runs of TPC-C; one metric has samples, one durations, one the label of a column."""
+    metrics = [
+        metric("new_orders_per_minute", 100.0, "higher"),
+        metric("setup_ns", [1.0, 2.0, 9.0]),
+        metric("transaction_duration_ns", histogram([1000, 1000, 8000]), transaction="payment"),
+        metric("io_calls_count", 4, metric="read"),
+    ]
+    spec = {"workload": "tpcc", "params": {"warehouses": 10, "engine": "none"}}
+    places = ("ssd-both", "pmem-both")
+    runs = [write(root, Case(placement=p, metrics=metrics, spec_changes=spec)) for p in places]
+    return [with_artifacts(runs[0], {"series": SERIES}), runs[1]]
+
+
+def test_parameters_and_labels_are_columns(tmp_path: Path) -> None:
+    with database(runs_of(tmp_path)) as tables:
+        run = tables.sql("SELECT warehouses, param_engine, engine FROM runs").fetchall()
+        assert run == [(10, "none", "postgres")] * 2
+        values = tables.sql(
+            "SELECT metric, value, count, p50 > 900, transaction, label_metric FROM metrics "
+            "JOIN runs USING (run_id) WHERE placement = 'ssd-both' ORDER BY number"
+        ).fetchall()
+    assert values == [
+        ("new_orders_per_minute", 100.0, 1, None, None, None),
+        ("setup_ns", 2.0, 3, None, None, None),
+        ("transaction_duration_ns", None, 3, True, "payment", None),
+        ("io_calls_count", 4.0, 1, None, None, "read"),
+    ]
+
+
+def test_every_table_is_a_parquet_file(tmp_path: Path) -> None:
+    files = write_parquet(runs_of(tmp_path), tmp_path / "out")
+    assert [file.name for file in files] == [f"{table}.parquet" for table in TABLES]
+    runs, metrics, samples, histograms, series = (
+        duckdb.sql(f"SELECT * FROM '{file}'").fetchall() for file in files
+    )
+    assert (len(runs), len(metrics), len(samples), len(histograms)) == (2, 8, 6, 4)
+    assert [row[2:] for row in series] == [
+        (5, "transactions.counts.new_order", 7),
+        (5, "transactions.counts.payment", 8),
+        (6, "transactions.counts.new_order", 9),
+        (6, "transactions.counts.payment", 10),
+    ]
+
+
+def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
+    with database([write(tmp_path, Case(metrics=[]))], ["series", "samples"]) as tables:
+        assert tables.sql("SELECT run_id, value FROM series").fetchall() == []
+        assert tables.sql("SELECT metric, value FROM samples").fetchall() == []
