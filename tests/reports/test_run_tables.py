@@ -34,9 +34,9 @@ def runs_of(root: Path) -> list[StoredRun]:
 
 def test_parameters_and_labels_are_columns(tmp_path: Path) -> None:
     with database(runs_of(tmp_path)) as tables:
-        run = tables.sql("SELECT warehouses, param_engine, engine FROM runs").fetchall()
+        run = tables.execute("SELECT warehouses, param_engine, engine FROM runs").fetchall()
         assert run == [(10, "none", "postgres")] * 2
-        values = tables.sql(
+        values = tables.execute(
             "SELECT metric, value, count, p50 > 900, transaction, label_metric FROM metrics "
             "JOIN runs USING (run_id) WHERE placement = 'ssd-both' ORDER BY number"
         ).fetchall()
@@ -52,7 +52,7 @@ def test_every_table_is_a_parquet_file(tmp_path: Path) -> None:
     files = write_parquet(runs_of(tmp_path), tmp_path / "out")
     assert [file.name for file in files] == [f"{table}.parquet" for table in TABLES]
     runs, metrics, samples, histograms, series = (
-        duckdb.sql(f"SELECT * FROM '{file}'").fetchall() for file in files
+        duckdb.execute(f"SELECT * FROM '{file}'").fetchall() for file in files
     )
     assert (len(runs), len(metrics), len(samples), len(histograms)) == (2, 8, 6, 4)
     assert [row[2:] for row in series] == [
@@ -65,5 +65,5 @@ def test_every_table_is_a_parquet_file(tmp_path: Path) -> None:
 
 def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
     with database([write(tmp_path, Case(metrics=[]))], ["series", "samples"]) as tables:
-        assert tables.sql("SELECT run_id, value FROM series").fetchall() == []
-        assert tables.sql("SELECT metric, value FROM samples").fetchall() == []
+        assert tables.execute("SELECT run_id, value FROM series").fetchall() == []
+        assert tables.execute("SELECT metric, value FROM samples").fetchall() == []
