@@ -88,7 +88,7 @@ _GROUPS = {
     "vm": ("vm/",),
     **{
         f"vm-{name}": (f"vm/full/test_vm_{name}",)
-        for name in ("modes", "micro", "traps", "power_loss", "interrupted", "emulated")
+        for name in ("modes", "micro", "traps", "power_loss", "emulated")
     },
     "java": ("drivers/ycsb/",),
     "loadgen": ("loadgen/",),

@@ -197,8 +197,8 @@ class Hosts:
     values = "HOST,…"
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        names = value.split(",") if isinstance(value, str) else list(value or [])
-        for host in names:
+        names = value.split(",") if isinstance(value, str) else value or ()
+        for host in names if isinstance(names, list | tuple) else [names]:
             if not isinstance(host, str) or not _HOST.fullmatch(host):
                 raise UsageError(
                     f"{name} {host!r}",

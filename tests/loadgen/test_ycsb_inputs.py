@@ -59,15 +59,12 @@ def test_a_number_of_operations_is_kept(store: Store, threads: int) -> None:
 
 def test_a_time_is_kept_and_the_engine_tells_of_itself(store: Store) -> None:
     inserts = {"insertproportion": 1, "readproportion": 0, "updateproportion": 0}
-    for duration_ns in (500 * MS, 10 * S):  # all of a short one the machine may stand still
-        bounds = {"operations": None, "duration_ns": duration_ns, "ramp_up_ns": 200 * MS}
-        result = store.run(inserts, **bounds)
-        engine = result["engine"]
-        assert result["measured_ns"] == duration_ns
-        window_ns = engine["end"]["store_open_ns"] - engine["begin"]["store_open_ns"]
-        if duration_ns / 2 <= window_ns <= duration_ns * 2:
-            break
-    assert window_ns >= duration_ns / 2  # a reading may come late
+    bounds = {"operations": None, "duration_ns": 3 * S, "ramp_up_ns": 200 * MS}
+    result = store.run(inserts, **bounds)
+    engine = result["engine"]
+    assert result["measured_ns"] == 3 * S
+    # A reading may come late.
+    assert engine["end"]["store_open_ns"] - engine["begin"]["store_open_ns"] >= 1 * S
     stored = engine["end"]["store_records_count"] - engine["begin"]["store_records_count"]
     assert 0 < stored <= result["inserted"]
     assert engine["text"] == {"store_kind": "hash table"}
@@ -94,23 +91,20 @@ def test_a_number_of_operations_at_a_rate_ends_when_all_were_offered(store: Stor
 
 def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
     """An engine inside the client that takes longer than the distance between two starts."""
-    for duration_ms in (500, 10_000):  # all of a short one the machine may stand still
-        spec = spec_of(
-            {"embedded": True, "retry_every": 2},
-            READ_ONLY,
-            backend="stub",
-            mode={"kind": "open", "rate_per_s": 1_000_000},
-            operations=None,
-            duration_ns=duration_ms * MS,
-            threads=1,
-            connections=1,
-        )
-        _, result = execute(loadgen_build / "loadgen", spec)
-        (read,) = (one for one in result["operations"] if one["type"] == "read")
-        if read["retried"] > 0:
-            break
+    spec = spec_of(
+        {"embedded": True, "retry_every": 2},
+        READ_ONLY,
+        backend="stub",
+        mode={"kind": "open", "rate_per_s": 1_000_000},
+        operations=None,
+        duration_ns=2 * S,
+        threads=1,
+        connections=1,
+    )
+    _, result = execute(loadgen_build / "loadgen", spec)
+    (read,) = (one for one in result["operations"] if one["type"] == "read")
     assert read["retried"] > 0
-    assert result["offered"]["count"] == duration_ms * 1000
+    assert result["offered"]["count"] == 2_000_000
     assert result["offered"]["backlog_end"] + read["unfinished"] > 1000
     assert hdr.decode(read["latency_hdr"]).percentile(99) > 10 * MS
 

@@ -97,16 +97,6 @@ def test_what_its_owner_makes_where_creating_one_failed_is_the_owners(host: Simu
     assert len(host.ran) == ran
 
 
-def test_what_its_owner_makes_where_creating_one_was_cut_off_is_the_owners(
-    host: SimulatedHost,
-) -> None:
-    """A namespace of ours has our name from the start."""
-    host.kill(lambda: provision(host), cut_at=1)
-    owners_own(host)
-    assert provision(host).destroy == ["namespace0.0"]
-    assert host.spaces["namespace0.0"].signature is None
-
-
 def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(
     host: SimulatedHost,
 ) -> None:

@@ -176,17 +176,6 @@ def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
     assert not host.files.record.exists()
 
 
-@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
-@pytest.mark.parametrize("number", [1, 2])
-def test_the_same_command_goes_on(host: SimulatedHost, where: str, number: int) -> None:
-    host.kill(lambda: memory(host), **{where: number})
-    outcome = memory(host)
-    assert (outcome.refusals, outcome.failures) == ([], [])
-    assert memory(host).steps == []
-    assert host.teardown().failures == []
-    assert host.devices["dax1.0"].mode == "devdax"
-
-
 def test_what_is_no_device_s_name_is_refused() -> None:
     assert parse_desired_state({"mode": "system-ram", "devices": "all"}).devices is None
     assert parse_desired_state({"mode": "system-ram", "devices": None}).devices == ()

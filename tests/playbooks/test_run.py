@@ -158,22 +158,6 @@ def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:
     assert outcome.steps[0]["done"] is False
 
 
-@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
-@pytest.mark.parametrize("number", range(1, 8))
-def test_the_same_command_goes_on_wherever_it_was_cut_off(
-    host: SimulatedHost, where: str, number: int
-) -> None:
-    host.kill(lambda: provision(host), **{where: number})
-    outcome = provision(host)
-    assert (outcome.refusals, outcome.failures) == ([], [])
-    assert provision(host, Consent(verify_only=True)).failures == []
-    signature = host.spaces["namespace0.0"].signature
-    assert signature is not None
-    assert signature[:2] == ("ext4", "tierbench")
-    assert theirs(host).data == "data"
-    assert provision(host).steps == []
-
-
 def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
     before = everything(host)
     provision(host)
@@ -203,17 +187,6 @@ def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) 
     assert host.teardown().steps == []
 
 
-@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
-@pytest.mark.parametrize("number", range(1, 6))
-def test_a_teardown_that_was_cut_off_goes_on(host: SimulatedHost, where: str, number: int) -> None:
-    before = everything(host)
-    provision(host)
-    host.kill(lambda: host.teardown(CONFIRMED), **{where: number})
-    outcome = host.teardown(CONFIRMED)
-    assert (outcome.refusals, outcome.failures) == ([], [])
-    assert everything(host) == before
-
-
 def test_a_host_file_of_the_owner_comes_back_byte_for_byte(host: SimulatedHost) -> None:
     mine = "# my host\nschema: 1\ntiers:\n  # the disk\n  ssd: {kind: block, path: /srv/ssd}\n"
     host.files.host_file.parent.mkdir()
@@ -223,15 +196,6 @@ def test_a_host_file_of_the_owner_comes_back_byte_for_byte(host: SimulatedHost) 
     assert "pmem: {kind: fsdax" in host.files.host_file.read_text()
     host.teardown(CONFIRMED)
     assert host.files.host_file.read_text() == mine
-
-
-def test_a_record_that_cannot_be_read_stops_everything(host: SimulatedHost) -> None:
-    host.files.record.parent.mkdir()
-    host.files.record.write_text("{")
-    before = everything(host)
-    outcome = provision(host)
-    assert "cannot be read" in outcome.refusals[0].why
-    assert everything(host) == before
 
 
 def test_two_runs_at_once_are_one_too_many(host: SimulatedHost) -> None:

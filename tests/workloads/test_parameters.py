@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from harness.workloads.parameters import (
+    Choice,
     Count,
     Duration,
+    Flag,
+    Hosts,
+    Number,
     ParameterError,
     Parameters,
     Time,
     parameter,
 )
+from harness.workloads.tpcc.params import TpccParams, _MixKind
+from harness.workloads.tpch.params import TpchParams, _Dates, _Queries, _Scale
+from harness.workloads.ycsb.params import YcsbParams, _CoreKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +73,48 @@ def test_an_error_names_its_parameter(given, name):
     with pytest.raises(ParameterError) as error:
         PingParams.from_mapping(given)
     assert error.value.parameter == name
+
+
+#: Values that no parameter of a kind takes; its bounds give others.
+BAD_VALUES: dict[type, list[Any]] = {
+    Count: [1.5, True, "1", [], math.nan],
+    Number: [-1, True, "half", math.nan, math.inf],
+    Flag: ["yes", 1, "maybe"],
+    Choice: ["elsewhere", 1, True],
+    Time: ["3", "soon", "900h", "-1s", True],
+    Hosts: ["-oProxyCommand=x", "a,,b", 1],
+    # The kinds of one parameter each.
+    _CoreKind: ["g", 1],
+    _MixKind: ["dekc", {"neworder": 45}, {"new_order": -1}, {"new_order": 0}],
+    _Scale: [0, -1, 1e9, math.nan, math.inf, "1", True, 0.001],
+    _Queries: ["1,1", "0", "23", "one", "1,,2", [], {"1": 2}, True, [1.5]],
+    _Dates: ["1995-01-01,1994-01-01", "1995-01-01", "1994-13-01,1995-01-01"],
+}
+
+
+def bad_values(kind: Any) -> list[Any]:
+    beyond = {
+        Count: lambda: [kind.least - 1, kind.most + 1],
+        Number: lambda: [kind.most + 1] if kind.most < math.inf else [],
+        Time: lambda: [f"{kind.least_ns // 10**6 - 1}ms"] if kind.least_ns else [],
+    }
+    return BAD_VALUES[type(kind)] + beyond.get(type(kind), list)()
+
+
+SWEEP = [
+    pytest.param(params, name, declared.kind, id=f"{params.workload}-{name}")
+    for params in (TpchParams, TpccParams, YcsbParams)
+    for name, declared in params.declared().items()
+]
+
+
+@pytest.mark.parametrize(("params", "name", "kind"), SWEEP)
+def test_a_bad_value_is_refused_by_its_name(params, name, kind):
+    for value in bad_values(kind):
+        with pytest.raises(ParameterError) as error:
+            params.from_mapping({name: value})
+        assert error.value.parameter == name, value
+        assert error.value.hint, value
 
 
 @pytest.mark.parametrize(("name", "meant"), [("hosts", "targets"), ("wait", "pause")])

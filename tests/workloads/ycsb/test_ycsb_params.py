@@ -136,35 +136,6 @@ def test_room_grows_with_records_and_with_what_is_written():
 @pytest.mark.parametrize(
     "params",
     [
-        {"workload": "g"},
-        {"recordcount": 0},
-        {"recordcount": 2**31},
-        {"recordcount": 1.5},
-        {"fieldcount": 65},
-        {"readproportion": -1},
-        {"readproportion": "half"},
-        {"requestdistribution": "zipf"},
-        {"hotspotdatafraction": 1.5},
-        {"exponential.percentile": 100},
-        {"insertorder": "random"},
-        {"readallfields": "maybe"},
-        {"target": 0},
-        {"client_hosts": "-oProxyCommand=x"},
-        {"update": "blindly"},
-        {"duration": "1ms"},
-    ],
-    ids=str,
-)
-def test_a_bad_value_is_refused_by_its_name(params):
-    with pytest.raises(ParameterError) as error:
-        made(params)
-    assert [error.value.parameter] == list(params)
-    assert error.value.hint
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
         {"fieldcount": 64, "fieldlength": 1_000_000},
         {"readproportion": 0, "updateproportion": 0},
         {"minscanlength": 20, "maxscanlength": 10},
