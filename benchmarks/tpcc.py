@@ -263,7 +263,7 @@ def drive_loadgen(
         "seed": time.time_ns() % 2**31,
     }
     window = Window(server)
-    watch = processes.Watch(window.begin, window.end)
+    watch = WindowCallbacks(window.begin, window.end)
     result = processes.drive([spec], server.clients, watch)
     done = {one["type"]: one["count"] + one["rolled_back"] for one in result["operations"]}
     new_orders = next(o["count"] for o in result["operations"] if o["type"] == "new_order")

@@ -164,12 +164,21 @@ def cpu_per_operation(
     return {side: ns / done for side, ns in spent.items() if done and ns is not None}
 
 
+def _nothing(*_: Any) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class WindowCallbacks:
-    """What a driver calls as the measured window begins and ends, in the calling thread or not."""
+    """Functions that a driver calls, in the calling thread or another.
 
-    on_measuring: Callable[[], None]
-    on_measured: Callable[[], None]
+    ``on_measuring``, ``on_measured``: once, as the measured window begins and ends.
+    ``on_counts``: about every second, the operations so far by name (of a load: rows by table).
+    """
+
+    on_measuring: Callable[[], None] = _nothing
+    on_measured: Callable[[], None] = _nothing
+    on_counts: Callable[[Mapping[str, int]], None] = _nothing
 
 
 @dataclass
@@ -211,7 +220,7 @@ class WindowCounters:
         self._read_ns.append((began_ns, time.monotonic_ns()))
         return counters
 
-    def off_ns(self, window_ns: int) -> int:
+    def clock_error_ns(self, window_ns: int) -> int:
         """By how much the counters' interval is longer than the window's ``window_ns``.
 
         A reading takes time, and a busy machine may begin or end one late: the greater deviation

@@ -167,15 +167,15 @@ def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
 
 def late_counters(driven: DriverResult, counted: WindowCounters) -> Iterator[RunWarning]:
     """Counters that were not read at the ends of the window."""
-    off_ns = counted.off_ns(driven.window_ns)
+    error_ns = counted.clock_error_ns(driven.window_ns)
     if driven.counters_late_ns is not None:
         context = (
             f"read {format_ns(driven.counters_late_ns)} from an end of the window: processor time, "
             "I/O and the engine's counters are left out"
         )
-    elif abs(off_ns) > _OFF * driven.window_ns:
+    elif abs(error_ns) > _OFF * driven.window_ns:
         context = (
-            f"they span up to {format_ns(abs(off_ns))} {'more' if off_ns > 0 else 'less'} than "
+            f"they span up to {format_ns(abs(error_ns))} {'more' if error_ns > 0 else 'less'} than "
             f"the window's {format_ns(driven.window_ns)}: processor time, I/O and the engine's "
             "counters may be off by that share"
         )

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from harness.drivers.loadgen.client_hosts import ClientHosts
+from harness.drivers.loadgen.remote_clients import RemoteClients
+from harness.engine import Tunnel
 from harness.errors import UsageError
 
 _SSH = """#!/bin/sh
@@ -104,11 +107,19 @@ def test_durability_is_looked_for_here_alone(client):
     assert "the journal of commits stays on the host of each client" in done.err
 
 
+def remote(*hosts):
+    tunnel = Tunnel(Path("/run/here.sock"), "/tmp/there.sock", {"host": "/tmp"})
+    engine: Any = SimpleNamespace(native_backend="postgres", takes_remote_clients=True,
+                             from_elsewhere=lambda: None, tunnel=lambda token: tunnel)  # fmt: skip
+    return RemoteClients(hosts, engine)
+
+
 def test_processes_go_round_the_hosts():
-    hosts = ClientHosts(("one", "two"))
-    argvs = [hosts.argv(i, "postgres", "/tmp/there.sock", "/run/here.sock") for i in range(3)]
-    assert [argv[-2] for argv in argvs] == ["one", "two", "one"]
-    assert "/tmp/there.sock:/run/here.sock" in argvs[0]
+    routes = [remote("one", "two").route(i, str) for i in range(3)]
+    assert [argv[-2] for argv, _ in routes] == ["one", "two", "one"]
+    argv, connection = routes[0]
+    assert "/tmp/there.sock:/run/here.sock" in argv
+    assert connection == {"host": "/tmp"}
 
 
 @pytest.mark.parametrize("does", ["exec sleep 1000", "echo '{\"interface'"])
@@ -116,4 +127,4 @@ def test_a_host_that_does_not_answer_is_not_waited_for(ssh, monkeypatch, does):
     monkeypatch.setenv("HARNESS_SILENCE", "hello=0.5")
     (ssh / "ssh").write_text(f"#!/bin/sh\n{does}\n")
     with pytest.raises(UsageError):
-        ClientHosts((f"silent-{len(does)}",)).check("postgres")
+        remote(f"silent-{len(does)}").check()

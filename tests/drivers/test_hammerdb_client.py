@@ -23,7 +23,7 @@ TARGET = target(
 )
 ONE_MINUTE = Timed(users=2, ramp_up_min=1, duration_min=1, time_profile=False)
 #: Nobody counts anything at the ends of the window.
-NOTHING = WindowCallbacks(lambda: None, lambda: None)
+NOTHING = WindowCallbacks()
 
 
 def run(hammerdb, clients, options=ONE_MINUTE, drives=NOTHING, **more):

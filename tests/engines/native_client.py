@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
+from harness.drivers.result import WindowCallbacks
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
 from harness.workload import Clients
@@ -45,7 +46,7 @@ class Native:
         seconds: float = 1,
         statements: Mapping[str, str] = {},
         mix: Any = "deck",
-        watch: processes.Watch | None = None,
+        watch: WindowCallbacks | None = None,
         **more: Any,
     ) -> dict[str, Any]:
         calls = self.engine.sql_folder / "tpcc" / "calls"

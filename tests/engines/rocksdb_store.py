@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
+from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -80,7 +81,7 @@ class Store:
             connections=2, mode={"kind": "closed"}, ramp_up_ns=0, seed=1,
             **({"duration_ns": duration_ns} if duration_ns else {"operations": operations}),
         )  # fmt: skip
-        return processes.drive([spec], self.clients, processes.Watch(on_measuring=measuring))
+        return processes.drive([spec], self.clients, WindowCallbacks(on_measuring=measuring))
 
     def verified(self) -> dict[str, Any]:
         calls = self.engine.native_calls("ycsb", SHAPE)

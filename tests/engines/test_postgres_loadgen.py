@@ -14,7 +14,7 @@ from native_client import COUNTS, Native, loaded, operation
 from patience import PATIENCE_S
 
 from engines.postgres.external import _may_set_logging
-from harness.drivers.loadgen import processes
+from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
@@ -134,7 +134,7 @@ def test_a_connection_that_the_server_ends_is_lost(native: Native) -> None:
             while not connection.execute(ended).rows:  # not one has begun yet
                 time.sleep(0.05)
 
-    watch = processes.Watch(on_measuring=lambda: threading.Timer(0.5, end).start())
+    watch = WindowCallbacks(on_measuring=lambda: threading.Timer(0.5, end).start())
     began = time.monotonic()
     with pytest.raises(RunFailed, match=r"(?i)terminating connection|closed the connection"):
         native.run(seconds=2 * PATIENCE_S, watch=watch)

@@ -15,7 +15,7 @@ import pytest
 from native_client import COUNTS, Native, loaded, operation, restored
 from patience import PATIENCE_S
 
-from harness.drivers.loadgen import processes
+from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
@@ -177,7 +177,7 @@ def test_the_password_is_on_no_command_line(native: Native) -> None:
             except OSError:
                 continue
 
-    native.run(watch=processes.Watch(on_measuring=look))
+    native.run(watch=WindowCallbacks(on_measuring=look))
     assert any("loadgen" in line for line in seen)
     assert not any(password in line for line in seen)
 
@@ -215,7 +215,7 @@ def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(nativ
             connection.execute("select * from warehouse for update")
             released = threading.Timer(longer * lock_s, connection.execute, ("rollback",))
             # From when the payments begin, however long a busy machine takes until then.
-            watch = processes.Watch(on_measuring=released.start)
+            watch = WindowCallbacks(on_measuring=released.start)
             result = native.run(mix={"payment": 100}, operations=100, watch=watch, connection=given)
             released.join()
         payment = operation(result, "payment")
@@ -369,7 +369,7 @@ def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
         died.append(time.monotonic())
         empty.engine.kill()
 
-    watch = processes.Watch(on_measuring=lambda: threading.Timer(1, kill).start())
+    watch = WindowCallbacks(on_measuring=lambda: threading.Timer(1, kill).start())
     statements = dict.fromkeys(TRANSACTIONS, "select 1") | {"order_status": sleeping}
     with pytest.raises(RunFailed, match=words):
         empty.run(
@@ -385,7 +385,7 @@ def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
 def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) -> None:
     began = time.monotonic()
     with pytest.raises(RunFailed, match="connection was lost"):
-        native.run(seconds=2 * PATIENCE_S, watch=processes.Watch(on_measuring=native.engine.kill))
+        native.run(seconds=2 * PATIENCE_S, watch=WindowCallbacks(on_measuring=native.engine.kill))
     assert time.monotonic() - began < PATIENCE_S
     native.engine.start()
     assert native.rows("select count(*) from orders") == [(30_000,)]
@@ -403,7 +403,7 @@ COUNTED = {
 def test_the_server_has_counted_every_acknowledged_transaction_at_once(native: Native) -> None:
     name, outcomes = COUNTED[native.engine.name]
     counts = [native.engine.counters()[name]]
-    watch = processes.Watch(on_measured=lambda: counts.append(native.engine.counters()[name]))
+    watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
     done = sum(one[outcome] for one in result["operations"] for outcome in outcomes)
     # A reading of VoltDB's counters may count as a call, too.

@@ -12,9 +12,9 @@ import pytest
 from narrowed import present
 
 from harness import hdr
-from harness.drivers.loadgen import processes, several
+from harness.drivers.loadgen import merge_results, processes
 from harness.drivers.loadgen.driver import mode, parse_result
-from harness.drivers.result import WindowCounters
+from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import late_publication
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -75,7 +75,7 @@ class Ycsb:
         self,
         params: Mapping[str, Any],
         clients: int = 1,
-        watch: processes.Watch | None = None,
+        watch: WindowCallbacks | None = None,
         **changes: Any,
     ) -> dict[str, Any]:
         spec = {
@@ -89,7 +89,7 @@ class Ycsb:
             **({"operations": 3000} if "duration_ns" not in changes else {}),
             **changes,
         }
-        result = processes.drive(several.split(spec, clients), self.clients, watch)
+        result = processes.drive(merge_results.split(spec, clients), self.clients, watch)
         self.updated = result.get("updated")
         return result
 
@@ -138,7 +138,7 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
     result = ycsb.run(
         {"readproportion": 0.5, "updateproportion": 0.5},
         clients=2,
-        watch=processes.Watch(counted.begin, counted.end),
+        watch=WindowCallbacks(counted.begin, counted.end),
         mode=mode(rate),
         ramp_up_ns=int(1.5 * SECOND),
         duration_ns=2 * SECOND,

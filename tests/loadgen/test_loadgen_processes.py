@@ -19,8 +19,9 @@ from patience import PATIENCE_S, eventually
 from scratch import open_directory
 
 from harness import hdr, native_programs
-from harness.drivers.loadgen.processes import Watch, drive
-from harness.drivers.loadgen.several import journals, merged, split
+from harness.drivers.loadgen.merge_results import journals, merged, split
+from harness.drivers.loadgen.processes import drive
+from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
 from harness.supervise import silence
@@ -77,7 +78,7 @@ class Seen:
 
     @property
     def watch(self):
-        return Watch(
+        return WindowCallbacks(
             lambda: self.calls.append("measuring"),
             lambda: self.calls.append("measured"),
             self.counts.append,
@@ -154,7 +155,7 @@ def test_what_a_client_reports_last_is_read_before_its_result_counts(clients):
                     reported.append(json.loads(line)["counts"])
                 yield line
 
-    drive([COUNTED], replace(clients, processes=Slow()), Watch(on_counts=taken.append))
+    drive([COUNTED], replace(clients, processes=Slow()), WindowCallbacks(on_counts=taken.append))
     assert taken == reported
 
 
@@ -181,7 +182,9 @@ def test_the_slowest_of_several_ends_a_window_of_operations(clients):
         running.extend(loadgens())
         before.extend(reported)
 
-    watch = Watch(on_measured=measured, on_counts=lambda counts: reported.append(counts["ping"]))
+    watch = WindowCallbacks(
+        on_measured=measured, on_counts=lambda counts: reported.append(counts["ping"])
+    )
     result = drive([{**quick, "operations": 20}, slow], clients, watch)
     assert result["operations"][0]["count"] == 20 + slow["operations"]
     assert len(running) == 2
@@ -242,7 +245,7 @@ def test_a_client_that_is_killed_is_a_failure(clients):
             os.kill(client.pid, 9)
 
     with pytest.raises(RunFailed, match="was killed by signal 9"):
-        drive([FOR_EVER], clients, Watch(on_measuring=kill))
+        drive([FOR_EVER], clients, WindowCallbacks(on_measuring=kill))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("counters"), KeyboardInterrupt()])
@@ -252,7 +255,7 @@ def test_what_a_callback_raises_ends_the_client(clients, error):
         raise error
 
     with pytest.raises(type(error)):
-        drive([FOR_EVER], clients, Watch(on_measuring=fail))
+        drive([FOR_EVER], clients, WindowCallbacks(on_measuring=fail))
     assert loadgens() == []
 
 
@@ -265,7 +268,7 @@ def test_passwords_are_in_no_process_list(clients):
             lines.append(proc.joinpath("cmdline").read_bytes())
             lines.append(proc.joinpath("environ").read_bytes())
 
-    drive([SPEC], clients, Watch(on_measuring=look))
+    drive([SPEC], clients, WindowCallbacks(on_measuring=look))
     assert len(lines) == 2
     assert b"never-to-be-seen" not in b"".join(lines)
 
@@ -276,7 +279,7 @@ def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
     drive(
         [SPEC],
         clients,
-        Watch(on_measuring=lambda: users.extend(
+        WindowCallbacks(on_measuring=lambda: users.extend(
             Path(f"/proc/{client.pid}").stat().st_uid for client in loadgens()
         )),
     )  # fmt: skip
@@ -302,14 +305,14 @@ def test_a_load_tells_its_rows(clients):
 HARNESS = """
 import sys
 from pathlib import Path
-from harness.drivers.loadgen.processes import Watch, drive
+from harness.drivers.loadgen.processes import drive
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients
 
 spec = {spec!r}
 with Supervisor(Path(sys.argv[1]) / "state") as supervisor:
     clients = Clients(supervisor, None, Path(sys.argv[1]))
-    drive([spec], clients, Watch(on_measuring=lambda: print("measuring", flush=True)))
+    drive([spec], clients, WindowCallbacks(on_measuring=lambda: print("measuring", flush=True)))
 """
 
 

@@ -23,7 +23,7 @@ from ycsb_store import (
 )
 
 from harness import hdr
-from harness.drivers.loadgen.several import merged
+from harness.drivers.loadgen.merge_results import merged
 from harness.store import schemas
 
 # How much of what ----------------------------------------------------------------

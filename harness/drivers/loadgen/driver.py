@@ -6,9 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from harness import hdr
-from harness.drivers.loadgen.client_hosts import Afar
-from harness.drivers.loadgen.processes import Watch, drive
-from harness.drivers.result import DriverResult, Operation, latency_percentiles
+from harness.drivers.loadgen.processes import drive
+from harness.drivers.loadgen.remote_clients import RemoteClients
+from harness.drivers.result import (
+    DriverResult,
+    Operation,
+    WindowCallbacks,
+    latency_percentiles,
+)
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
@@ -37,10 +42,9 @@ def backend_of(engine: Engine, workload: str) -> str:
 
 def check(engine: Engine, workload: str, hosts: Sequence[str]) -> None:
     """UsageError where the client cannot drive the engine, here or from ``hosts``."""
-    backend = backend_of(engine, workload)
-    loadgen_program(backend)
+    loadgen_program(backend_of(engine, workload))
     if hosts:
-        Afar.of(hosts, engine).hosts.check(backend)
+        RemoteClients(tuple(hosts), engine).check()
 
 
 def calls(
@@ -129,8 +133,8 @@ def load(
             "threads": loading.threads,
         }
         with loading.progress.task(f"load {workload}", about, "rows") as task:
-            watch = Watch(on_counts=rows_moving(task))
-            result.update(drive([spec], loading.clients, watch))
+            callbacks = WindowCallbacks(on_counts=rows_moving(task))
+            result.update(drive([spec], loading.clients, callbacks))
         stored: Mapping[str, int] = result["rows"]
         return stored
 

@@ -2,7 +2,7 @@
 
 ::
 
-    run = drive(split(spec, processes=2), clients, Watch(on_measuring=…, on_measured=…))
+    run = drive(split(spec, processes=2), clients, WindowCallbacks(on_measuring=…))
     run["operations"], run["client_cpu_ns"], …     # schema loadgen-result
 
 A process reads its spec (with the password in it) on stdin, reports its phases on descriptor
@@ -27,10 +27,10 @@ from typing import Any
 
 from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
-from harness.drivers.loadgen.client_hosts import Afar
-from harness.drivers.loadgen.several import merged, split, summed
+from harness.drivers.loadgen.merge_results import merged, split, summed
+from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.drivers.result import SERIES_NS, WindowCallbacks, intervals_per_histogram
-from harness.engine import Credentials, Process, Tunnel
+from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
 from harness.progress import Task
@@ -47,7 +47,7 @@ from harness.workloads.parameters import Outline
 _TOGETHER_S = 6.0
 _TOGETHER_PER_CONNECTION_S = 0.03
 #: Additional time for ssh.
-_AFAR_S = 6.0
+_REMOTE_S = 6.0
 #: A client reports every second, and ends soon after its phases. What each connection adds to
 #: the delay after which it counts as stuck.
 _CONNECTING_S = 0.1
@@ -62,24 +62,6 @@ _OF_SESSION = frozenset({"isolation"})
 
 class StalledError(RunFailed):
     """The server answered no call for the spec's ``stall_timeout_ns``."""
-
-
-def _nothing(*_: Any) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Callbacks.
-
-    ``on_measuring`` and ``on_measured``: once, as the measurement window begins and ends,
-    however many processes there are. ``on_counts``: about every second, the operations of all
-    processes so far, by name (of a load: rows by table).
-    """
-
-    on_measuring: Callable[[], None] = _nothing
-    on_measured: Callable[[], None] = _nothing
-    on_counts: Callable[[Mapping[str, int]], None] = _nothing
 
 
 def offer(
@@ -107,73 +89,70 @@ def offer(
         whole["stall_timeout_ns"] = outline.stall_timeout_ns
     hosts = outline.client_hosts
     with session.progress.task(title, seconds, "s") as task:
-        clock = _Clock(task, drives)
-        watch = Watch(clock.measuring, clock.measured, clock.tick)
-        afar = Afar.of(hosts, session.engine) if hosts else None
-        result = drive(split(whole, outline.clients), session.clients(), watch, afar)
-    return result, clock.counts
+        progress = LoadgenProgress(task, drives)
+        specs = split(whole, outline.clients)
+        remote = RemoteClients(hosts, session.engine) if hosts else None
+        result = drive(specs, session.clients(), progress.callbacks, remote)
+    return result, progress.counts
 
 
-class _Clock:
-    """Moves a task on by the seconds that have passed; notes what was done by then."""
+class LoadgenProgress:
+    """Moves a task on by the seconds that have passed; keeps the latest counts."""
 
     def __init__(self, task: Task, drives: WindowCallbacks) -> None:
-        self._task, self._drives, self._told = task, drives, time.monotonic()
+        self._task, self._drives, self._last_report_s = task, drives, time.monotonic()
         self._phase = "ramp-up"
-        #: The latest counts; at the end, all of them.
         self.counts: Mapping[str, int] = {}
+        self.callbacks = WindowCallbacks(self._measuring, self._measured, self._tick)
 
-    def measuring(self) -> None:
-        """The window begins."""
+    def _measuring(self) -> None:
         self._drives.on_measuring()
         self._phase = "measuring"
 
-    def measured(self) -> None:
-        """It ends."""
+    def _measured(self) -> None:
         self._drives.on_measured()
         self._phase = "ending"
 
-    def tick(self, counts: Mapping[str, int]) -> None:
-        """Called about each second; ``counts`` so far by operation."""
+    def _tick(self, counts: Mapping[str, int]) -> None:
         self.counts = counts
         now = time.monotonic()
         done = sum(counts.values())
-        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} done")
-        self._told = now
+        self._task.advance(now - self._last_report_s, note=f"{self._phase}, {done:,} done")
+        self._last_report_s = now
 
 
 def drive(
     specs: Sequence[Mapping[str, Any]],
     clients: Clients,
-    watch: Watch | None = None,
-    afar: Afar | None = None,
+    callbacks: WindowCallbacks | None = None,
+    remote: RemoteClients | None = None,
 ) -> dict[str, Any]:
     """Run all specs at once; one result (schema loadgen-result) of all of them.
 
-    ``afar``: on those hosts in turn, not on this one. RunFailed with loadgen's message where
+    ``remote``: on those hosts in turn, not on this one. RunFailed with loadgen's message where
     one fails; the others are killed. The caller checks the counts of the task ``verify``.
     """
     with (
         # In the scratch directory, which goes however the harness ends.
         private_folder(clients, "loadgen-") as folder,
-        closing(_Processes(clients, folder, afar)) as processes,
+        closing(_Processes(clients, folder, remote)) as processes,
     ):
-        specs = _together(specs, folder, afar)
+        specs = _together(specs, folder, remote)
         for spec in specs:
             processes.start(spec)
-        return merged(processes.results(specs, watch or Watch()))
+        return merged(processes.results(specs, callbacks or WindowCallbacks()))
 
 
 def _together(
-    specs: Sequence[Mapping[str, Any]], folder: Path, afar: Afar | None
+    specs: Sequence[Mapping[str, Any]], folder: Path, remote: RemoteClients | None
 ) -> Sequence[Mapping[str, Any]]:
     """The specs with one start by the wall clock; processes of one host share a file, too."""
-    if afar is None and len(specs) == 1:
+    if remote is None and len(specs) == 1:
         return specs
     most = max(spec["connections"] for spec in specs)
-    ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most + (_AFAR_S if afar else 0)
+    ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most + (_REMOTE_S if remote else 0)
     same: dict[str, Any] = {"start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9)}
-    if afar is None:
+    if remote is None:
         same["shared"] = str(folder / "shared")
     return [{**spec, **same} for spec in specs]
 
@@ -232,7 +211,7 @@ class _Processes:
 
     clients: Clients
     folder: Path
-    afar: Afar | None
+    remote: RemoteClients | None
     _running: list[_Client] = field(default_factory=list)
     _events: _Events = field(default_factory=queue.SimpleQueue)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -244,14 +223,13 @@ class _Processes:
         index = len(self._running)
         log = self.folder / f"{index}.log"
         readers: Sequence[Callable[[_Client, _Events], None]]
-        if self.afar is None:
+        if self.remote is None:
             process = self._spawn(spec["backend"], log)
             readers = (_read_progress, _read_result)
         else:
-            tunnel, connection = self.afar.way()
+            argv, connection = self.remote.route(index, self._hold)
             kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
             spec = {**spec, "connection": {**connection, **kept}}
-            argv = self.afar.hosts.argv(index, spec["backend"], *self._ends(tunnel))
             process = self._spawn_ssh(argv, log)
             readers = (_read_lines,)
         client = _Client(index, process, log, self.clients.credentials, open_streams=len(readers))
@@ -284,20 +262,17 @@ class _Processes:
             capped=False,
         )
 
-    def _ends(self, tunnel: Tunnel | None) -> tuple[str, ...]:
-        """The tunnel's sockets there and here, the latter held open.
-
-        ssh has our rights, and the server's user may replace the socket by a link.
-        """
-        if tunnel is None:
-            return ()
+    def _hold(self, socket: Path) -> str:
+        """Hold the server's socket open: its user may replace the path by a link."""
         try:
-            self._sockets.append(hold_socket(tunnel.local, self.clients.credentials))
+            self._sockets.append(hold_socket(socket, self.clients.credentials))
         except OSError as error:
             raise RunFailed(_PROBLEM, f"no tunnel to the server's socket: {error}") from error
-        return tunnel.remote, f"/proc/{os.getpid()}/fd/{self._sockets[-1]}"
+        return f"/proc/{os.getpid()}/fd/{self._sockets[-1]}"
 
-    def results(self, specs: Sequence[Mapping[str, Any]], watch: Watch) -> list[dict[str, Any]]:
+    def results(
+        self, specs: Sequence[Mapping[str, Any]], callbacks: WindowCallbacks
+    ) -> list[dict[str, Any]]:
         """Process events until all clients have ended, or one has failed.
 
         The window begins and ends with the last client's: only then have all sessions published
@@ -318,17 +293,17 @@ class _Processes:
             if event["event"] in reached:
                 reached[event["event"]] += 1
                 if reached[event["event"]] == len(specs):
-                    self._window_end(event["event"], watch)
+                    self._window_end(event["event"], callbacks)
             if "counts" in event:
                 counts[client.index] = event["counts"]
-                watch.on_counts(summed(counts.values()))
+                callbacks.on_counts(summed(counts.values()))
         return [results[index] for index in range(len(specs))]
 
-    def _window_end(self, event: str, watch: Watch) -> None:
+    def _window_end(self, event: str, callbacks: WindowCallbacks) -> None:
         if event == "measuring":
-            watch.on_measuring()
+            callbacks.on_measuring()
             return
-        watch.on_measured()
+        callbacks.on_measured()
         for client in self._running:
             client.release()
 

@@ -80,7 +80,7 @@ def run(
         ClientProcess.open(build, clients, request, f"run {what}") as client,
         progress.task(what, total, unit) as task,
     ):
-        drives = drives or WindowCallbacks(lambda: None, lambda: None)
+        drives = drives or WindowCallbacks()
         window = _Window(client, request, drives, task)
         window.listen()
         client.expect_success()

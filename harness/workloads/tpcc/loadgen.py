@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import driver as client
-from harness.drivers.loadgen import processes, several
+from harness.drivers.loadgen import merge_results, processes
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
@@ -86,7 +86,7 @@ class Loadgen(Driver):
 
     def journals(self, folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
-        files = several.journals(folder / _JOURNAL, self.params.clients)
+        files = merge_results.journals(folder / _JOURNAL, self.params.clients)
         return [file for file in files if file.exists()]
 
 

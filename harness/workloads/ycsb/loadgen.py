@@ -98,7 +98,7 @@ class Loadgen(Driver):
         }
         total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
-            watch = processes.Watch(on_counts=client.rows_moving(task))
+            watch = WindowCallbacks(on_counts=client.rows_moving(task))
             result = processes.drive([spec], session.clients(), watch)
         return [check_records(result["verified"], driven.updated)]
 

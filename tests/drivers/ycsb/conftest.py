@@ -115,7 +115,7 @@ class Bench:
 
     def drive(self, params: YcsbParams, drives: WindowCallbacks | None = None) -> DriverResult:
         """Again, on data as they were loaded, where the machine stood still meanwhile."""
-        drives = drives or WindowCallbacks(lambda: None, lambda: None)
+        drives = drives or WindowCallbacks()
         for _ in range(4):
             try:
                 return Official(params).drive(self.session(), drives)

@@ -4,12 +4,6 @@ The server listens on its private socket: each client process reaches it through
 own ssh connection, from a socket on its host that only its user can open. Where the run has the
 server listen on an address, clients reach it there, by TLS and without a tunnel. A process's
 spec (with the password) and its result go through ssh.
-
-::
-
-    hosts = ClientHosts(("bench@client1", "client2"))
-    hosts.check("postgres")                   # loadgen is there, the clocks agree
-    argv = hosts.argv(0, "postgres", remote="/tmp/.s.PGSQL.20001", local="/run/.s.PGSQL.5432")
 """
 
 from __future__ import annotations
@@ -18,21 +12,22 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from threading import Timer
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from harness import jsonfile
-from harness.engine import Engine, Tunnel
+from harness.engine import Engine
 from harness.errors import UsageError
 from harness.native_programs import LOADGEN_INTERFACE
 from harness.remote_hosts import agent_argv, environment, remedy
 from harness.supervise import programs
 from harness.supervise.silence import limit_s
 
-#: How far clocks may be apart: windows begin at one time by them (several._APART_NS).
+#: How far clocks may be apart: windows begin at one time by them (merge_results._APART_NS).
 _APART_NS = 50_000_000
 _CLOCK_READINGS = 7
 
@@ -51,50 +46,40 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class ClientHosts:
-    """``names``: as ssh takes them. Process i goes to the i-th, and round again."""
+class RemoteClients:
+    """Client processes on other hosts; ``hosts``: their names, as ssh takes them.
 
-    names: tuple[str, ...]
-
-    def check(self, backend: str) -> dict[str, Clock]:
-        """Each host's clock; UsageError where one cannot be reached, or lacks what it needs."""
-        return {name: _hello(name, backend) for name in dict.fromkeys(self.names)}
-
-    def argv(self, index: int, backend: str, remote: str = "", local: str = "") -> list[str]:
-        """The command that is process ``index``. ``remote``, ``local``: sockets of its tunnel."""
-        host = self.names[index % len(self.names)]
-        if not remote:
-            return agent_argv(host, "run", backend)
-        return agent_argv(host, "run", backend, remote, options=("-R", f"{remote}:{local}"))
-
-
-@dataclass(frozen=True)
-class Afar:
-    """Processes on other hosts, which reach the engine's server through tunnels.
-
-    Or directly, by TLS, where it listens for them.
+    UsageError where clients on other hosts cannot reach the engine's server.
     """
 
-    hosts: ClientHosts
+    hosts: tuple[str, ...]
     engine: Engine
 
-    @classmethod
-    def of(cls, hosts: Sequence[str], engine: Engine) -> Self:
-        """UsageError where the hosts have no way to the engine's server."""
-        if not engine.takes_remote_clients:
+    def __post_init__(self) -> None:
+        if not self.engine.takes_remote_clients:
             raise UsageError(
-                f"client_hosts {','.join(hosts)} on {engine.name}",
+                f"client_hosts {','.join(self.hosts)} on {self.engine.name}",
                 "it has no server of ours with a socket to tunnel to",
                 "choose a managed engine (`harness engines list`)",
             )
-        return cls(ClientHosts(tuple(hosts)), engine)
 
-    def way(self) -> tuple[Tunnel | None, dict[str, Any]]:
-        """A tunnel of its own for one process, where it needs one, and its ``connection``."""
+    def check(self) -> dict[str, Clock]:
+        """Return each host's clock; UsageError for a host that lacks loadgen or an answer."""
+        backend = self.engine.native_backend
+        return {host: _hello(host, backend) for host in dict.fromkeys(self.hosts)}
+
+    def route(self, index: int, hold: Callable[[Path], str]) -> tuple[list[str], dict[str, Any]]:
+        """Return the command that is process ``index``, and its ``connection`` to the server.
+
+        ``hold``: returns a path of the server's socket that ssh can use with our rights.
+        """
+        host, backend = self.hosts[index % len(self.hosts)], self.engine.native_backend
         if there := self.engine.from_elsewhere():
-            return None, dict(there)
+            return agent_argv(host, "run", backend), dict(there)
         tunnel = self.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
-        return tunnel, dict(tunnel.connection)
+        forward = ("-R", f"{tunnel.remote}:{hold(tunnel.local)}")
+        argv = agent_argv(host, "run", backend, tunnel.remote, options=forward)
+        return argv, dict(tunnel.connection)
 
 
 @lru_cache
