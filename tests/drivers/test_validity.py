@@ -17,6 +17,7 @@ from harness.drivers.validity import (
     late_counters,
     load_warnings,
 )
+from harness.engine import Engine
 
 S = 10**9
 
@@ -24,7 +25,7 @@ S = 10**9
 class Session:
     """Its engine is a server that does nothing."""
 
-    engine = SimpleNamespace()
+    engine = Engine()
 
     def counters(self, moment: str = "after") -> dict[str, float]:
         return {"cpu_ns": 0}
@@ -121,9 +122,10 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
         (("a", "b"), None, ["remote-clients"]),
     ],
 )
-def test_a_rate_of_several_hosts_has_several_queues(hosts, offered, codes):
+def test_a_rate_of_several_hosts_has_several_queues(clock, hosts, offered, codes):
+    clock[:] = [0, 0, 10, 10]
     driven = DriverResult("loadgen", "1", 10 * S, offered_count=offered)
-    found = host_warnings(SESSION.engine, driven, WindowCounters(SESSION), hosts, "")
+    found = host_warnings(SESSION.engine, driven, counted(), hosts, "")
     assert [warning.code for warning in found] == codes
 
 

@@ -12,6 +12,7 @@ from engines.postgres.window import warnings as of_postgres
 from engines.rocksdb.window import warnings as of_rocksdb
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import write_back_warnings
+from harness.engine import Engine
 from harness.warnings import RunWarning
 
 S = 10**9
@@ -111,7 +112,7 @@ def test_rocksdb_flushes_and_compacts_what_is_written(flushed_mb, compacted_mb, 
     assert [warning.code for warning in of_rocksdb(window)] == codes
 
 
-class Writer:
+class Writer(Engine):
     """An engine that counts what it does, and has seen what it is given."""
 
     def __init__(self) -> None:

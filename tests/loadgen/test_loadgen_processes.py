@@ -306,6 +306,7 @@ HARNESS = """
 import sys
 from pathlib import Path
 from harness.drivers.loadgen.processes import drive
+from harness.drivers.result import WindowCallbacks
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients
 
