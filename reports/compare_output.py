@@ -1,15 +1,41 @@
-"""A comparison as JSON, and as the template shows it on a terminal."""
+"""A comparison as JSON, and as sections."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from harness.warnings import RunWarning
 from reports.compare import Comparison, Group
 from reports.compared_rows import Row
+from reports.formatting import (
+    NOTHING,
+    interval_text,
+    p_text,
+    quantity_text,
+    significant,
+    stand_in_mark,
+    times,
+    verdict_text,
+)
 from reports.headline import SetRate
 from reports.json_form import as_json, attributes
 from reports.labels import in_words, value_text
+from reports.sections import (
+    Block,
+    Cell,
+    Facts,
+    Lines,
+    Paragraph,
+    Section,
+    Span,
+    Table,
+    Text,
+    badge,
+    note,
+)
+from reports.statistics import Ratio
 from reports.values import Quantity
 
 
@@ -82,23 +108,145 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class ComparisonView:
-    """As templates/compare_page.j2 shows it; ``everything``: counters and operator times, too."""
+def comparison_page(comparison: Comparison, everything: bool = False) -> Iterator[Block]:
+    """What ``harness compare`` prints; ``everything``: counters and operator times, too."""
+    for group in comparison.groups:
+        yield from _group_blocks(group, everything)
+    for difference in comparison.differences:
+        yield Paragraph(f"also differs: {difference}", "warning")
+    for run, why in comparison.excluded.items():
+        yield Paragraph(f"not compared, failed: {run} ({why})")
+    for left in comparison.unmatched:
+        yield Paragraph(f"not compared, without a counterpart: {left}")
+    yield note(
+        "Median of a percentile: of the repeats' percentiles. Interval: of each row, 95 % or the "
+        "most the repeats allow. p: Holm over the headlines of an experiment, or its rows of a "
+        f"metric; a difference is resolved at p ≤ {comparison.alpha}."
+    )
 
-    comparison: Comparison
-    everything: bool = False
 
-    def rows(self, group: Group) -> list[Row]:
-        """Those shown of a group."""
-        roles = ("headline", "detail")
-        return [row for row in group.rows if self.everything or row.info.role in roles]
-
-    @staticmethod
-    def context(group: Group) -> str:
-        """What both sides are."""
-        return ", ".join(
-            in_words(f, v) if f.startswith("params.") else value_text(f, v)
-            for f, v in group.context.items()
-            if v != "null"
+def _group_blocks(group: Group, everything: bool) -> Iterator[Block]:
+    a, b = group.a.marked_name, group.b.marked_name
+    context = ", ".join(
+        in_words(f, v) if f.startswith("params.") else value_text(f, v)
+        for f, v in group.context.items()
+        if v != "null"
+    )
+    head = ("metric", f"{a}, median", f"{b}, median", "B is better by", "interval", "p", "n")
+    yield Table(
+        f"{context}: {b} against {a}",
+        (*head, "verdict"),
+        [_cells(r) for r in group.rows if everything or r.info.role in ("headline", "detail")],
+        "numbers",
+    )
+    yield Paragraph(f"verdict, {b} against {a}: {verdict_text(group.verdict)}", "title")
+    for name, row in (
+        ("headline", group.deciding),
+        ("second", group.row(group.headline.second)),
+        ("largest worsening", group.worsening),
+        ("largest gain", group.gain),
+    ):
+        if row:
+            ratio = f"{times(row.ratio)} {interval_text(row.estimate)}, " if row.estimate else ""
+            yield Paragraph((f"{name}: {row.title}: {ratio}", *verdict_cell(row, notes=False)))
+    if group.headline.rate:
+        yield Paragraph(
+            f"The rate was set by {group.headline.rate.by}: latency is compared instead of "
+            f"throughput. {rate_text(group)}"
         )
+    yield Paragraph(f"rests on: {'; '.join(fact.text for fact in group.rests_on)}")
+    if group.pairing == "unpaired":
+        yield Paragraph(f"unpaired: {group.why_unpaired}", "caution")
+    yield Lines("items", [str(warning) for warning in group.warnings])
+    if group.left_out:
+        yield Paragraph(f"left out, without a pair: {', '.join(group.left_out)}")
+    for side in (group.a, group.b):
+        if side.emulated:
+            mark, emulated = stand_in_mark(side.emulated), ", ".join(side.emulated)
+            yield Paragraph(f"{mark}: {side.name} ({emulated})", "banner")
+        if side.unknown:
+            yield Paragraph(f"† answers not checked: {', '.join(side.unknown)}", "caution")
+    yield Section("What was run", [Facts(group.what)], kind="sub")
+
+
+def _cells(row: Row) -> list[Cell]:
+    medians = [
+        quantity_text(side.median, row.unit, row.info.resolution) if side else NOTHING
+        for side in (row.a, row.b)
+    ]
+    compared = ["", "", "", ""]
+    if row.estimate and row.decision:
+        p = p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
+        compared = [times(row.ratio), interval_text(row.estimate), p, _repeats(row.estimate)]
+    return [row.title, *medians, *compared, verdict_cell(row, notes=False)]
+
+
+# Words of a comparison, on every page -------------------------------------------------
+
+
+def verdict_cell(row: Row, notes: bool = True) -> tuple[str | Span, ...]:
+    """The verdict of a row, with what must be known of it; ``notes``: with the row's own, too."""
+    parts: list[str | Span] = []
+    if row.estimate and row.has_verdict:
+        parts.append(badge(row.verdict))
+        if row.verdict == "not resolvable" and row.decision:
+            n = min(row.estimate.n_a, row.estimate.n_b)
+            parts.append(f" ({n} of {row.decision.repeats_needed} repeats)")
+        if row.contrary:
+            parts.append("; the medians point the other way")
+        if row.ready_made and not notes:
+            parts.append("; one side is ready-made by its driver")
+    if row.note and (notes or not row.estimate):
+        parts.append(f"; {row.note}" if parts else row.note)
+    return tuple(parts)
+
+
+def repeats_text(row: Row) -> str:
+    """``6``, ``6, 5`` or ``6 of 11`` repeats of a row with an estimate."""
+    assert row.estimate is not None
+    unresolved = row.verdict == "not resolvable" and row.decision
+    return _repeats(row.estimate) + (
+        f" of {row.decision.repeats_needed}" if unresolved and row.decision else ""
+    )
+
+
+def _repeats(estimate: Ratio) -> str:
+    paired = estimate.pairing == "paired"
+    return str(estimate.n_a) if paired else f"{estimate.n_a}, {estimate.n_b}"
+
+
+def rate_text(group: Group) -> str:
+    """How each side kept the rate, as far as its driver reports that."""
+    rate, text = group.headline.rate, ""
+    sides = {group.a.marked_name: rate and rate.a, group.b.marked_name: rate and rate.b}
+    for name, side in sides.items():
+        if side:
+            done, offered = significant(side.done_per_s), significant(side.offered_per_s)
+            partly = side.missed and side.missed != side.runs
+            missed = f", missed in {side.missed} of {side.runs} repeats" if partly else ""
+            kept = "kept" if side.kept else "did not keep"
+            text += f"{name} {kept} the rate ({done} of {offered} per s{missed}). "
+    return text
+
+
+def warning_lines(found: Sequence[RunWarning]) -> Lines:
+    """Each with its code and its fix."""
+    return Lines("items", [_warning(one) for one in found])
+
+
+def _warning(one: RunWarning) -> Text:
+    text = f"{one.problem}: {one.context}{f'. Fix: {one.hint}' if one.hint else ''}"
+    return (Span(one.code, "code"), f" {text}") if one.code else text
+
+
+def rests_on_all(shared: str, more: str = "") -> list[Block]:
+    """What the certainty of all comparisons rests on (reports/basis.py)."""
+    return [note(f"Each rests on: {shared}.{more}")] if shared else []
+
+
+def rests_on_others(shared: str, others: Mapping[str, Sequence[str]]) -> Iterator[Block]:
+    """What else, that of which comparisons."""
+    also = " also" if shared else ""
+    for text, compared in others.items():
+        verb = "rests" if len(compared) == 1 else "rest"
+        yield note(f"{'; '.join(compared)}: {verb}{also} on {text}.")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.units import format_bytes
+from harness.units import format_bytes, format_ns
 from harness.warnings import RunWarning
 from reports.formatting import NOTHING, counted, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
+from reports.sections import Block, Facts, Paragraph, Section, Table, note
 from reports.sequences import first_of
 from reports.series import Arm, Panel
-from reports.values import Quantity, Summary, in_order
+from reports.values import Quantity, in_order
 
 Row = tuple[str, ...]
 
@@ -27,23 +28,8 @@ Row = tuple[str, ...]
 _ANSWERS_TOGETHER = re.compile(r"(\d+) of \d+ answers ")
 
 
-@dataclass(frozen=True)
-class CheckCount:
-    """How many checks of one name passed, failed, and could not be made."""
-
-    name: str
-    passed: int
-    failed: int
-    unknown: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.passed + self.failed + self.unknown
-
-
-def checks(runs: Sequence[StoredRun]) -> list[CheckCount]:
-    """Answers first, then the others by name."""
+def checks(runs: Sequence[StoredRun]) -> dict[str, Counter[str]]:
+    """How many checks of each name passed, failed or are unknown; answers first, then by name."""
     counts: dict[str, Counter[str]] = {}
     for run in runs:
         for check in run.run["checks"]:
@@ -52,8 +38,17 @@ def checks(runs: Sequence[StoredRun]) -> list[CheckCount]:
             name = "answer" if streams else check["name"]
             count = int(together[1]) if streams and together else 1
             counts.setdefault(name, Counter())[check["status"]] += count
-    ordered = sorted(counts.items(), key=lambda item: (item[0] != "answer", item[0]))
-    return [CheckCount(name, c["passed"], c["failed"], c["unknown"]) for name, c in ordered]
+    return dict(sorted(counts.items(), key=lambda item: (item[0] != "answer", item[0])))
+
+
+def checks_text(runs: Sequence[StoredRun]) -> str:
+    """``Checks: answer 22 of 22 passed. ``"""
+    texts = [
+        f"{name} {counts['passed']} of {counts.total()} passed"
+        + "".join(f", {counts[one]} {one}" for one in ("failed", "unknown") if counts[one])
+        for name, counts in checks(runs).items()
+    ]
+    return f"Checks: {'; '.join(texts)}. " if texts else "No check was made. "
 
 
 # Warnings -----------------------------------------------------------------------
@@ -167,17 +162,8 @@ def _fits(run: Mapping[str, Any]) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """A failed or unknown run, with at most five reasons."""
-
-    run_id: str
-    status: str
-    reason: str
-
-
-def troubles(runs: Sequence[StoredRun]) -> Iterator[Trouble]:
-    """Of every run that is not complete."""
+def troubles(runs: Sequence[StoredRun]) -> Iterator[tuple[str, str, str]]:
+    """Id, status and at most five reasons of every run that is not complete."""
     for run in runs:
         if run.run["status"] == "complete":
             continue
@@ -189,45 +175,42 @@ def troubles(runs: Sequence[StoredRun]) -> Iterator[Trouble]:
         ]
         if error := run.run["error"]:
             reasons.insert(0, f"{error['problem']}: {error['context']}. {error['hint']}".strip())
-        yield Trouble(run.run_id, run.run["status"], "; ".join(first_of(reasons, 5)))
+        yield run.run_id, run.run["status"], "; ".join(first_of(reasons, 5))
 
 
 # Durability ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Durability:
-    """Commits that an arm's server kept when it was killed under its clients.
-
-    ``passed``: runs of ``checked`` in which every commit was there; ``committed``: how many
-    were looked for, by what they are.
-    """
-
-    panel: str
-    arm: str
-    passed: int
-    checked: int
-    committed: Mapping[str, float]
-    recovery: Summary | None
-    killed_after: Summary | None
-
-
-def durability(panels: Sequence[Panel]) -> list[Durability]:
-    """Of every arm whose server was killed."""
-    return [
-        Durability(
-            panel.title_with_workload,
-            arm.marked_name,
-            sum(set(states) == {"passed"} for states in checked),
-            len(checked),
-            {q.labels_text(): sum(v) for q, v in arm.values("journal_committed_count").items()},
-            arm.summaries("recovery_duration_ns").get(Quantity("recovery_duration_ns")),
-            arm.summaries("killed_after_ns").get(Quantity("killed_after_ns")),
-        )
+def durability_section(panels: Sequence[Panel]) -> Iterator[Section]:
+    """Commits that each arm's server kept when it was killed under its clients."""
+    rows = [
+        _durability_row(panel, arm, checked)
         for panel in panels
         for arm in panel.arms
         if (checked := [states for run in arm.runs if (states := _durability_checks(run))])
     ]
+    about = Paragraph(
+        "The server was killed under its clients and restarted; commits that it had acknowledged "
+        "were looked for. The host kept running: this tests no loss of power."
+    )
+    head = ("", "measured on", "runs with every commit", "commits looked for", "restart")
+    if rows:
+        table = Table("Commits after a kill", (*head, "killed after"), rows)
+        yield Section("Durability", [about, table], "durability")
+
+
+def _durability_row(panel: Panel, arm: Arm, checked: Sequence[Sequence[str]]) -> Row:
+    passed = sum(set(states) == {"passed"} for states in checked)
+    committed = arm.values("journal_committed_count").items()
+    durations = ("recovery_duration_ns", "killed_after_ns")
+    times = (arm.summaries(name).get(Quantity(name)) for name in durations)
+    return (
+        panel.title_with_workload,
+        arm.marked_name,
+        f"{passed} of {len(checked)}",
+        ", ".join(f"{sum(v):.0f} {q.labels_text()}" for q, v in committed) or NOTHING,
+        *(format_ns(one.median) if one else NOTHING for one in times),
+    )
 
 
 def _durability_checks(run: StoredRun) -> list[str]:
@@ -237,8 +220,26 @@ def _durability_checks(run: StoredRun) -> list[str]:
 # Memory and caches --------------------------------------------------------------
 
 
-def memory_row(panel: Panel, arm: Arm) -> Row:
-    """How large an arm's data were against memory, and how cold the caches, over all its runs."""
+_MEMORY = (
+    "",
+    "measured on",
+    "data",
+    "memory",
+    "data : memory",
+    "cache",
+    "page cache",
+    "restored by",
+    "resumed after",
+)
+
+
+def memory_table(panels: Sequence[Panel]) -> Table:
+    """How large each arm's data were against memory, and how cold the caches, over all its runs."""
+    rows = [_memory_row(panel, arm) for panel in panels for arm in panel.arms]
+    return Table("Data, memory and caches", _MEMORY, rows)
+
+
+def _memory_row(panel: Panel, arm: Arm) -> Row:
     results = [run.run for run in arm.runs]
     return (
         panel.title,
@@ -288,26 +289,83 @@ def _residency(measured: Sequence[Mapping[str, Any]]) -> str:
 # Hosts and engines --------------------------------------------------------------
 
 
-def manifests(runs: Sequence[StoredRun]) -> tuple[Mapping[str, Any], ...]:
-    """Of the runs that have one: their hosts and tiers."""
-    return tuple(run.manifest for run in runs if run.manifest)
+_STATES = (
+    ("Governor", "governor"),
+    ("Turbo", "turbo"),
+    ("SMT", "smt"),
+    ("Transparent huge pages", "thp"),
+    ("Hardware prefetchers", "prefetchers"),
+    ("Memory bus", "memory_speed"),
+    ("Uncore frequency", "uncore_frequency"),
+    ("Power budget of PMem modules", "dimm_power_budget"),
+    ("Virtual machine", "virtualised"),
+)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """An engine's build; name, given and effective value of settings.
+def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
+    """The tiers of the runs that have a manifest, and each of their hosts."""
+    manifests = [run.manifest for run in runs if run.manifest]
+    tiers = dict.fromkeys(_tier_row(tier) for one in manifests for tier in one["tiers"])
+    head = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
+    hosts = dict.fromkeys(tuple(_host_facts(one["host"])) for one in manifests)
+    table = Table("Tiers, as Linux describes them", head, [*tiers])
+    return [table, *(Facts(host) for host in hosts)]
 
-    Of those given to it, and of those that decide whether a commit survives a crash.
+
+def _tier_row(tier: Mapping[str, Any]) -> Row:
+    found = tier["facts"]
+    kind, filesystem = tier["kind"], found["filesystem"] or NOTHING
+    if tier["emulates"]:
+        kind += f" (EMULATED, stands in for {tier['emulates']})"
+    if tier.get("model"):
+        kind += f" (MODELLED as {tier['model']['name']})"
+    if found.get("block_size_bytes"):
+        filesystem += f", blocks of {format_bytes(found['block_size_bytes'])}"
+    device = " ".join(filter(None, (found.get("device"), found.get("device_model"))))
+    price = tier.get("price_per_gb")
+    return (
+        tier["name"],
+        kind,
+        filesystem,
+        _state(found["dax"]),
+        device or tier["device"] or NOTHING,
+        _size(found.get("size_bytes")),
+        NOTHING if price is None else f"${price:g}/GB",
+        "; ".join([*tier.get("warnings", []), *found.get("notes", [])]),
+    )
+
+
+def _host_facts(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cpu, kernel = host["cpu"], host["kernel"]
+    yield "Host", f"{host['hostname']} ({host['host_id']})"
+    yield "Mode", host["mode"]
+    counts = ", ".join(f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads"))
+    yield "CPU", f"{cpu['model']}, {counts}"
+    yield "Instructions", " ".join(cpu["flags"]) or "none of interest"
+    yield "Microcode", cpu["microcode"] or "unknown"
+    yield "Memory", format_bytes(host["memory_bytes"])
+    nodes = (
+        f"node {n['node']}: {format_bytes(n['memory_bytes'])}, CPUs {n['cpus'] or 'none'}"
+        for n in host["numa_nodes"]
+    )
+    yield "NUMA", "; ".join(nodes)
+    yield "Kernel", f"{kernel['release']} ({kernel['cmdline']})"
+    for title, name in _STATES:
+        yield title, _state(host.get(name, "unknown"))
+    domains = ", ".join(f"{one}: {domain}" for one, domain in host["persistence_domains"].items())
+    yield "Persistence domain", domains or "no persistent memory"
+
+
+def _state(found: Any) -> str:
+    states = {None: "none or unknown", True: "yes", False: "no"}
+    return states[found] if found is None or found is True or found is False else str(found)
+
+
+def engine_settings(panel: Panel) -> Iterator[Block]:
+    """Of a panel's arms, each set of settings once, with the engine's build.
+
+    Of the settings given to it, and of those that decide whether a commit survives a crash.
     """
-
-    title: str
-    build: str
-    source: str
-    given: tuple[Row, ...]
-
-
-def engine_settings(panel: Panel) -> list[Settings]:
-    """Of a panel's arms, each set of settings once."""
     found: dict[Row, list[tuple[str, StoredRun]]] = {}
     for arm in panel.arms:
         run = next((run for run in arm.runs if run.manifest), None)
@@ -316,18 +374,15 @@ def engine_settings(panel: Panel) -> list[Settings]:
             parts = ("engine.version", "engine.build", "engine.source", "engine.settings.")
             key = sorted(f"{f} {v}" for f, v in facts(run).items() if f.startswith(parts))
             found.setdefault(tuple(key), []).append((arm.marked_name, run))
-    return [
-        _settings(
-            ", ".join([panel.title, *(name for name, _ in same if len(found) > 1)]),
-            same[0][1].manifest["engine"],
-        )
-        for same in found.values()
-    ]
-
-
-def _settings(title: str, engine: Mapping[str, Any]) -> Settings:
-    given, effective = engine["settings"], engine["effective_config"]
-    deciding = (name for name in engine.get("durability_settings", ()) if name in effective)
-    names = sorted({*given, *deciding})
-    rows = ((name, given.get(name, NOTHING), effective.get(name, NOTHING)) for name in names)
-    return Settings(title, engine["build"], engine["source"], tuple(rows))
+    for same in found.values():
+        title = ", ".join([panel.title, *(name for name, _ in same if len(found) > 1)])
+        engine = same[0][1].manifest["engine"]
+        given, effective = engine["settings"], engine["effective_config"]
+        deciding = (name for name in engine.get("durability_settings", ()) if name in effective)
+        rows = [
+            (name, str(given.get(name, NOTHING)), str(effective.get(name, NOTHING)))
+            for name in sorted({*given, *deciding})
+        ]
+        heading = f"{title}: settings given, and those that decide durability"
+        yield Table(heading, ("setting", "given", "in effect"), rows)
+        yield note(f"Build {engine['build']}, from {engine['source']}.")

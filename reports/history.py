@@ -12,10 +12,11 @@ from itertools import pairwise
 
 from harness.store.runs import StoredRun
 from reports.compared_rows import Row, compared_rows
-from reports.formatting import utc
+from reports.formatting import NOTHING, interval_text, quantity_text, times, utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.run_configuration import emulations, facts, marked, placement_name
+from reports.sections import Block, Cell, Paragraph, Section, Table, badge
 from reports.sequences import first_of
 from reports.statistics import decide
 from reports.values import Quantity, Summary, measured, measured_value, summarise
@@ -36,11 +37,6 @@ class Execution:
     summary: Summary | None
     row: Row | None = None
     changed: tuple[str, ...] = ()
-
-    @property
-    def began(self) -> str:
-        """``2026-11-21 07:16:55 UTC``."""
-        return utc(self.runs[0].run["started_unix_ns"])
 
 
 @dataclass(frozen=True)
@@ -66,6 +62,38 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
         return replace(execution, row=replace(row, estimate=next(ratios)))
 
     return [replace(one, executions=tuple(map(decided, one.executions))) for one in found]
+
+
+def history_section(runs: Sequence[StoredRun]) -> Iterator[Section]:
+    """Nothing where no experiment was executed several times."""
+    found = histories(runs)
+    head = ("began", "n", "median", "times better", "verdict", "what else changed")
+    tables: list[Block] = [
+        Table(f"{one.title}: {one.metric}", head, [_cells(one, e) for e in one.executions])
+        for one in found
+    ]
+    about = Paragraph(
+        "Executions of one experiment, each compared with the previous one: without pairs, since "
+        "they did not run side by side. All changes are one family (Holm)."
+    )
+    if found:
+        yield Section("History", [about, *tables], "history")
+
+
+def _cells(history: History, one: Execution) -> list[Cell]:
+    row, summary = one.row, one.summary
+    change = NOTHING
+    if row is not None:
+        known = row.estimate
+        change = f"{times(known.value)} {interval_text(known)}" if known else row.note
+    return [
+        utc(one.runs[0].run["started_unix_ns"]),
+        summary.n if summary else 0,
+        quantity_text(summary.median, history.unit) if summary else NOTHING,
+        change,
+        badge(row.verdict) if row else NOTHING,
+        "; ".join(one.changed) or NOTHING,
+    ]
 
 
 def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:

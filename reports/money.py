@@ -22,9 +22,11 @@ from typing import Any
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import Group
+from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
+from reports.sections import Block, Paragraph, Section, Table
 from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.statistics import Ratio, Value
@@ -148,6 +150,55 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
             "name hosts and tiers in the file (* stands for any)",
         )
     return None
+
+
+def money_section(found: Money) -> Section:
+    """Prices, and a table for each panel."""
+    about = Paragraph(
+        f"Prices: {found.source}, {found.currency} for a GB (10⁹ bytes). An arm costs what the "
+        "files of its parts use of each tier at the end of the run, times that tier's price; a "
+        "memory part counts as its limit; where an arm places memory, that of the others is DRAM "
+        "at the price of the tier dram. Files removed before the end, such as spills, memory that "
+        "no arm places and processors are not in it. The break-even price is that of a GB of the "
+        "tier that only the compared arm uses, at which both arms give the same for their price."
+    )
+    tables: list[Block] = [_shown(table, found.currency) for table in found.tables]
+    return Section("Price-performance", [about, *tables], "money")
+
+
+def _shown(table: MoneyTable, currency: str) -> Table:
+    columns = {
+        "measured on": [row.arm.marked_name for row in table.rows],
+        "capacity used": ["; ".join(map(_used, row.shares)) or NOTHING for row in table.rows],
+        "price": [
+            f"{significant(row.price.median)} {currency}" if row.price else row.note or NOTHING
+            for row in table.rows
+        ],
+        table.title or "performance": [_median(r.performance, table.unit) for r in table.rows],
+        f"for each {currency}": [_median(r.per_unit, table.unit) for r in table.rows],
+        "times better for its price": [
+            f"{times(row.ratio.value)} {interval_text(row.ratio)}" if row.ratio else ""
+            for row in table.rows
+        ],
+        "break-even price": [_even(r.break_even) if r.break_even else "" for r in table.rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    return Table(table.where, [*shown], [*zip(*shown.values(), strict=True)])
+
+
+def _used(one: Share) -> str:
+    price = "" if one.per_gb is None else f" at {significant(one.per_gb)}"
+    return f"{one.tier} {significant(one.gb)} GB ({', '.join(one.parts)}){price}"
+
+
+def _median(summary: Summary | None, unit: str) -> str:
+    return quantity_text(summary.median, unit) if summary else NOTHING
+
+
+def _even(one: BreakEven) -> str:
+    interval = f" {interval_text(one)}" if one.low is not None and one.high is not None else ""
+    now = "" if one.now is None else f", now {significant(one.now)}"
+    return f"{one.tier}: {significant(one.value)}{interval}{now}"
 
 
 def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:

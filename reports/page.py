@@ -1,7 +1,6 @@
-"""Render a page: one template, as one HTML file, as Markdown, or on a terminal; write its files.
+"""Render the blocks of a page (reports/sections.py) as HTML, as Markdown or on a terminal.
 
-A template calls the macros of ``macros.html.j2``, ``macros.md.j2`` or ``macros.text.j2`` as ``m``;
-everything else in it is escaped for the format. The HTML file fetches nothing (its content security
+All text is escaped for the format. The HTML file fetches nothing (its content security
 policy forbids it) and opens from ``file://``. Everything is made in memory first: a report that
 cannot be made leaves no file.
 """
@@ -11,20 +10,29 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness import terminal
 from harness.errors import UsageError
 from harness.supervise.user_files import make_own, replacing
-from harness.units import format_bytes
-from reports import formatting
-from reports.charts.drawing import Drawing
+from reports.sections import (
+    Block,
+    Drawing,
+    Facts,
+    Lines,
+    Paragraph,
+    Section,
+    Table,
+    drawings,
+    plain,
+    spans,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,91 +44,83 @@ NO_TEXTS: Mapping[str, str] = {}
 
 
 @cache
-def _environment(form: Literal["html", "md", "text"]) -> Environment:
+def _template(form: Form) -> Template:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
-        autoescape=form != "text",
+        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        extensions=["jinja2.ext.do"],
         finalize=_finalize_markdown if form == "md" else None,
     )
     environment.filters |= {
-        "quantity": formatting.quantity_text,
-        "range": formatting.range_text,
-        "times": formatting.times,
-        "share_of": formatting.share_text,
-        "gain": formatting.gain_text,
-        "at_most": formatting.times_at_most,
-        "interval": formatting.interval_text,
-        "p": formatting.p_text,
-        "verdict": formatting.verdict_text,
-        "percent": formatting.percent,
-        "significant": formatting.significant,
-        "counted": formatting.counted,
-        "stand_ins": formatting.stand_in_mark,
-        "stand_in_text": formatting.stand_in_text,
-        "number_mark": formatting.number_mark,
-        "stand_in_note": formatting.stand_in_note,
-        "bytes": format_bytes,
+        "form": lambda block: type(block).__name__,
+        "spans": spans,
         "verbatim": _verbatim,
     }
-    return environment
+    return environment.get_template(f"page.{form}.j2")
 
 
-def render(template: str, view: object, form: Form) -> str:
-    """The page of a view; every string of a run is escaped."""
+def render(title: str, blocks: Sequence[Block], form: Form) -> str:
+    """A page; every string of a run is escaped."""
     script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
-    page = _environment(form).get_template(template)
-    text = page.render(
-        view=view,
-        macros=f"macros.{form}.j2",
-        nothing=formatting.NOTHING,
+    text = _template(form).render(
+        title=title,
+        page=blocks,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        svg=lambda drawing: Markup(drawing.inline_svg),
     )
     return text if form == "html" else re.sub(r"\n{3,}", "\n\n", text).lstrip()
 
 
 #: By the kind of a paragraph.
-_STYLES = {"title": "bold", "warning": "bold red", "caution": "yellow", "note": "dim"}
+_STYLES = {
+    "title": "bold",
+    "banner": "bold red",
+    "warning": "bold red",
+    "caution": "yellow",
+    "note": "dim",
+}
 
 
-def print_page(template: str, view: object, console: Console) -> None:
-    """The page of a view on a terminal."""
-    from rich.text import Text
+def print_blocks(blocks: Iterable[Block], console: Console) -> None:
+    """Blocks on a terminal, without charts."""
+    for block in blocks:
+        match block:
+            case Paragraph():
+                _put(console, plain(block.text), block.kind)
+            case Section():
+                _put(console, block.title, "title")
+                print_blocks(block.blocks, console)
+            case Lines():
+                for row in block.rows:
+                    if block.kind == "commands":  # to be copied whole
+                        console.print(f"  {plain(row)}", soft_wrap=True)
+                    else:
+                        _put(console, plain(row), "warning")
+            case Facts():
+                for name, value in block.rows:
+                    _put(console, f"{name}: {value}")
+            case Table():
+                _print_table(block, console)
 
-    def put(renderable: object) -> str:
-        with console.capture() as captured:
-            console.print(renderable)
-        return captured.get()
 
-    def put_text(text: object, kind: str = "") -> str:
-        return put(Text(" ".join(str(text).split()), style=_STYLES.get(kind, "")))
+def _print_table(table: Table, console: Console) -> None:
+    if not table.records:
+        right = range(1, len(table.head) - 1) if table.kind == "numbers" else ()
+        rows = [list(map(plain, row)) for row in table.rows]
+        console.print(terminal.table(table.head, rows, table.title, right))
+        return
+    for first, *cells in table.rows:
+        _put(console, plain(first), "title")
+        for name, cell in zip(table.head[1:], cells, strict=True):
+            _put(console, f"{name}: {plain(cell)}")
 
-    def put_command(text: str) -> str:
-        with console.capture() as captured:
-            console.print(Text(f"  {text}"), soft_wrap=True)  # to be copied whole
-        return captured.get()
 
-    def put_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str) -> str:
-        right = range(1, len(head) - 1) if kind == "numbers" else ()
-        return put(terminal.table(head, rows, title, right))
-
-    page = _environment("text").get_template(template)
-    text = page.render(
-        view=view,
-        macros="macros.text.j2",
-        nothing=formatting.NOTHING,
-        put_text=put_text,
-        put_command=put_command,
-        put_table=put_table,
-    )
-    console.file.write(re.sub(r"\n{2,}", "\n", text).lstrip("\n"))
+def _put(console: Console, text: str, kind: str = "") -> None:
+    console.print(" ".join(text.split()), style=_STYLES.get(kind), markup=False, highlight=False)
 
 
 def _verbatim(text: object) -> Markup:
@@ -159,27 +159,25 @@ def write_drawing(drawing: Drawing, out: Path) -> Path:
 
 
 def write_page(
-    out: Path,
-    stem: str,
-    view: object,
-    texts: Mapping[str, str] = NO_TEXTS,
-    drawings: Sequence[Drawing] = (),
-    stale: Sequence[str] = (),
+    out: Path, stem: str, title: str, blocks: Iterable[Block], texts: Mapping[str, str] = NO_TEXTS
 ) -> tuple[Path, ...]:
-    """``<stem>.j2`` as ``<stem>.html`` and ``<stem>.md``, and other texts by name.
+    """Blocks as ``<stem>.html`` and ``<stem>.md``, and other texts by name.
 
-    Drawings are written as ``figures/<name>.svg`` and ``.png``, which are returned. ``stale``: what
-    an earlier report may have left. UsageError where ``out`` cannot be written.
+    Charts are written as ``figures/<name>.svg`` and ``.png``, which are returned. A text that is
+    empty is not written, and removed where an earlier report left it. UsageError where ``out``
+    cannot be written.
     """
-    pages = {f"{stem}.{form}": render(f"{stem}.j2", view, form) for form in FORMS}
+    shown = list(blocks)
+    pages = {f"{stem}.{form}": render(title, shown, form) for form in FORMS}
     folder = out / "figures"
-    figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in drawings}
-    figures |= {f"{drawing.name}.png": drawing.png for drawing in drawings}
+    charts = list(drawings(shown))
+    figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in charts}
+    figures |= {f"{drawing.name}.png": drawing.png for drawing in charts}
     try:
         make_own(folder)
         files = {folder / name: content for name, content in figures.items()}
-        files |= {out / name: text.encode() for name, text in {**pages, **texts}.items()}
-        for name in stale:
+        files |= {out / name: text.encode() for name, text in {**pages, **texts}.items() if text}
+        for name in (name for name, text in texts.items() if not text):
             (out / name).unlink(missing_ok=True)
         for file, content in files.items():
             with replacing(file, sync=False) as stream:

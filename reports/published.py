@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
-from reports.formatting import quantity_text
+from reports.formatting import NOTHING, counted, number_mark, quantity_text
 from reports.plan_metrics import plan_summaries
 from reports.run_configuration import spec_facts
+from reports.sections import Block, Table
 from reports.series import Arm, Panel
 from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, Line, Sweep
@@ -171,6 +172,45 @@ class PublishedRow:
             _printed(point.y_base, unit) + error,
             self.measured,
         )
+
+
+_LACKS: Mapping[str, str] = {
+    "no-counterpart": NOTHING,
+    "not-derived": "not derived here",
+    "not-measured": "not measured",
+    "one-sided": "not measured on both sides",
+    "unlike-sides": "both sides differ in ",
+    "other-side": "is ",
+    "ambiguous": "ambiguous: ",
+    "needs": "needs ",
+    "elsewhere": "see ",
+}
+_COUNTS = {"threads": "thread", "lines": "line"}
+
+
+def published_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Block:
+    """Published numbers next to those of this host."""
+    return Table(title, head, [list(map(_cell, row)) for row in rows])
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Missing):
+        return _LACKS.get(cell.code, cell.code) + cell.context
+    conditions = f" ({'; '.join(cell.conditions)})" if cell.conditions else ""
+    return ", ".join(map(_number, cell.numbers)) + conditions
+
+
+def _number(one: Number) -> str:
+    ends = [_amount(end, one.unit) for end in (one.value, one.high) if end is not None]
+    value = " to ".join(dict.fromkeys(ends)) if one.value is not None else "none"
+    mark = f" ({number_mark(one.emulated)})" if one.emulated else ""
+    return " ".join(filter(None, (one.name, value))) + mark
+
+
+def _amount(value: float, unit: str) -> str:
+    return counted(int(value), _COUNTS[unit]) if unit in _COUNTS else quantity_text(value, unit)
 
 
 def published_rows(

@@ -9,13 +9,16 @@ lies outside the operators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from harness.query_plan import OUTSIDE, why_off
 from harness.store.runs import StoredRun
+from harness.units import format_bytes, format_ns
 from reports.compared_rows import Row
+from reports.formatting import NOTHING, percent, significant
+from reports.sections import Block, Paragraph, Table
 from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, measured, natural
@@ -282,3 +285,59 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
         why = why_off(plan_ns, profiled or plan_ns, timed, remainder_ns=left)
         found[query] = (share, reasons.get(query, {}).get("why", why))
     return found
+
+
+def breakdown_blocks(
+    panel: Panel, rows: Sequence[BreakdownRow], charts: Iterable[Block]
+) -> Iterator[Block]:
+    """Each query's time by kind of operator, what it moved, and how well its plan adds up."""
+    fits = [row.query.fit.fits for row in rows if row.query.fit]
+    if fits:
+        yield Paragraph(
+            f"Plans of {sum(fits)} of {len(fits)} queries add up to within 10 % of the measured "
+            "time, without what lies outside the operators."
+        )
+    else:
+        why = "; ".join(unexplained(panel))
+        default = "plans were not requested, or this engine has none"
+        yield Paragraph(f"No query has a plan: {why or default}.")
+    yield from charts
+    head = ("query", "measured on", "time", *KINDS, "read", "written", "spilled", "working set ≥")
+    yield Table("Each query", (*head, "plan : measured", "remarks"), list(map(_cells, rows)))
+
+
+def _cells(row: BreakdownRow) -> list[str]:
+    one = row.query
+    time = f"limit of {format_ns(one.limit_ns or 0)}"
+    if one.duration:
+        time = format_ns(one.duration.median)
+    shares = [
+        percent(one.kinds[kind] / one.duration.median)
+        if one.duration and one.duration.median and one.kinds.get(kind)
+        else NOTHING
+        for kind in KINDS
+    ]
+    sizes = [one.size(name) for name in ("spilled", "working_set")]
+    fit, remarks = NOTHING, [] if one.fit is None else [one.fit.why]
+    if one.fit:
+        fit = " – ".join(map(significant, dict.fromkeys((one.fit.lowest, one.fit.highest))))
+    if row.bounded:
+        remarks.append("working set bounded by the memory limit")
+    if one.file_pages_unknown:
+        remarks.append("file pages unknown")
+    return [
+        f"Q{one.query}",
+        row.arm.marked_name,
+        time,
+        *shares,
+        _moved(one.read, one.read_by_others),
+        _moved(one.written, one.written_by_others),
+        *(format_bytes(size) if size else NOTHING for size in sizes),
+        fit,
+        "; ".join(filter(None, remarks)),
+    ]
+
+
+def _moved(sizes: Mapping[str, float], by_others: bool) -> str:
+    moved = ", ".join(f"{tier} {format_bytes(size)}" for tier, size in sizes.items() if size)
+    return f"{moved or NOTHING}{f' {MARK}' * by_others}"

@@ -1,38 +1,42 @@
-"""Write a report over finished runs: HTML in one file, Markdown, CSV, figures."""
+"""A report over finished runs of engines: HTML in one file, Markdown, CSV, figures."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError
 from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
+from harness.units import format_bytes
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
 from reports.basis import apart
 from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
-from reports.charts.drawing import Drawing
 from reports.charts.forest import overview
 from reports.charts.over_time import draw_timeline
 from reports.compare import Group
+from reports.compare_output import (
+    rate_text,
+    repeats_text,
+    rests_on_all,
+    rests_on_others,
+    verdict_cell,
+    warning_lines,
+)
+from reports.compared_rows import Row
 from reports.conclusions.model import Checked
+from reports.conclusions.output import conclusion_tables
 from reports.conditions import (
-    CheckCount,
-    Durability,
-    Row,
-    Settings,
-    Trouble,
-    checks,
-    durability,
+    checks_text,
+    durability_section,
     engine_settings,
-    manifests,
-    memory_row,
+    hosts_and_tiers,
+    memory_table,
     names,
     panel_warnings,
     troubles,
@@ -41,30 +45,74 @@ from reports.conditions import (
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
 from reports.explain.devices import Evidence
-from reports.explain.output import ExplainedView
-from reports.formatting import counted, interval_text, times, utc, verdict_text
-from reports.history import History, histories
+from reports.explain.output import (
+    ExplainedView,
+    ceiling_table,
+    ceiling_text,
+    explained_blocks,
+)
+from reports.formatting import (
+    NOTHING,
+    counted,
+    interval_text,
+    quantity_text,
+    range_text,
+    times,
+    utc,
+    verdict_text,
+)
+from reports.history import history_section
 from reports.metric_registry import metric_title
-from reports.money import Money, money
-from reports.noise import Expected, expected
+from reports.money import money, money_section
+from reports.noise import expected
 from reports.over_time import representative
 from reports.page import write_page
-from reports.parameter_table import ShownFact, what_was_run
-from reports.prices import PriceList, read_prices
-from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
-from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
+from reports.parameter_table import what_was_run
+from reports.prices import PriceList
+from reports.published import PublishedSeries, published_rows, published_table
+from reports.query_breakdown import breakdown, breakdown_blocks
 from reports.run_configuration import emulations
+from reports.sections import (
+    Block,
+    Cell,
+    Lines,
+    Paragraph,
+    Section,
+    Span,
+    Table,
+    badge,
+    banner,
+    marked_title,
+    note,
+    spans,
+)
 from reports.series import Arm, Panel, compared_dimension, panels
-from reports.stalls import StallTable, stall_tables
+from reports.stalls import stall_blocks
 from reports.statistics import ALPHA, Missing
 from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
-from reports.tables import PanelTables, ResultTable, sweep_table
-from reports.values import Quantity, Summary
+from reports.tables import PanelTables, result_blocks, sweep_table
 
 #: Each is a figure of half a page.
 _MOST_OVER_TIME = 6
+#: More warnings and ceilings than these are below the verdicts only.
+_MOST_WARNINGS, _MOST_CEILINGS = 6, 4
 NO_EVIDENCE = Evidence()
+_UPDATES = {
+    "read-modify-write": "reads, changes and writes the record; no concurrent update is lost",
+    "blind": "writes a new record and reads nothing",
+    "merge": "hands the change to the engine's merge operator",
+}
+_METHOD = (
+    "A value is the median of its repeats; of a percentile, the median of the repeats' "
+    "percentiles. A speed-up is how many times better a side is than its baseline: the "
+    "Hodges–Lehmann estimate over the log-ratios of repeats run side by side; its interval and p "
+    "come from the exact signed-rank (unpaired: rank-sum) distribution. p is Holm's, over the "
+    "headlines of an experiment, or its rows of one metric; a difference is resolved where "
+    f"p ≤ {ALPHA}. The interval is that of each row by itself. “Not resolvable” means that this "
+    "many repeats cannot reach that p, however large the difference; it never means that there is "
+    "none."
+)
 
 
 @dataclass(frozen=True)
@@ -79,384 +127,458 @@ class ReportFiles:
     lines: tuple[str, ...] = ()
 
 
-def write_report(
-    runs: Sequence[StoredRun],
-    out: Path,
-    title: str = "Does the faster tier pay?",
-    over: str | None = None,
-    baseline: str | None = None,
-    published: Path | None = None,
-    force: bool = False,
-    published_figures: Sequence[str] = (),
-    card: bool = False,
-    conclusions: Sequence[Checked] = (),
-    prices: Path | None = None,
-    calibrations: Sequence[Calibration] = (),
-    evidence: Evidence = NO_EVIDENCE,
-) -> ReportFiles:
-    """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
-    ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
-    into ``out``.
+@dataclass(frozen=True)
+class Report:
+    """What a report says about ``runs``.
 
     ``over``: the dimension compared (found if None: placement first); ``baseline``: the
     arm that the others are compared with (found if None: real before emulated, block devices
-    first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
-    is named); ``force``: also compare runs that differ in more; ``card``: whether a card of the
-    devices is in ``out``, to be linked; ``conclusions``: those of papers that were tested;
-    ``prices``: a file of prices, in place of those recorded with the runs; ``calibrations``: the
-    noise of workloads on this and other hosts; ``evidence``: of their devices. UsageError where
-    there is no run or ``out`` cannot be written.
-    """
-    if not runs:
-        raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
-    series = read_published(published, published_figures) if published else []
-    listed = read_prices(prices) if prices else None
-    view = view_of(runs, title, over, baseline, series, force, listed, evidence)
-    tested = tuple(one for one in conclusions if one.tested)
-    noise = tuple(_noise(view.panels, calibrations))
-    view = replace(view, card=card, conclusions=tested, noise=noise)
-    queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
-    texts = {"report.csv": runs_as_csv(runs)}
-    if queries:
-        texts["queries.csv"] = queries_as_csv(queries)
-    stale = () if queries else ("queries.csv",)
-    figures = write_page(out, "report", view, texts, view.drawings, stale)
-    return ReportFiles(
-        out / "report.html",
-        out / "report.md",
-        out / "report.csv",
-        out / "queries.csv" if queries else None,
-        figures,
-        tuple(view.lines),
-    )
-
-
-@dataclass(frozen=True)
-class Single:
-    """The headline of an arm that has nothing to be compared with; ``summary``: None if failed."""
-
-    panel: str
-    arm: str
-    metric: str = ""
-    unit: str = ""
-    summary: Summary | None = None
-
-
-@dataclass(frozen=True)
-class CeilingRow:
-    """What faster devices could gain at most on one arm; ``first``: whether it is the baseline."""
-
-    where: str
-    arm: str
-    ceilings: Ceilings
-    first: bool
-
-    @property
-    def known(self) -> bool:
-        """Whether there is any."""
-        return any(one.share is not None for one in self.ceilings.total)
-
-
-@dataclass(frozen=True)
-class PanelView:
-    """One engine's part of the report.
-
-    ``tables``: results; ``counters``: what explains them, with the ``breakdown`` of every query
-    and ``unexplained``: why plans are missing; ``what``: the workload, its driver and every
-    parameter; ``stalls``: cycles by cache level, where processors count them; ``updates``: what a
-    key-value client's updates did.
+    first); ``force``: also compare runs that differ in more; ``published``: a paper's numbers;
+    ``prices``: in place of those recorded with the runs; ``conclusions``: those of papers;
+    ``calibrations``: the noise of workloads on this and other hosts; ``evidence``: of their
+    devices; ``card``: whether a card of the devices is in the same folder, to be linked.
+    UsageError where there is no run, or an option fits none.
     """
 
-    panel: Panel
-    number: int
-    published: tuple[PublishedSeries, ...]
-    tables: tuple[ResultTable, ...]
-    counters: tuple[ResultTable, ...]
-    breakdown: tuple[BreakdownRow, ...]
-    unexplained: tuple[str, ...]
-    what: tuple[ShownFact, ...]
-    stalls: tuple[StallTable, ...]
-    engine_in_client: bool
-    updates: tuple[str, ...]
-
-    @cached_property
-    def drawings(self) -> list[Drawing]:
-        """Of its results."""
-        return draw_panel(self.panel, self.number, self.published, why=False)
-
-    @cached_property
-    def why(self) -> list[Drawing]:
-        """Of what explains them."""
-        return draw_panel(self.panel, self.number, self.published, why=True)
-
-    @cached_property
-    def over_time(self) -> list[Drawing]:
-        """One run of each of the first arms, over time."""
-        found = (representative(arm) for arm in self.panel.arms[:_MOST_OVER_TIME])
-        return [
-            draw_timeline(one, self.panel.title_with_workload, f"{self.number}-over-time-{at}")
-            for at, one in enumerate(found, 1)
-            if one is not None
-        ]
-
-    @property
-    def left_out_over_time(self) -> int:
-        """Arms that have no chart over time because there are too many."""
-        return max(0, len(self.panel.arms) - _MOST_OVER_TIME)
-
-    @property
-    def comparisons(self) -> tuple[Group, ...]:
-        """The baseline with every other arm, then these with one another."""
-        return (*self.panel.groups, *self.panel.others)
-
-    def fitting(self) -> tuple[int, int]:
-        """How many plans add up to the measured time within a tenth, and how many there are."""
-        fits = [row.query.fit for row in self.breakdown if row.query.fit]
-        return sum(fit.fits for fit in fits), len(fits)
-
-
-@dataclass(frozen=True)
-class SweepView:
-    """A result over a parameter, across panels, in one place for each of ``sweeps``."""
-
-    name: str
-    sweeps: tuple[Sweep, ...]
-    published: tuple[PublishedSeries, ...]
-
-    @property
-    def title(self) -> str:
-        """``New-Orders per minute over users: postgres 18.4``."""
-        first = self.sweeps[0]
-        return f"{first.measure} over {first.over}: {first.title}"
-
-    @cached_property
-    def drawing(self) -> Drawing | None:
-        """None where there would be too many lines."""
-        return lines_over_parameter(self.sweeps, self.name, self.published)
-
-    @property
-    def tables(self) -> list[ResultTable]:
-        """One for each place of the drawing."""
-        return [sweep_table(sweep) for sweep in self.sweeps]
-
-
-@dataclass(frozen=True)
-class View:
-    """The whole report, as the template shows it.
-
-    ``answers``: every comparison with the baseline, by the panel's title; ``warnings``: of the
-    comparisons, then ``uncontrolled`` of the host; ``noise``: what the repeats of each panel
-    resolve by its calibration; ``agreement_tables``: of drivers that the report's own parts do
-    not compare; ``histories``: of experiments that were executed several times.
-    """
-
-    title: str
-    statuses: Mapping[str, int]
-    span: tuple[str, ...]
-    emulated: tuple[str, ...]
-    answers: tuple[tuple[str, Group], ...]
-    singles: tuple[Single, ...]
-    ceilings: tuple[CeilingRow, ...]
-    warnings: tuple[RunWarning, ...]
-    uncontrolled: tuple[RunWarning, ...]
-    checks: tuple[CheckCount, ...]
-    agreements: tuple[Agreement, ...]
-    agreement_tables: tuple[ResultTable, ...]
-    durability: tuple[Durability, ...]
-    money: Money | None
-    sweeps: tuple[SweepView, ...]
-    panels: tuple[PanelView, ...]
-    memory: tuple[Row, ...]
-    troubles: tuple[Trouble, ...]
-    manifests: tuple[Mapping[str, Any], ...]
-    engines: tuple[Settings, ...]
-    repeat: tuple[str, ...]
-    published: tuple[str, ...]
-    published_rows: tuple[PublishedRow, ...]
-    published_notes: tuple[tuple[str, str], ...]
-    histories: tuple[History, ...]
+    runs: Sequence[StoredRun]
+    title: str = "Does the faster tier pay?"
+    over: str | None = None
+    baseline: str | None = None
+    force: bool = False
+    published: Sequence[PublishedSeries] = ()
+    prices: PriceList | None = None
+    conclusions: Sequence[Checked] = ()
+    calibrations: Sequence[Calibration] = ()
+    evidence: Evidence = NO_EVIDENCE
     card: bool = False
-    explained: ExplainedView | None = None
-    conclusions: tuple[Checked, ...] = ()
-    noise: tuple[Expected, ...] = ()
-    alpha: float = ALPHA
-    kinds: tuple[str, ...] = KINDS
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            hint = "`harness runs list` shows all"
+            raise UsageError("a report", "no finished run is selected", hint)
+        if self.over is not None and all(len(panel.arms) < 2 for panel in self.panels):
+            raise UsageError(
+                f"--over {self.over}",
+                "the runs differ in nothing of that name",
+                "select runs with several of its values, or leave it out",
+            )
 
     @cached_property
-    def overview(self) -> Drawing | None:
-        """The speed-ups of all answers."""
-        return overview(self.answers)
+    def _over(self) -> str:
+        return self.over or compared_dimension(self.runs)
 
     @cached_property
-    def rests_on(self) -> tuple[str, Mapping[str, list[str]]]:
-        """What the certainty of all answers rests on; and what else, that of which ones."""
+    def panels(self) -> list[Panel]:
+        """The runs of each engine and workload under the same conditions, by arm."""
+        # A driver pays for nothing: what two of them differ by is no verdict, and agreements
+        # report what else they differ in.
+        return panels(self.runs, self._over, self.baseline, self.force or self._over == DRIVER)
+
+    @property
+    def comparable(self) -> list[Panel]:
+        """Those whose comparisons are verdicts."""
+        return [] if self._over == DRIVER else self.panels
+
+    @property
+    def answers(self) -> list[tuple[str, Group]]:
+        """Every comparison with the baseline, by the panel's title."""
+        return [(p.title_with_workload, group) for p in self.comparable for group in p.groups]
+
+    @cached_property
+    def _driven(self) -> list[Panel]:
+        return self.panels if self._over == DRIVER else driven_by_several(self.runs)
+
+    @cached_property
+    def agreements(self) -> list[Agreement]:
+        """Of the drivers that offered the same load."""
+        return agreements(self._driven)
+
+    @cached_property
+    def warnings(self) -> list[RunWarning]:
+        """What limits the comparisons."""
+        return [one for panel in self.comparable for one in panel_warnings(panel)]
+
+    @cached_property
+    def _uncontrolled(self) -> list[RunWarning]:
+        return uncontrolled(self.runs)
+
+    @cached_property
+    def _rests_on(self) -> tuple[str, Mapping[str, list[str]]]:
         return apart(
             (f"{where}, {group.b.marked_name} against {group.a.marked_name}", group.rests_on)
             for where, group in self.answers
         )
+
+    @cached_property
+    def ceilings(self) -> list[tuple[Panel, Arm, Ceilings]]:
+        """What faster devices could gain at most on each arm."""
+        return [
+            (panel, arm, known)
+            for panel in self.panels
+            for arm in panel.arms
+            if (known := ceilings(arm.usable)) is not None
+        ]
 
     @property
     def lines(self) -> Iterator[str]:
         """For a terminal: one for each comparison, then one for each run that failed."""
         for where, group in self.answers:
             row, which = group.deciding, f"{group.b.marked_name} against {group.a.marked_name}"
-            if row is None or row.estimate is None:
-                found = row.note if row else "no single result stands for the whole"
-            else:
+            found = row.note if row else "no single result stands for the whole"
+            if row is not None and row.estimate is not None:
                 repeats = counted(min(row.estimate.n_a, row.estimate.n_b), "repeat")
-                found = (
-                    f"{times(row.ratio)} {interval_text(row.estimate)} by {row.title}, {repeats}"
-                )
-                found = f"{verdict_text(group.verdict)}: {found}"
+                ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
+                found = f"{verdict_text(group.verdict)}: {ratio} by {row.title}, {repeats}"
             yield f"{where}: {which}: {found}"
-        for one in self.troubles:
-            if one.status == "failed":
-                yield f"failed: {one.run_id}: {one.reason}"
+        for run_id, status, reason in troubles(self.runs):
+            if status == "failed":
+                yield f"failed: {run_id}: {reason}"
 
-    @property
-    def warning_names(self) -> list[str]:
+    def write(self, out: Path) -> ReportFiles:
+        """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
+        ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``.
+
+        UsageError where ``out`` cannot be written.
+        """
+        queries = [(panel.title, row) for panel in self.panels for row in breakdown(panel)]
+        texts = {"report.csv": runs_as_csv(self.runs), "queries.csv": queries_as_csv(queries)}
+        title = marked_title(self.title, emulations(self.runs))
+        figures = write_page(out, "report", title, self.blocks(), texts)
+        return ReportFiles(
+            out / "report.html",
+            out / "report.md",
+            out / "report.csv",
+            out / "queries.csv" if queries else None,
+            figures,
+            tuple(self.lines),
+        )
+
+    # What the page shows, from its top to its end -----------------------------------
+
+    def blocks(self) -> Iterator[Block]:
+        """The page: the answers, then sections that are closed at first."""
+        yield self._about()
+        yield from banner(emulations(self.runs))
+        yield from self._answers()
+        yield from self._singles()
+        for one in self.agreements:
+            yield _agreement_paragraph(one)
+        yield from self._ceilings()
+        yield from self._warnings()
+        found = sweeps(self.panels)
+        for number, group in enumerate(side_by_side(found), 1):
+            yield self._sweep(group, f"sweep-{number}")
+        yield from history_section(self.runs)
+        if costs := money(self.comparable, self.prices):
+            yield money_section(costs)
+        yield from durability_section(self.panels)
+        if self.agreements:
+            yield Section("Agreement of the drivers", [*self._agreement_blocks()], "agreement")
+        for number, panel in enumerate(self.panels, 1):
+            blocks = [*_panel_blocks(panel, number, self.published)]
+            yield Section(f"Results: {panel.title}", blocks, f"panel-{number}")
+        if explanations := [*self._explanations()]:
+            yield Section("Device and engine", explanations, "explain")
+        for number, panel in enumerate(self.panels, 1):
+            if charts := [*_over_time(panel, number)]:
+                yield Section(f"Over time: {panel.title}", charts, f"over-time-{number}")
+        yield from self._published(found)
+        if tested := [one for one in self.conclusions if one.tested]:
+            tables = [*conclusion_tables(tested)]
+            yield Section("Conclusions of the papers", tables, "conclusions")
+        yield Section("Conditions", [*self._conditions()], "conditions")
+        commands = Lines("commands", [f"harness repro {run.run_id}" for run in self.runs])
+        yield Section("Method and commands", [Paragraph(_METHOD), commands], "method")
+
+    def _about(self) -> Paragraph:
+        statuses = Counter(str(run.run["status"]) for run in self.runs)
+        counts = [f"{statuses[s]} {s}" for s in ("complete", "unknown", "failed") if s in statuses]
+        stamps = sorted(run.run["started_unix_ns"] for run in self.runs)
+        span = " to ".join(dict.fromkeys(utc(stamp) for stamp in (stamps[0], stamps[-1])))
+        text = f"{counted(len(self.runs), 'run')}: {', '.join(counts)} · {span}"
+        if any(True for _ in troubles(self.runs)):
+            text += " · failed and unknown runs: see Warnings and checks"
+        if not self.card:
+            return Paragraph(text, "about")
+        link = Span("What the devices like: the card", "link", "card")
+        return Paragraph((f"{text} · ", link), "about")
+
+    def _answers(self) -> Iterator[Block]:
+        if drawing := overview(self.answers):
+            yield drawing
+        if self.answers:
+            yield _comparisons("Verdicts", self.answers)
+            yield note(
+                "A speed-up is about the median of the ratios of repeats (pair by pair), not the "
+                "ratio of the medians."
+            )
+            shared, others = self._rests_on
+            more = " What else some rest on: see Warnings and checks." if others else ""
+            yield from rests_on_all(shared, more)
+        for where, group in self.answers:
+            if group.headline.rate:
+                option = f"the rate was set (--rate), so latency is compared. {rate_text(group)}"
+                paced = "think times set the rate, so latency is compared."
+                by_users = group.headline.rate.by == "think time"
+                yield note(f"{where}: {paced if by_users else option}")
+        yield from map(note, self._noise())
+
+    def _noise(self) -> Iterator[str]:
+        """What the repeats of each panel resolve by its calibration."""
+        for panel in self.panels:
+            run = next((run for run in panel.runs if run.manifest), None)
+            rows = [group.deciding for group in panel.groups]
+            known = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
+            if run is None or not known:
+                continue
+            host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
+            latest = latest_of(self.calibrations, host_id, spec)
+            repeats = min(min(estimate.n_a, estimate.n_b) for estimate, _ in known)
+            level = ALPHA / max(decision.family * estimate.looks for estimate, decision in known)
+            if latest and (found := expected(latest, spec, repeats, level)) is not None:
+                yield f"{found.text}."
+
+    def _singles(self) -> Iterator[Block]:
+        """Arms that have nothing to be compared with."""
+        rows = [_single(panel, panel.arms[0]) for panel in self.panels if len(panel.arms) == 1]
+        head = ("engine and workload", "measured on", "by", "median", "range", "repeats")
+        if rows:
+            title = "Measured on one placement, without a comparison"
+            yield Table(title, head, rows, "answers")
+
+    def _ceilings(self) -> Iterator[Block]:
+        firsts = [one for one in self.ceilings if one[1] is one[0].arms[0]]
+        known, without = [], []
+        for panel, arm, found in firsts:
+            if any(one.share is not None for one in found.total):
+                known.append((panel, arm, found))
+            else:
+                without.append(panel.title_with_workload)
+        for panel, arm, found in known[:_MOST_CEILINGS]:
+            where = f"{panel.title_with_workload}, " if len(firsts) > 1 else ""
+            ceiling = Span(f"Ceiling, {where}{arm.marked_name}")
+            yield Paragraph((ceiling, ": ", *spans(ceiling_text(found)), "."))
+        if without:
+            yield note(f"No ceiling: {'; '.join(without)}; why: see Device and engine.")
+
+    def _warnings(self) -> Iterator[Block]:
+        if self.warnings:
+            yield warning_lines(self.warnings[:_MOST_WARNINGS])
+        host = "Nothing that the harness looks for was left uncontrolled."
+        if self._uncontrolled:
+            host = f"Not controlled on the host: {', '.join(self._warning_names())}."
+        yield note(checks_text(self.runs) + host)
+        more = [*self.warnings[_MOST_WARNINGS:], *self._uncontrolled]
+        shared, others = self._rests_on
+        rows = [*troubles(self.runs)]
+        if more or others or rows:
+            blocks: list[Block] = [warning_lines(more), *rests_on_others(shared, others)]
+            if rows:
+                about = (
+                    "A failed run has no value in any chart or table. An unknown one (†) has, but "
+                    "its answers could not be checked."
+                )
+                table = Table("Failed and unknown runs", ("run", "status", "why"), rows)
+                blocks += [Paragraph(about), table]
+            yield Section("Warnings and checks", blocks, "warnings")
+
+    def _warning_names(self) -> list[str]:
         """Of the host's warnings, without those that every answer is said to rest on."""
         of_each = [
             {code for fact in group.rests_on if fact.code == "warnings" for code in fact.values}
             for _, group in self.answers
         ]
         above = set.intersection(*of_each) if of_each else set()
-        every = names(self.uncontrolled)
+        every = names(self._uncontrolled)
         own = [name for name in every if name not in above]
         return own if len(own) == len(every) else ["the warnings above", *own]
 
-    @property
-    def drawings(self) -> list[Drawing]:
-        """In the order in which they are shown."""
-        found = [self.overview, *(sweep.drawing for sweep in self.sweeps)]
-        found += [
-            drawing for one in self.panels for drawing in (*one.drawings, *one.why, *one.over_time)
-        ]
-        return [drawing for drawing in found if drawing is not None]
+    def _sweep(self, group: Sequence[Sweep], name: str) -> Section:
+        """A result over a parameter, across panels, in one place for each sweep."""
+        first = group[0]
+        drawing = lines_over_parameter(group, name, self.published)
+        blocks: list[Block] = [drawing] if drawing else []
+        for sweep in group:
+            blocks += result_blocks(sweep_table(sweep))
+        return Section(f"{first.measure} over {first.over}: {first.title}", blocks, name)
 
-
-def view_of(
-    runs: Sequence[StoredRun],
-    title: str,
-    over: str | None = None,
-    baseline: str | None = None,
-    published: Sequence[PublishedSeries] = (),
-    force: bool = False,
-    prices: PriceList | None = None,
-    evidence: Evidence = NO_EVIDENCE,
-) -> View:
-    """Everything that the report says about ``runs``; as for ``write_report``."""
-    compared = over or compared_dimension(runs)
-    # A driver pays for nothing: what two of them differ by is no verdict, and agreements report
-    # what else they differ in.
-    over_drivers = compared == DRIVER
-    found = panels(runs, compared, baseline, force or over_drivers)
-    if over is not None and all(len(panel.arms) < 2 for panel in found):
-        raise UsageError(
-            f"--over {over}",
-            "the runs differ in nothing of that name",
-            "select runs with several of its values, or leave it out",
+    def _agreement_blocks(self) -> Iterator[Block]:
+        yield Paragraph(
+            "Drivers that offered the same load under the same conditions, each to data of its own "
+            "making."
         )
-    comparable = [] if over_drivers else found
-    driven = found if over_drivers else driven_by_several(runs)
-    answers = tuple((p.title_with_workload, group) for p in comparable for group in p.groups)
-    swept = sweeps(found)
-    stamps = sorted(run.run["started_unix_ns"] for run in runs)
-    return View(
-        title=title,
-        statuses=Counter(str(run.run["status"]) for run in runs),
-        span=tuple(dict.fromkeys(utc(stamp) for stamp in (stamps[0], stamps[-1]))),
-        emulated=emulations(runs),
-        answers=answers,
-        singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
-        ceilings=tuple(_ceilings(found)),
-        explained=_explained(comparable, evidence),
-        warnings=tuple(one for panel in comparable for one in panel_warnings(panel)),
-        uncontrolled=tuple(uncontrolled(runs)),
-        checks=tuple(checks(runs)),
-        agreements=tuple(agreements(driven)),
-        agreement_tables=tuple(
-            table for p in ([] if over_drivers else driven) for table in PanelTables(p).results
-        ),
-        durability=tuple(durability(found)),
-        money=money(comparable, prices),
-        sweeps=tuple(
-            SweepView(f"sweep-{i}", tuple(group), tuple(published))
-            for i, group in enumerate(side_by_side(swept), 1)
-        ),
-        panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(found, 1)),
-        memory=tuple(memory_row(panel, arm) for panel in found for arm in panel.arms),
-        troubles=tuple(troubles(runs)),
-        manifests=manifests(runs),
-        engines=tuple(one for panel in found for one in engine_settings(panel)),
-        repeat=tuple(f"harness repro {run.run_id}" for run in runs),
-        published=tuple(dict.fromkeys(s.figure for s in published)),
-        published_rows=tuple(published_rows(found, swept, published)),
-        histories=tuple(histories(runs)),
-        published_notes=tuple(dict.fromkeys((s.figure, s.note) for s in published if s.note)),
-    )
+        for one in self.agreements:
+            yield from _agreement_blocks(one)
+        for panel in [] if self._over == DRIVER else self._driven:
+            yield from _tables(panel)
+
+    def _explanations(self) -> Iterator[Block]:
+        if self.ceilings:
+            arms = [(p.title_with_workload, a.marked_name, found) for p, a, found in self.ceilings]
+            yield from ceiling_table(arms)
+        rows = [row for row in explained(self.comparable, self.evidence) if row.moved]
+        cells = [one for row in rows for one in (row.ceiling, row.device, row.modelled)]
+        if not all(isinstance(one, Missing) for one in cells):
+            yield from explained_blocks(ExplainedView(tuple(rows)))
+
+    def _published(self, found: Sequence[Sweep]) -> Iterator[Block]:
+        rows = [row.cells for row in published_rows(self.panels, found, self.published)]
+        if not rows:
+            return
+        figures = ", ".join(dict.fromkeys(series.figure for series in self.published))
+        about = Paragraph(
+            f"Numbers of {figures}, printed in the paper or read off its figures. They were "
+            "measured on the paper's machine, with its data, and enter no comparison."
+        )
+        head = ("figure", "engine and placement", "point", "metric", "published", "measured here")
+        notes = dict.fromkeys((s.figure, s.note) for s in self.published if s.note)
+        blocks = [published_table("Published numbers", head, rows)]
+        blocks += [note(f"{figure}: {text}.") for figure, text in notes]
+        yield Section("As published", [about, *blocks], "published")
+
+    def _conditions(self) -> Iterator[Block]:
+        for panel in self.panels:
+            facts = what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms])
+            yield Table(f"What was run: {panel.title}", ("what", "value"), facts)
+        yield memory_table(self.panels)
+        if self.answers and not any(True for panel in self.panels for _ in stall_blocks(panel)):
+            yield note("Stall cycles by cache level: not counted here.")
+        yield from hosts_and_tiers(self.runs)
+        for panel in self.panels:
+            yield from engine_settings(panel)
 
 
-def _single(panel: Panel, arm: Arm) -> Single:
+def _comparisons(title: str, found: Iterable[tuple[str, Group]]) -> Table:
+    found = list(found)
+    baselines = list(dict.fromkeys(group.a.marked_name for _, group in found))
+    rows = []
+    for where, group in found:
+        row, compared = group.deciding, group.b.marked_name
+        if len(baselines) > 1:
+            compared += f" against {group.a.marked_name}"
+        cells: list[Cell] = [where, compared, badge(group.verdict, group.emulated)]
+        if row and row.estimate:
+            medians = NOTHING
+            if row.a and row.b:
+                sides = (row.a.median, row.b.median)
+                medians = " → ".join(quantity_text(value, row.unit) for value in sides)
+            ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
+            cells += [ratio, row.title, medians, repeats_text(row)]
+        else:
+            note_text = row.note if row else "no single result stands for the whole"
+            cells += [NOTHING, note_text, NOTHING, NOTHING]
+        rows.append([*cells, _change(group.worsening)])
+    head = ("engine and workload", "measured on", "verdict", "speed-up", "by", "medians", "repeats")
+    against = f" against {baselines[0]}" if len(baselines) == 1 else ""
+    return Table(title + against, (*head, "largest worsening"), rows, "answers")
+
+
+def _change(row: Row | None) -> str:
+    if row is None:
+        return NOTHING
+    if row.estimate is None:
+        return f"{row.title}: {row.note}"
+    return f"{row.title}: {times(row.ratio)} ({verdict_text(row.verdict)})"
+
+
+def _single(panel: Panel, arm: Arm) -> list[Cell]:
     quantity = arm.headline
+    cells: list[Cell] = [panel.title_with_workload, arm.marked_name]
     if quantity is None:
-        return Single(panel.title_with_workload, arm.marked_name)
+        return [*cells, "no result", NOTHING, NOTHING, 0]
     one, summary = arm.kinds()[quantity], arm.summaries(quantity.name).get(quantity)
-    title = metric_title(quantity, one.better)
-    return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
+    cells.append(metric_title(quantity, one.better))
+    if summary is None:
+        return [*cells, NOTHING, NOTHING, 0]
+    median, ends = quantity_text(summary.median, one.unit), (summary.low, summary.high)
+    return [*cells, median, range_text(*ends, one.unit), summary.n]
 
 
-def _explained(comparable: Sequence[Panel], evidence: Evidence) -> ExplainedView | None:
-    """None where no comparison of placements has anything but the measured speed-up."""
-    rows = [row for row in explained(comparable, evidence) if row.moved]
-    cells = [one for row in rows for one in (row.ceiling, row.device, row.modelled)]
-    if all(isinstance(one, Missing) for one in cells):
-        return None
-    return ExplainedView(tuple(rows))
+def _agreement_paragraph(one: Agreement) -> Paragraph:
+    a, b, estimate = one.group.a.marked_name, one.group.b.marked_name, one.row.estimate
+    interval = interval_text(estimate) if estimate else NOTHING
+    found = f": {b} has {times(one.ratio)} of what {a} has in {one.row.title} ("
+    end = f"), interval of the speed-up {interval}."
+    return Paragraph((Span(one.where), found, *verdict_cell(one.row), end))
 
 
-def _noise(views: Sequence[PanelView], calibrations: Sequence[Calibration]) -> Iterator[Expected]:
-    for panel in (view.panel for view in views):
-        run = next((run for run in panel.runs if run.manifest), None)
-        rows = [group.deciding for group in panel.groups]
-        known = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
-        if run is None or not known:
-            continue
-        host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
-        latest = latest_of(calibrations, host_id, spec)
-        repeats = min(min(estimate.n_a, estimate.n_b) for estimate, _ in known)
-        level = ALPHA / max(decision.family * estimate.looks for estimate, decision in known)
-        if latest and (found := expected(latest, spec, repeats, level)) is not None:
-            yield found
+def _agreement_blocks(one: Agreement) -> Iterator[Block]:
+    a, b = one.group.a.marked_name, one.group.b.marked_name
+    yield Section(f"{one.where}: {b} to {a}", kind="sub")
+    ratio = times(one.ratio)
+    rows: list[list[Cell]] = [[one.row.title, 1, ratio, ratio, ""]]
+    for spread in one.spreads:
+        remark = "percentiles of one driver are ready-made" if spread.ready_made else ""
+        rows.append([spread.title, spread.rows, times(spread.low), times(spread.high), remark])
+    yield Table(f"Ratio of {b} to {a}", ("", "rows", "lowest", "highest", ""), rows)
+    if one.group.headline.rate:
+        yield note(rate_text(one.group))
+    if one.sizes:
+        of_a, of_b = map(format_bytes, one.sizes)
+        yield note(
+            f"Their data differ in size: {of_a} of {a}, {of_b} of {b}. Caches hold more of the "
+            "smaller."
+        )
+    if one.differences:
+        yield note(f"They also differ in {'; '.join(one.differences)}.")
+    if one.group.warnings:
+        yield warning_lines(one.group.warnings)
 
 
-def _ceilings(found: Sequence[Panel]) -> Iterator[CeilingRow]:
-    for panel in found:
-        for arm in panel.arms:
-            if (known := ceilings(arm.usable)) is not None:
-                first = arm is panel.arms[0]
-                yield CeilingRow(panel.title_with_workload, arm.marked_name, known, first)
+def _tables(panel: Panel) -> Iterator[Block]:
+    for table in PanelTables(panel).results:
+        yield from result_blocks(table)
 
 
-def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
+def _panel_blocks(
+    panel: Panel, number: int, published: Sequence[PublishedSeries]
+) -> Iterator[Block]:
+    """One engine's results: charts, comparisons, tables, and what explains them."""
     tables = PanelTables(panel)
-    return PanelView(
-        panel,
-        number,
-        tuple(published),
-        tables.results,
-        tables.counters,
-        tuple(breakdown(panel)),
-        tuple(unexplained(panel)),
-        what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]),
-        tuple(stall_tables(panel)),
-        any(q.name.startswith("process_cpu_per_") for q in tables.kinds),
-        _updates(panel, tables.kinds),
-    )
-
-
-def _updates(panel: Panel, quantities: Mapping[Quantity, object]) -> tuple[str, ...]:
-    """The values of the parameter ``update``, where there were updates."""
+    if any(q.name.startswith("process_cpu_per_") for q in tables.kinds):
+        yield note(
+            "The engine is a library inside the client: processor time and memory are those of one "
+            "process that holds both."
+        )
     kinds = dict.fromkeys(run.run["spec"]["params"].get("update") for run in panel.runs)
-    updated = {q.label("operation") for q in quantities} & {"update", "read_modify_write"}
-    return tuple(kind for kind in kinds if kind and updated)
+    updated = {q.label("operation") for q in tables.kinds} & {"update", "read_modify_write"}
+    for kind in kinds:
+        if kind in _UPDATES and updated:
+            yield note(f"An update ({kind}) {_UPDATES[kind]}.")
+    yield from draw_panel(panel, number, published, why=False)
+    if panel.others:
+        # The baseline with every other arm, then these with one another.
+        pairs = [("", group) for group in (*panel.groups, *panel.others)]
+        family = "pairs without the baseline are a family of their own"
+        yield _comparisons(f"Every two of {len(panel.arms)} ({family})", pairs)
+    for group in panel.groups:
+        second = group.row(group.headline.second)
+        if group.gain or second:
+            text = f"{group.b.marked_name} against {group.a.marked_name}:"
+            if second:
+                interval = f" {interval_text(second.estimate)}" if second.estimate else ""
+                text += f" second, {_change(second)}{interval}, tested after the first."
+            yield note(f"{text} Largest gain: {_change(group.gain)}.")
+    for table in tables.results:
+        yield from result_blocks(table)
+    if rows := breakdown(panel):
+        charts = draw_panel(panel, number, published, why=True)
+        yield Section("Where the time goes", [*breakdown_blocks(panel, rows, charts)], kind="sub")
+    if tables.counters:
+        blocks = [block for table in tables.counters for block in result_blocks(table)]
+        yield Section("Counters and operator times", blocks, kind="sub")
+    yield from stall_blocks(panel)
+
+
+def _over_time(panel: Panel, number: int) -> Iterator[Block]:
+    """One run of each of the first arms, over time."""
+    found = [representative(arm) for arm in panel.arms[:_MOST_OVER_TIME]]
+    charts = [
+        draw_timeline(one, panel.title_with_workload, f"{number}-over-time-{at}")
+        for at, one in enumerate(found, 1)
+        if one is not None
+    ]
+    yield from charts
+    left = len(panel.arms) - _MOST_OVER_TIME
+    if charts and left > 0:
+        yield note(f"Not drawn: the last {left} of {len(panel.arms)} that were measured.")

@@ -18,7 +18,7 @@ has their total.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,7 +26,9 @@ from harness.counters import split
 from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.compared_rows import looks_of
+from reports.formatting import interval_text, percent, significant
 from reports.over_time import measured_spans
+from reports.sections import Block, Table, note
 from reports.series import Panel
 from reports.statistics import Value, difference
 from reports.tables import done_count
@@ -68,6 +70,32 @@ class StallTable:
 def stall_tables(panel: Panel) -> list[StallTable]:
     """Of every comparison with the baseline of which both arms counted stalls."""
     return [table for group in panel.groups if (table := _table(panel, group)) is not None]
+
+
+def stall_blocks(panel: Panel) -> Iterator[Block]:
+    """The tables of a panel as they are shown."""
+    for one in stall_tables(panel):
+        rows = [
+            (
+                row.level,
+                *(significant(value) for value in (row.a, row.b, row.difference.value)),
+                interval_text(row.difference),
+                percent(row.share),
+            )
+            for row in one.rows
+        ]
+        yield Table(
+            f"Stall cycles by cache level, for each {one.each}: {one.b} against {one.a}",
+            ("", one.a, one.b, "difference", "interval", f"of all cycles of {one.a}"),
+            rows,
+            "numbers",
+        )
+        of = "the run's processes" if one.of == "run" else "the whole host"
+        yield note(
+            f"Cycles of {of}. A level's cycles are those in which execution stalled while a load "
+            "was served there; stores: the store buffer was full. The levels and other add up to "
+            "all cycles."
+        )
 
 
 def _table(panel: Panel, group: Group) -> StallTable | None:

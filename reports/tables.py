@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.units import counted
+from reports.compare_output import verdict_cell
 from reports.compared_rows import Row
+from reports.formatting import NOTHING, interval_text, p_text, quantity_text, range_text, times
 from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
+from reports.sections import Block, Cell, Table, note
 from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.sweeps import Sweep
@@ -70,13 +74,6 @@ class ResultTable:
     def has_verdict(self) -> bool:
         """Whether a row has a verdict."""
         return any(row.compared is not None and row.compared.has_verdict for row in self.rows)
-
-    @property
-    def marked(self) -> str:
-        """The marks that rows carry."""
-        return "".join(
-            m for m in (MARK, READY_MADE_MARK) if any(m in row.marks for row in self.rows)
-        )
 
 
 class PanelTables:
@@ -239,6 +236,68 @@ def sweep_table(sweep: Sweep) -> ResultTable:
     ]
     title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
     return ResultTable(f"{title}: {sweep.title}", tuple(rows))
+
+
+def result_blocks(table: ResultTable) -> Iterator[Block]:
+    """A table of results as it is shown, with its notes."""
+    head = ["", "measured on", "median", "range", "n"]
+    if table.work:
+        head.append(f"each {table.work}, median")
+    if table.compared:
+        head += [table.ratio, "interval"]
+        head += ["p (Holm)", "verdict"] if table.has_verdict else ["remarks"]
+    yield Table(table.title, head, [_cells(table, row) for row in table.rows], "numbers")
+    missing = [
+        f"{row.label}, {row.arm}: {row.note}"
+        for row in table.rows
+        if row.note and not row.summary and not row.limit
+    ]
+    if missing:
+        yield note(f"No value: {'; '.join(missing)}.")
+    if table.percentiles:
+        yield note("A percentile is the median of the percentiles of each repeat.")
+    marks = "".join(row.marks for row in table.rows)
+    if MARK in marks:
+        yield note(f"{MARK}: far more than the engine moved.")
+    if READY_MADE_MARK in marks:
+        yield note(f"{READY_MADE_MARK}: reported ready-made by a driver that has no histogram.")
+    if table.still:
+        yield note(f"{counted(table.still, 'counter')} stayed at 0 in every run: see report.csv.")
+
+
+def _cells(table: ResultTable, row: ResultRow) -> list[Cell]:
+    cells: list[Cell] = [row.label if row.first else "", row.arm]
+    if row.summary:
+        median = quantity_text(row.summary.median, row.unit, row.resolution)
+        limited = f", limit reached in {row.limit.n}" if row.limit else ""
+        cells += [
+            f"{median} {row.marks}".strip(),
+            range_text(row.summary.low, row.summary.high, row.unit, row.resolution),
+            f"{row.summary.n}{limited}",
+        ]
+    elif row.limit:
+        cells += [f"limit of {quantity_text(row.limit.median, row.unit)} reached", "", "0"]
+    else:
+        cells += [NOTHING, "", "0"]
+    if table.work:
+        cells.append(quantity_text(row.each[0].median, row.each[1]) if row.each else NOTHING)
+    if table.compared:
+        cells += _compared_cells(table, row)
+    return cells
+
+
+def _compared_cells(table: ResultTable, row: ResultRow) -> Iterator[Cell]:
+    compared = row.compared
+    if compared is None or compared.estimate is None or compared.decision is None:
+        yield from [""] * (3 if table.has_verdict else 2)
+        differs = compared is not None and compared.note != row.note
+        yield compared.note.partition("; ")[0] if compared and differs else ""
+        return
+    yield times(compared.ratio)
+    yield interval_text(compared.estimate)
+    if table.has_verdict:
+        yield p_text(compared.decision.adjusted_p) if compared.has_verdict else NOTHING
+    yield verdict_cell(compared, not table.percentiles)
 
 
 # The measured window -------------------------------------------------------------

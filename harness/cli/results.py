@@ -52,8 +52,8 @@ def compare(
 ) -> None:
     """Compare two sets of runs: ratios, intervals, a verdict."""
     from reports.compare import compare as compared
-    from reports.compare_output import ComparisonView, to_json
-    from reports.page import print_page
+    from reports.compare_output import comparison_page, to_json
+    from reports.page import print_blocks
     from reports.select import select
 
     above = parse_share(fail_above) if fail_above is not None else None
@@ -67,7 +67,7 @@ def compare(
     if json_:
         print_json(to_json(found, above))
     else:
-        print_page("compare_page.j2", ComparisonView(found, all_), console())
+        print_blocks(comparison_page(found, all_), console())
     failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
     if above is not None and (failed or any(group.regressed(above) for group in found.groups)):
         raise typer.Exit(1)
@@ -92,9 +92,9 @@ def explain(
     """Compare waits, devices, models and measurement of each comparison of placements."""
     from reports.explain.comparisons import explained
     from reports.explain.devices import Evidence
-    from reports.explain.output import ExplainedView, to_json
+    from reports.explain.output import ExplainedView, explain_page, to_json
     from reports.micro.points import is_micro
-    from reports.page import print_page
+    from reports.page import print_blocks
     from reports.select import unplanted
     from reports.series import panels
 
@@ -115,7 +115,7 @@ def explain(
     if json_:
         print_json(to_json(view))
     else:
-        print_page("explain_page.j2", view, console())
+        print_blocks(explain_page(view), console())
 
 
 def conclusions(
@@ -129,7 +129,8 @@ def conclusions(
     """Test the papers' conclusions on stored runs."""
     from reports.conclusions.catalogue import PAPERS, conclusions_of
     from reports.conclusions.model import check_all
-    from reports.page import print_page
+    from reports.conclusions.output import conclusions_page
+    from reports.page import print_blocks
 
     if paper is not None and paper not in PAPERS:
         context = "no conclusions of such a paper"
@@ -146,7 +147,7 @@ def conclusions(
     if json_:
         print_json({"conclusions": [one.to_json() for one in found]})
         return
-    print_page("conclusions_page.j2", found, console())
+    print_blocks(conclusions_page(found), console())
 
 
 def report(
@@ -188,7 +189,9 @@ def report(
     from reports.explain.devices import Evidence
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
-    from reports.report import write_report
+    from reports.prices import read_prices
+    from reports.published import read_published
+    from reports.report import Report
 
     where = store(results)
     chosen = _chosen(where, runs or [], experiment)
@@ -200,25 +203,21 @@ def report(
     chosen = [stored for stored in chosen if not is_micro(stored)]
     _check_compared(bool(chosen), {"--over": over, "--baseline": baseline})
     # The report first: it checks all options before it writes anything.
-    files = (
-        write_report(
+    files = None
+    if chosen:
+        files = Report(
             chosen,
-            out,
             title,
             over,
             baseline,
-            published,
             anyway,
-            figures,
-            bool(micro),
-            conclusions,
-            prices,
-            CalibrationStore(where.root).all(),
-            Evidence.of(where.runs(), ScoreStore(where.root).all()),
-        )
-        if chosen
-        else None
-    )
+            published=read_published(published, figures) if published else (),
+            prices=read_prices(prices) if prices else None,
+            conclusions=conclusions,
+            calibrations=CalibrationStore(where.root).all(),
+            evidence=Evidence.of(where.runs(), ScoreStore(where.root).all()),
+            card=bool(micro),
+        ).write(out)
     cards = write_cards(micro, out, prices=prices) if micro else None
     if cards and not json_:
         print(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reports.charts.bars import bars_on_log_axis, rate_bars
-from reports.charts.drawing import Drawing
 from reports.charts.forest import speedups
 from reports.charts.stacked import (
     memory_bandwidth,
@@ -23,6 +22,7 @@ from reports.charts.stacked import (
 from reports.charts.waits import operation_waits, query_waits
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
+from reports.sections import Drawing
 from reports.series import Panel
 
 

@@ -10,7 +10,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from reports.charts.drawing import (
     FAINT,
     INK,
-    Drawing,
     arm_style,
     bar_places,
     columns,
@@ -22,6 +21,7 @@ from reports.charts.drawing import (
 )
 from reports.formatting import quantity_text, significant
 from reports.published import PublishedSeries
+from reports.sections import Drawing
 from reports.sequences import grouped
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, in_order

@@ -24,7 +24,6 @@ from reports.charts.drawing import (
     ACROSS,
     ARM_COLOURS,
     DASHES,
-    Drawing,
     finish,
     heading_above,
     new_grid,
@@ -33,6 +32,7 @@ from reports.charts.drawing import (
 from reports.formatting import quantity_text, stand_in_mark
 from reports.published import PublishedSeries, published_points
 from reports.run_configuration import marked
+from reports.sections import Drawing
 from reports.sweeps import Sweep
 from reports.values import Summary
 

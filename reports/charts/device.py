@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.models.device import GROWN, SERVICES, DeviceModel
 from harness.models.table import quantile_ns
 from reports.charts.curves import Curve, Plot, draw
-from reports.charts.drawing import Drawing
+from reports.sections import Drawing
 from reports.values import Summary
 
 #: What each service is called in a legend.

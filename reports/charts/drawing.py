@@ -7,10 +7,8 @@ distinguish them in black and white. Emulated arms are hatched densely and named
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -20,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from reports.formatting import stand_in_mark
+from reports.sections import Drawing
 from reports.series import Panel
 
 ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -54,8 +53,6 @@ _TITLE_PER_IN, _LABEL_PER_IN = 8.5, 11.0
 _LINE_IN, _BESIDE_IN = 0.2, 1.1
 #: What a legend's mark and its gaps take, in letters.
 _HANDLE = 6
-#: Narrower than this a chart is not drawn on a page: who reads it on a phone scrolls.
-_SMALLEST_REM = 44
 INK, FAINT = "#1f2328", "#8a9099"
 
 _STYLE: dict[Any, Any] = {
@@ -79,39 +76,6 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A finished figure: ``name`` is its file name without ending and unique in a report.
-
-    ``alt``: what it shows, for who cannot see it; ``caption``: what must be known to
-    read it. ``svg`` stands alone; ``inline_svg`` goes into HTML, its ids made unique.
-    """
-
-    name: str
-    title: str
-    alt: str
-    caption: str
-    svg: str
-    png: bytes
-
-    @property
-    def inline_svg(self) -> str:
-        """The ``<svg>`` element alone, with this drawing's name before every id in it."""
-        body = self.svg[self.svg.index("<svg ") :]
-        body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-        body = re.sub(r'\bid="', f'id="{self.name}-', body)
-        body = re.sub(r"url\(#", f"url(#{self.name}-", body)
-        body = re.sub(r'href="#', f'href="#{self.name}-', body)
-        look = f'style="min-width: min({self._width_px:.0f}px, {_SMALLEST_REM}rem)"'
-        return body.replace("<svg ", f'<svg {look} aria-hidden="true" focusable="false" ', 1)
-
-    @property
-    def _width_px(self) -> float:
-        """Its natural width: letters of all charts are then of one size."""
-        found = re.search(r'<svg [^>]*width="([\d.]+)pt"', self.svg)
-        return float(found[1]) * 4 / 3 if found else 0.0
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from reports.charts.drawing import (
     FAINT,
     INK,
     MARKERS,
-    Drawing,
     columns,
     finish,
     new_figure,
@@ -26,6 +25,7 @@ from reports.charts.drawing import (
 from reports.compare import Group
 from reports.compared_rows import Row
 from reports.formatting import interval_text, times, verdict_text
+from reports.sections import Drawing
 from reports.series import Panel
 from reports.values import in_order
 

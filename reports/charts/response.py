@@ -12,7 +12,6 @@ from reports.charts.drawing import (
     ARM_COLOURS,
     FAINT,
     MARKERS,
-    Drawing,
     finish,
     heading_above,
     new_grid,
@@ -20,6 +19,7 @@ from reports.charts.drawing import (
 )
 from reports.formatting import quantity_text
 from reports.response import ResponseCurve
+from reports.sections import Drawing
 
 _WIDE_IN, _HIGH_IN = 7.0, 4.2
 _TITLE = "Throughput over the latency of a part's device (MODELLED)"

@@ -19,7 +19,6 @@ from reports.charts.drawing import (
     ARM_COLOURS,
     INK,
     OPERATOR_STYLES,
-    Drawing,
     bar_places,
     finish,
     letters,
@@ -29,6 +28,7 @@ from reports.charts.drawing import (
 )
 from reports.formatting import percent, quantity_text, significant
 from reports.query_breakdown import MARK, QueryBreakdown, bound_bytes, kind_title, query_breakdowns
+from reports.sections import Drawing
 from reports.series import Arm, Panel
 from reports.values import Quantity, natural
 

@@ -12,7 +12,6 @@ from harness.units import format_ns
 from harness.waits import RESOURCES, TOLERANCE
 from reports.charts.drawing import (
     RESOURCE_STYLES,
-    Drawing,
     columns,
     finish,
     new_figure,
@@ -22,6 +21,7 @@ from reports.charts.drawing import (
 from reports.charts.stacked import Part, Stacks, draw_stacks
 from reports.formatting import percent
 from reports.query_breakdown import MARK, QueryBreakdown
+from reports.sections import Drawing
 from reports.series import Arm, Panel
 
 _TITLE = "Where the time goes, by resource"

@@ -1,16 +1,31 @@
-"""Explanations as JSON, and as the templates show them (templates/explain.j2)."""
+"""Explanations as JSON, and as sections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import correlation, median
 from typing import Any, Literal
 
 from harness.models.make import SUITE
 from reports.basis import apart
+from reports.compare_output import rests_on_all, rests_on_others
+from reports.explain.ceilings import Ceiling, Ceilings
 from reports.explain.comparisons import Explained
+from reports.formatting import (
+    NOTHING,
+    counted,
+    gain_text,
+    interval_text,
+    number_mark,
+    percent,
+    quantity_text,
+    share_text,
+    significant,
+    times_at_most,
+)
 from reports.json_form import as_json, attributes
+from reports.sections import Block, Lines, Paragraph, Span, Table, Text, note
 from reports.statistics import Missing, Value
 
 #: With fewer rows, ranks say nothing.
@@ -103,3 +118,191 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
         },
         "correlations": as_json(view.correlations),
     }
+
+
+def explain_page(view: ExplainedView) -> list[Block]:
+    """What ``harness explain`` prints."""
+    return [
+        *explained_blocks(view),
+        *rests_on_all(view.rests_on[0]),
+        *rests_on_others(*view.rests_on),
+    ]
+
+
+def explained_blocks(view: ExplainedView) -> Iterator[Block]:
+    """The comparisons, with the command that measures missing figures and how good models were."""
+    head = ("engine and workload", "compared", "ceiling", "device", "modelled", "measured", "error")
+    rows = [_explained_cells(row) for row in view.rows]
+    yield Table("Device and engine", head, rows, records=True)
+    yield note(
+        "Ceiling: by the waits on the baseline. Device: how much faster it serves, alone, the "
+        "operation that takes most of the sessions' time. Modelled: by runs on models of the "
+        "devices. Error: of the modelled speed-up."
+    )
+    if view.to_measure:
+        yield Paragraph("The figures that are missing, this command measures:")
+        yield Lines("commands", [view.to_measure])
+    if view.median_error is not None:
+        median, largest = percent(view.median_error), percent(view.errors[-1])
+        rows_text = counted(len(view.errors), "row")
+        yield Paragraph(
+            f"Errors of modelled speed-ups: median {median}, largest {largest}, of {rows_text}."
+        )
+    for one in view.correlations:
+        if one.rho is not None:
+            of = "the devices' figures" if one.of == "device" else "modelled speed-ups"
+            yield Paragraph(
+                f"Rank correlation of {of} with the measured speed-ups: {one.rho:.2f}, "
+                f"of {counted(one.rows, 'row')}."
+            )
+
+
+def _explained_cells(row: Explained) -> list[str]:
+    ceiling = _known(row.ceiling)
+    if isinstance(row.ceiling, Value):
+        above = "more than the device's latency differs, or one of the two is wrong"
+        ceiling = f"at most {times_at_most(row.ceiling.value)}"
+        ceiling += f"; measured above it: {above}" if row.above_ceiling else ""
+    device = _known(row.device, "×")
+    if row.call and isinstance(row.device, Value):
+        size = quantity_text(row.call.size_bytes, "B")
+        device += f", {row.call.part} {row.call.operation} of {size}"
+    modelled = _known(row.modelled, "×")
+    modelled += f" {number_mark(row.models)}" if row.models else ""
+    error = f"{100 * row.error.value:+.0f} %" if isinstance(row.error, Value) else NOTHING
+    compared = f"{row.b} against {row.a}"
+    measured = _known(row.measured, "×")
+    return [row.where, compared, ceiling, device, modelled, measured, error]
+
+
+_WHY_MISSING: Mapping[str, str] = {
+    "no waits": "no waits or I/O trace",
+    "no ceiling": "none",
+    "memory moved": "memory is no device of files",
+    "no part moved": "no part is on another tier",
+    "no trace": "no I/O trace",
+    "no figures": "no figures of ",
+    "no modelled runs": "no runs on its model",
+    "modelled": "the device is not here",
+}
+
+
+def _known(one: Value | Missing, unit: str = "") -> str:
+    if isinstance(one, Missing):
+        return _WHY_MISSING.get(one.code, one.code) + ", ".join(one.tiers)
+    interval = interval_text(one)
+    return f"{significant(one.value)}{unit}" + (f" {interval}" if interval != NOTHING else "")
+
+
+# Ceilings ---------------------------------------------------------------------------
+
+_DEVICES = {"log": "log device", "data": "data device", "all": "device for all files"}
+_WAITS = {"log": "log", "data": "data", "all": "files"}
+_WHO = {
+    "query": "they wait",
+    "operation": "an operation waits",
+    "transaction": "a transaction waits",
+}
+_HIDES = {
+    "lock": "waits for locks",
+    "buffer": "waits for the buffer cache",
+    "other": "not accounted for",
+    "processors": "waits for busy processors",
+}
+_NOT_BOUNDED = {
+    "part not traced": "the I/O trace saw too little of ",
+    "too few observations": "too few observations of sessions",
+    "nearly all of the time": "nearly all of the time may be due to it",
+}
+
+
+def ceiling_text(found: Ceilings) -> Text:
+    """What devices of zero latency would gain at most, in one sentence."""
+    bounded = [one for one in found.total if one.gain is not None]
+    if not bounded:
+        return f"none: {_why(found, found.total[0] if found.total else None)}"
+    first, *others = bounded
+    unbounded = "".join(
+        f"no ceiling for a {_DEVICES[one.devices]} ({_why(found, one)}); "
+        for one in found.total
+        if one.gain is None and one.devices != "all"
+    )
+    queries = found.noun == "query"
+    more = ""
+    if first.more_ns > 0.01 * first.latency_ns:
+        mostly = f", mostly {_HIDES[first.mostly]}" if first.mostly else ""
+        more = f" ({quantity_text(first.more_ns, 'ns')} more may be due to it{mostly})"
+    return (
+        f"{unbounded}a {_DEVICES[first.devices]} of zero latency would gain ",
+        Span(f"at most {_gain(first)}"),
+        f"{' in the sum of the query times' if queries else ''}: {_WHO[found.noun]} "
+        f"{share_text(first.direct_ns, first.latency_ns, 'ns')} for "
+        f"{'their' if queries else 'its'} {_WAITS[first.devices]}{more}",
+        *(
+            f"; a {_DEVICES[one.devices]} at most {_gain(one)}"
+            for one in others
+            if one.devices != "all"
+        ),
+    )
+
+
+def _gain(one: Ceiling) -> str:
+    return gain_text(one.gain) if one.gain else NOTHING
+
+
+def _why(found: Ceilings, one: Ceiling | None) -> str:
+    """Why nothing bounds a gain."""
+    reasons = []
+    if found.rate:
+        setter = "a rate was set" if found.rate == "option" else "users think"
+        reasons.append(f"{setter}: its latency is queueing, too")
+    elif one is None:
+        reasons.append("no operation was observed")
+    elif one.why:
+        hidden = one.mostly and one.hidden[one.mostly] > one.direct_ns
+        mostly = f", mostly {_HIDES[one.mostly]}" if hidden else ""
+        reasons.append(f"{_NOT_BOUNDED[one.why]}{one.part}{mostly}")
+    if one and one.unbounded:
+        reasons.append(f"{one.unbounded} of {len(found.by_query)} queries have no ceiling")
+    return "; ".join(reasons)
+
+
+def ceiling_table(arms: Iterable[tuple[str, str, Ceilings]]) -> Iterator[Block]:
+    """The ceilings of each engine and workload on each arm."""
+    rows = []
+    for where, arm, found in arms:
+        if not found.total:
+            rows.append([where, arm, *[NOTHING] * 4, _why(found, None)])
+        for place, one in enumerate(found.total):
+            hides = [
+                f"{_HIDES[name]} {quantity_text(ns, 'ns')}"
+                for name, ns in one.hidden.items()
+                if ns > 0.001 * one.latency_ns
+            ]
+            rows.append(
+                [
+                    *(("", "") if place else (where, arm)),
+                    _DEVICES[one.devices],
+                    _gain(one),
+                    share_text(one.direct_ns, one.latency_ns, "ns"),
+                    ", ".join(hides) or NOTHING,
+                    _why(found, one) or NOTHING,
+                ]
+            )
+    yield Table(
+        "What devices of zero latency could gain at most",
+        (
+            "engine and workload",
+            "measured on",
+            "device",
+            "gain at most",
+            "waits for it",
+            "may hide more",
+            "remarks",
+        ),
+        rows,
+    )
+    yield note(
+        "Times are of the mean transaction or operation, or of all queries together. The bound "
+        "includes what may hide more, and the sampling error of the waits."
+    )

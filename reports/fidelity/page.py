@@ -14,10 +14,12 @@ from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.conclusions.catalogue import conclusions_of
 from reports.conclusions.model import Checked, check_all
+from reports.conclusions.output import conclusion_tables
 from reports.formatting import (
     NOTHING,
     interval_text,
     quantity_text,
+    stand_in_text,
     times,
     verdict_text,
 )
@@ -29,9 +31,21 @@ from reports.published import (
     Cell,
     PublishedSeries,
     published_rows,
+    published_table,
     read_published,
 )
 from reports.run_configuration import emulations
+from reports.sections import (
+    Block,
+    Lines,
+    Paragraph,
+    Section,
+    Span,
+    Table,
+    banner,
+    marked_title,
+    note,
+)
 from reports.sequences import first_of, grouped
 from reports.series import Panel, compared_dimension, panels
 from reports.statistics import Missing
@@ -126,20 +140,10 @@ class PaperPage:
     figures: tuple[FigureView, ...]
     conclusions: tuple[Checked, ...]
 
-    @property
-    def compared_head(self) -> Cells:
-        """Columns of comparisons."""
-        return COMPARED
-
     @cached_property
     def emulated(self) -> tuple[str, ...]:
         """The emulated tiers of all figures."""
         return tuple(dict.fromkeys(by for one in self.figures for by in one.emulated))
-
-    @property
-    def repeat(self) -> list[str]:
-        """The commands that repeat the figures."""
-        return [one.of.command for one in self.figures if one.of.command]
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -178,8 +182,57 @@ def page_of(
 
 def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
     """Write ``paper.html`` and ``paper.md`` into ``out``; UsageError where that cannot be."""
-    write_page(out, "paper", page)
+    write_page(out, "paper", marked_title(page.title, page.emulated), _blocks(page))
     return {"html": out / "paper.html", "markdown": out / "paper.md"}
+
+
+def _blocks(page: PaperPage) -> Iterator[Block]:
+    yield Paragraph(
+        "The paper's published numbers next to those of this host. They were measured on the "
+        "paper's machine and enter no comparison.",
+        "about",
+    )
+    yield from banner(page.emulated)
+    head = ("figure", "runs", "published numbers with one of this host")
+    missing = "stood in for, different or missing"
+    yield Table("Figures", (*head, missing), list(map(_overview, page.figures)))
+    none = Paragraph("No conclusion of this paper is tested.")
+    tables = [*conclusion_tables(page.conclusions)] if page.conclusions else [none]
+    yield Section("Conclusions", tables, "conclusions", "section")
+    for number, one in enumerate(page.figures, 1):
+        yield Section(one.of.title, [*_figure_blocks(one)], f"figure-{number}", "section")
+    commands = [one.of.command for one in page.figures if one.of.command]
+    yield Section("Commands", [Lines("commands", commands)], "commands", "section")
+
+
+def _overview(one: FigureView) -> Cells:
+    state = (one.of.missing, stand_in_text(one.emulated), one.of.differs)
+    return (
+        one.of.title,
+        f"{one.done} of {one.of.planned}" if one.of.planned else NOTHING,
+        f"{one.measured} of {len(one.rows)}" if one.rows else NOTHING,
+        "; ".join(filter(None, state)) or NOTHING,
+    )
+
+
+def _figure_blocks(one: FigureView) -> Iterator[Block]:
+    if one.of.missing:
+        yield Paragraph(f"Not here: {one.of.missing}.")
+    elif one.of.command:
+        done = f"{one.done} of {one.of.planned} runs: "
+        yield Paragraph((done, Span(one.of.command, "code")), "about")
+    if one.of.differs:
+        yield note(f"Differs: {one.of.differs}.")
+    if one.rows:
+        yield published_table("Published, and measured here", one.head, one.rows)
+    elif not one.of.missing:
+        yield note("The paper's text has no number of this figure.")
+    for text in one.notes:
+        yield note(f"{text}.")
+    if one.compared:
+        yield Table("Compared here", COMPARED, one.compared)
+    if one.left_out:
+        yield Table("Not run", ("what", "why"), one.left_out)
 
 
 def _view(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from harness import hdr
 from harness.store.runs import StoredRun
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
-from reports.charts.drawing import Drawing
 from reports.formatting import NOTHING, counted, quantity_text, range_text
 from reports.micro.points import (
     DURATION,
@@ -39,6 +38,7 @@ from reports.micro.questions import (
     varying_labels,
 )
 from reports.micro.saturation import curves as loaded_curves
+from reports.sections import Drawing
 from reports.sequences import grouped
 from reports.values import natural
 

@@ -1,6 +1,6 @@
 """What a device likes, in short: one row for each question that a designer asks.
 
-Rows are values; the words are the template's (templates/card_words.j2).
+Rows are values; the words are in reports/micro/card_words.py.
 """
 
 from __future__ import annotations

@@ -6,99 +6,108 @@ like the other report (reports.report).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.warnings import RunWarning
-from reports.charts.drawing import Drawing
 from reports.conclusions.catalogue import OF_DEVICES, conclusions_of
-from reports.conclusions.model import Checked, check_all
-from reports.conditions import manifests, names, uncontrolled
-from reports.formatting import counted, utc
-from reports.micro.figures import Measurement, card_drawing, measurements
+from reports.conclusions.model import check_all
+from reports.conclusions.output import conclusion_tables
+from reports.conditions import hosts_and_tiers, names, uncontrolled
+from reports.formatting import NOTHING, counted, utc
+from reports.micro.card_words import answer, figures, practice_title, trials
+from reports.micro.figures import card_drawing, measurements
 from reports.micro.findings import Finding, findings
-from reports.micro.papers import PaperRows, paper_rows
+from reports.micro.papers import paper_rows
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, card_trials, practices
-from reports.micro.prices import PriceTable, price_table
+from reports.micro.prices import price_table
 from reports.page import write_page
-from reports.prices import read_prices
+from reports.prices import PriceList, read_prices
+from reports.published import published_table
+from reports.sections import (
+    Block,
+    Lines,
+    Paragraph,
+    Section,
+    Table,
+    banner,
+    marked_title,
+    note,
+)
 from reports.table_csv import runs_as_csv
 
 TITLE = "What this device likes"
+_METHOD = (
+    "Every value is the median of its repeats; a percentile is that of all repeats together. A "
+    f"practice is confirmed where following it is shown to gain more than {BOUND:g}×, refuted "
+    "where it is shown to gain less; everything else is not testable here. A knee is where a curve "
+    "first comes within a tenth of its best (of a load during a dependent one: the last at which "
+    "that waits at most twice as long as idle); it is shown where both it and the step before it "
+    "are. Ratios and intervals are Hodges–Lehmann’s over the log-ratios of paired repeats, by the "
+    "exact signed-rank distribution, intervals of 95 % each by itself. What is shown is decided "
+    "over all verdicts of a card together (Holm–Bonferroni, 5 %). All else in “What it likes” is "
+    "read off medians and claims nothing more. What was not measured by these runs is left out."
+)
 
 
 @dataclass(frozen=True)
 class Card:
-    """One device. ``drawing``: None where nothing was measured over an axis.
+    """One device.
 
-    ``verdicts``: how many were tested together, and how many of them are shown.
+    ``verdicts``: how many were tested together, and how many of them are ``shown``.
     """
 
-    name: str
     device: Device
-    drawing: Drawing | None
     findings: tuple[Finding, ...]
     practices: tuple[Practice, ...]
-    measured: tuple[Measurement, ...]
     verdicts: int
     shown: int
 
     @property
-    def modes(self) -> list[str]:
-        """Of the host, in its runs."""
-        return list(dict.fromkeys(run.run["host_mode"] for run in self.device.runs))
+    def name(self) -> str:
+        """The device's, with its marks."""
+        return self.device.marked_name
 
-    @property
-    def suites(self) -> list[str]:
-        """Those of its runs."""
-        named = (str(run.run["spec"]["params"].get("suite", "")) for run in self.device.runs)
-        return list(filter(None, dict.fromkeys(named)))
+    def blocks(self, number: int) -> Iterator[Block]:
+        """What it likes, and every measurement."""
+        yield Paragraph(self._about(), "about")
+        if self.findings:
+            rows = [(one.question, answer(one), figures(one)) for one in self.findings]
+            yield Table("What it likes", ("", "best", "figures"), rows)
+        if drawing := card_drawing(self.device, f"device-{number}"):
+            yield drawing
+        tried = [(practice_title(p.number), p.outcome, trials(p)) for p in self.practices]
+        yield Table(
+            "Best practices of the Empirical Guide (FAST'20, Section 5)",
+            ("practice", "here", "figures"),
+            tried,
+        )
+        if self.verdicts:
+            yield note(
+                f"{counted(self.verdicts, 'verdict')} of practices and knees, tested as one family "
+                f"(Holm–Bonferroni, 5% for all of them together): {self.shown} shown; each p is "
+                "Holm's."
+            )
+        blocks: list[Block] = []
+        for one in measurements(self.device, f"device-{number}"):
+            blocks += [one.drawing] if one.drawing else []
+            blocks.append(Table(one.title, one.head, one.rows))
+        yield Section(f"Every measurement of {self.name}", blocks, f"measured-{number}")
 
-    def finding(self, question: str) -> Finding | None:
-        """Its answer to a question, where it has one."""
-        return next((one for one in self.findings if one.question == question), None)
-
-
-@dataclass(frozen=True)
-class View:
-    """Everything that the templates lay out."""
-
-    title: str
-    counts: str
-    emulated: tuple[str, ...]
-    cards: tuple[Card, ...]
-    prices: PriceTable | None
-    paper: PaperRows | None
-    manifests: tuple[Mapping[str, Any], ...]
-    uncontrolled: tuple[RunWarning, ...]
-    left_out: tuple[str, ...]
-    repeat: tuple[str, ...]
-    conclusions: tuple[Checked, ...] = ()
-    bound: float = BOUND
-
-    @property
-    def questions(self) -> list[str]:
-        """Of all cards, in the order of the first."""
-        return list(dict.fromkeys(one.question for card in self.cards for one in card.findings))
-
-    @property
-    def warning_names(self) -> list[str]:
-        """Of the host's warnings."""
-        return names(self.uncontrolled)
-
-    @property
-    def drawings(self) -> list[Drawing]:
-        """All of them."""
-        found = [
-            drawing
-            for card in self.cards
-            for drawing in (card.drawing, *(one.drawing for one in card.measured))
-        ]
-        return [drawing for drawing in found if drawing is not None]
+    def _about(self) -> str:
+        tier, runs = self.device.tier, self.device.runs
+        facts = tier.get("facts", {})
+        dax = {True: "DAX", False: "no DAX"}.get(facts.get("dax"))
+        kind = " ".join(filter(None, (tier.get("kind"), facts.get("filesystem"), dax)))
+        model = facts.get("device_model") or facts.get("device")
+        modes = "/".join(dict.fromkeys(run.run["host_mode"] for run in runs))
+        named = (str(run.run["spec"]["params"].get("suite", "")) for run in runs)
+        suites = list(filter(None, dict.fromkeys(named)))
+        about = ", ".join(filter(None, (self.device.host, kind, model, modes)))
+        return f"{about}; {'suites' if len(suites) > 1 else 'suite'} {', '.join(suites)}"
 
 
 @dataclass(frozen=True)
@@ -124,50 +133,84 @@ def write_cards(
     ``prices``: a file of prices (profiles/prices), else those of the host file. UsageError
     where no run of microbenchmarks is among ``runs`` or ``out`` cannot be written.
     """
-    view = view_of(runs, title, prices)
-    table = runs_as_csv([run for card in view.cards for run in card.device.runs])
-    write_page(out, "card", view, {"card.csv": table}, view.drawings)
-    names = tuple(card.name for card in view.cards)
-    return CardFiles(out / "card.html", out / "card.md", out / "card.csv", names)
-
-
-def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
-    """What is shown of these runs."""
     found = devices(runs)
     used = [run for device in found for run in device.runs]
     listed = read_prices(prices) if prices is not None else None
-    return View(
-        title=title,
-        counts=f"{counted(len(used), 'run')}, {_span(used)}",
-        emulated=tuple(f"{d.name} by {by}" for d in found for by in d.emulated),
-        cards=tuple(_card(device, f"device-{n}") for n, device in enumerate(found, 1)),
-        prices=price_table(found, listed),
-        paper=paper_rows(found, listed),
-        manifests=manifests(used),
-        uncontrolled=tuple(uncontrolled(used)),
-        left_out=tuple(_left_out(runs, used)),
-        repeat=tuple(f"harness repro {run.run_id}" for run in used),
-        conclusions=tuple(_conclusions(used)),
-    )
+    emulated = [f"{device.name} by {by}" for device in found for by in device.emulated]
+    blocks = [*banner(emulated), *_page(found, used, runs, listed)]
+    counts = Paragraph(f"{counted(len(used), 'run')}, {_span(used)}", "about")
+    texts = {"card.csv": runs_as_csv(used)}
+    write_page(out, "card", marked_title(title, emulated), [counts, *blocks], texts)
+    names = tuple(device.marked_name for device in found)
+    return CardFiles(out / "card.html", out / "card.md", out / "card.csv", names)
 
 
-def _conclusions(runs: Sequence[StoredRun]) -> list[Checked]:
-    """Those that were tested; the practices stand on each card."""
-    return [one for one in check_all(conclusions_of(OF_DEVICES), runs) if one.tested]
-
-
-def _card(device: Device, name: str) -> Card:
+def card_of(device: Device) -> Card:
+    """The card of a device."""
     shown = card_trials(device).shown
-    return Card(
-        device.marked_name,
-        device,
-        card_drawing(device, name),
-        tuple(findings(device)),
-        tuple(practices(device)),
-        tuple(measurements(device, name)),
-        len(shown),
-        sum(shown),
-    )
+    return Card(device, tuple(findings(device)), tuple(practices(device)), len(shown), sum(shown))
+
+
+def _page(
+    found: Sequence[Device],
+    used: Sequence[StoredRun],
+    runs: Sequence[StoredRun],
+    prices: PriceList | None,
+) -> Iterator[Block]:
+    warnings = uncontrolled(used)
+    if warnings:
+        yield note(f"Warnings: {', '.join(names(warnings))}.")
+    cards = [card_of(device) for device in found]
+    if len(cards) > 1:
+        yield _side_by_side(cards)
+    if priced := price_table(found, prices):
+        without = f" Without a price: {', '.join(priced.without)}." if priced.without else ""
+        about = Paragraph(
+            "As in PerMA-Bench (VLDB 2022, Table 2): the price of a GB of capacity, divided by "
+            "what the device delivers, and multiplied by its latency. Less is better. Prices: "
+            f"{priced.source}.{without}"
+        )
+        table = Table("Price of a GB for what it delivers", priced.head, priced.rows)
+        yield Section("Price-performance", [about, table], "prices", "section")
+    for number, card in enumerate(cards, 1):
+        yield Section(card.name, [*card.blocks(number)], f"device-{number}", "section")
+    if paper := paper_rows(found, prices):
+        about = Paragraph(
+            f"Numbers of {', '.join(paper.sources)}, printed in the paper or read off its figures. "
+            "They were measured on the paper's machine and enter no comparison."
+        )
+        title = "Published numbers, and what was measured here"
+        published = published_table(title, paper.head, paper.rows)
+        notes = [note(f"{text}.") for text in paper.notes]
+        yield Section("As published", [about, published, *notes], "published")
+    # The practices stand on each card.
+    if tested := [one for one in check_all(conclusions_of(OF_DEVICES), used) if one.tested]:
+        yield Section("Conclusions of the papers", [*conclusion_tables(tested)], "conclusions")
+    yield Section("Conditions", hosts_and_tiers(used), "conditions")
+    rows = [(one.code, one.problem, one.context, one.hint) for one in warnings]
+    nothing = Paragraph("Nothing that the harness looks for was left uncontrolled.")
+    head = ("code", "problem", "found", "fix")
+    table_of_warnings: Block = Table("Not controlled on the host", head, rows) if rows else nothing
+    left = [note(f"Left out: {one}.") for one in _left_out(runs, used)]
+    yield Section("Warnings", [table_of_warnings, *left], "warnings")
+    commands = Lines("commands", [f"harness repro {run.run_id}" for run in used])
+    yield Section("Method and commands", [Paragraph(_METHOD), commands], "method")
+
+
+def _side_by_side(cards: Sequence[Card]) -> Section:
+    questions = dict.fromkeys(one.question for card in cards for one in card.findings)
+    answers = [{one.question: answer(one) for one in card.findings} for card in cards]
+    liked = [[one, *(own.get(one, NOTHING) for own in answers)] for one in questions]
+    outcomes = [
+        [practice_title(same[0].number), *(one.outcome for one in same)]
+        for same in zip(*(card.practices for card in cards), strict=True)
+    ]
+    head = ["", *(card.name for card in cards)]
+    tables = [
+        Table("What each likes", head, liked),
+        Table("Best practices of the Empirical Guide (FAST'20)", head, outcomes),
+    ]
+    return Section("Side by side", tables, "side-by-side", "section")
 
 
 def _span(runs: Sequence[StoredRun]) -> str:

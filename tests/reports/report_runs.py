@@ -11,7 +11,7 @@ import io
 import math
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,10 @@ from harness.store.documents import write_json_atomically
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
-from reports.compare_output import ComparisonView
-from reports.page import print_page
-from reports.report import ReportFiles, write_report
+from reports.compare_output import comparison_page
+from reports.page import print_blocks
+from reports.report import Report, ReportFiles
+from reports.sections import Block, Section, Table
 
 GIB = 1 << 30
 STARTED_UNIX_NS = 1_790_000_000_000_000_000
@@ -285,14 +286,25 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
 def printed(comparison: Comparison) -> str:
     """A comparison as a terminal shows it."""
     stream = io.StringIO()
-    print_page("compare_page.j2", ComparisonView(comparison), Console(width=300, file=stream))
+    print_blocks(comparison_page(comparison), Console(width=300, file=stream))
     return stream.getvalue()
 
 
 def report(runs: Sequence[StoredRun], folder: Path, **options: Any) -> tuple[ReportFiles, str]:
     """The files of a report, and its page."""
-    files = write_report(runs, folder / "report", **options)
+    files = Report(runs, **options).write(folder / "report")
     return files, files.html.read_text(encoding="utf-8")
+
+
+def tables(blocks: Iterable[Block]) -> dict[str, Table]:
+    """The tables of a page by their titles."""
+    found = {}
+    for block in blocks:
+        if isinstance(block, Table):
+            found[block.title] = block
+        elif isinstance(block, Section):
+            found |= tables(block.blocks)
+    return found
 
 
 def _seed(*parts: object) -> int:

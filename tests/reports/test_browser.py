@@ -13,7 +13,7 @@ from report_runs import EMULATED, Case, demo, write
 from selenium.webdriver import Chrome
 
 from reports.micro.report import write_cards
-from reports.report import write_report
+from reports.report import Report
 
 pytestmark = pytest.mark.draws
 
@@ -33,7 +33,7 @@ def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(folder, Case(block=3, run_changes={"uncontrolled": [
             {"what": HOSTILE, "found": "a-very-long-word" * 20, "do": HOSTILE}]}))
     )  # fmt: skip
-    return write_report(runs, folder / "report", title="Does PMem pay?").html
+    return Report(runs, title="Does PMem pay?").write(folder / "report").html
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,7 @@ def test_the_reader_sees_what_must_be_seen(browser: Chrome, report_page: Path) -
 
 def test_paper_shows_what_is_folded_on_screen(browser: Chrome, tmp_path: Path) -> None:
     run = write(tmp_path, Case(queries=(1,), plans=False))
-    open_at(browser, write_report([run], tmp_path / "report").html, 1280)
+    open_at(browser, Report([run]).write(tmp_path / "report").html, 1280)
     browser.execute_script(
         """window.opened = 0;
            addEventListener('beforeprint', () =>

@@ -33,7 +33,7 @@ from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
 from reports.micro.practices import card_trials, practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
-from reports.micro.report import view_of, write_cards
+from reports.micro.report import card_of, write_cards
 from reports.micro.saturation import curves
 from reports.prices import read_prices
 
@@ -164,7 +164,7 @@ def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
 def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
     run = card_run(tmp_path)
     (device,) = devices([run])
-    (card,) = view_of([run], "", None).cards
+    card = card_of(device)
     assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
 
 

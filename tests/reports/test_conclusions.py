@@ -28,7 +28,7 @@ from harness.store.runs import StoredRun
 from reports import trials
 from reports.conclusions.catalogue import PAPERS, conclusions_of
 from reports.conclusions.model import Checked, Evidence, check
-from reports.report import write_report
+from reports.report import Report
 from reports.statistics import Ratio
 
 
@@ -333,7 +333,7 @@ def test_a_report_has_the_conclusions_that_were_tested(tmp_path: Path) -> None:
     runs = tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1020})
     found = [check(one, Evidence.of(runs)) for one in conclusions_of(*PAPERS)]
     assert [one.conclusion.number for one in found if one.tested] == ["7.1 (vii)"]
-    page = write_report(runs, tmp_path / "out", conclusions=found).markdown.read_text()
+    page = Report(runs, conclusions=found).write(tmp_path / "out").markdown.read_text()
     assert "## Conclusions of the papers" in page and "7.1 (vii)" in page
     assert "7.1 (i)" not in page
     assert len([one for each in found for one in each.tested]) == 1

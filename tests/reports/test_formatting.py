@@ -44,10 +44,7 @@ def test_no_difference_is_shown_as_none_that_is_shown() -> None:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """The strings of a module that are no docstrings, or a template."""
-    if file.suffix == ".j2":
-        yield file.read_text()
-        return
+    """The strings of a module that are no docstrings."""
     tree = ast.parse(file.read_text())
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -58,11 +55,6 @@ def _texts(file: Path) -> Iterator[str]:
 def test_one_function_decides_whether_a_run_is_emulated_or_modelled() -> None:
     """Only the table of tiers, which has the kernel's findings of each, writes a mark itself."""
     folders = [Path(package.__path__[0]) for package in (reports, harness.cli)]
-    files = [
-        file
-        for folder in folders
-        for ending in ("py", "j2")
-        for file in folder.rglob(f"*.{ending}")
-    ]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
     marking = {file.name for file in files if any("EMULATED" in text for text in _texts(file))}
-    assert marking == {"formatting.py", "conditions.j2"}
+    assert marking == {"formatting.py", "conditions.py"}

@@ -1,6 +1,6 @@
 """The wording of each page and the numbers behind it, from stored example runs: a golden file each.
 
-After a change of a template, `.venv/bin/python tests/reports/test_golden.py` writes the pages anew
+After a change of the wording, `.venv/bin/python tests/reports/test_golden.py` writes the pages anew
 (with ``--runs`` the example runs too); read the difference before committing it.
 """
 
@@ -26,7 +26,7 @@ from reports.explain.devices import Evidence
 from reports.explain.output import ExplainedView
 from reports.micro.points import is_micro
 from reports.micro.report import write_cards
-from reports.report import write_report
+from reports.report import Report
 from reports.series import panels
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,7 +40,7 @@ def pages(folder: Path) -> dict[str, str]:
         archive.extractall(folder, filter="data")
     runs = Store(folder).runs()
     engines = [run for run in runs if not is_micro(run)]
-    report = write_report(engines, folder / "pages")
+    report = Report(engines).write(folder / "pages")
     card = write_cards([run for run in runs if is_micro(run)], folder / "pages")
     files = {"report.md": report.markdown, "report.csv": report.csv, "card.md": card.markdown}
     ssd, pmem = (having(engines, {"placement": place}) for place in ("ssd-both", "pmem-both"))

@@ -11,9 +11,9 @@ from micro_runs import micro_run, rate
 from narrowed import present
 
 from reports.charts.curves import Curve, Plot, draw
-from reports.charts.drawing import Drawing
 from reports.micro.figures import measurements
 from reports.micro.points import devices
+from reports.sections import Drawing
 from reports.values import Summary
 
 pytestmark = pytest.mark.draws

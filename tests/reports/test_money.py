@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.money import Money, MoneyRow, capacity, money
 from reports.prices import PriceList
-from reports.report import view_of
+from reports.report import Report
 from reports.series import panels
 
 GB = 10**9
@@ -178,7 +178,7 @@ def test_without_prices_capacity_or_throughput_nothing_is_claimed(tmp_path: Path
     files, _ = report(bare, tmp_path)
     assert "Price-performance" not in files.markdown.read_text(encoding="utf-8")
     with pytest.raises(UsageError, match="ssd"):
-        view_of(bare, "x", prices=PriceList("USD", "x", ()))
+        list(Report(bare, prices=PriceList("USD", "x", ())).blocks())
     (paced,) = rows(tpcc(tmp_path, "ssd-both", 600, 1, rate=10.0))
     assert paced.price is not None and paced.performance is None and paced.per_unit is None
 

@@ -11,6 +11,7 @@ from engines._innodb import explain_mysql
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.runs import StoredRun
 from reports.plan_metrics import plan_metrics, plan_summaries
+from reports.published import read_published
 from reports.values import Quantity
 
 RECORDINGS = Path(__file__).parents[1] / "engines" / "recordings"
@@ -103,7 +104,7 @@ def test_the_papers_numbers_have_their_neighbours(tmp_path: Path) -> None:
         ),
         with_plans(write(tmp_path, Case("duckdb", queries=(1,))), q1=duckdb(28, 20)),
     ]
-    files, _ = report(runs, tmp_path, published=published)
+    files, _ = report(runs, tmp_path, published=read_published(published))
     text = files.markdown.read_text(encoding="utf-8")
     assert "| 250 µs ± 5 µs | 800 µs |" in text
     assert "| 1 s | 8 ms |" in text

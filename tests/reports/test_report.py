@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from micro_runs import micro_run, rate
 from narrowed import present
 from repeatable import repeatable
-from report_runs import GIB, Case, csv_rows, demo, histogram, metric, report, write
+from report_runs import GIB, Case, csv_rows, demo, histogram, metric, report, tables, write
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -20,9 +20,12 @@ from harness.errors import UsageError
 from reports.formatting import quantity_text, significant
 from reports.page import escape_markdown
 from reports.published import read_published
-from reports.report import view_of, write_report
+from reports.report import Report
 
 FEW = (1, 6, 13)
+
+
+ALONE = "Measured on one placement, without a comparison"
 
 
 def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
@@ -33,18 +36,19 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
     for engine in ("1-postgres-18-4", "2-duckdb-2-0-0"):
         names = {path.name for path in files.figures if path.name.startswith(engine)}
         assert names == {f"{engine}-{chart}.{end}" for chart in charts for end in ("svg", "png")}
-    view = view_of(runs, "x")
+    view = Report(runs)
     assert [(where, group.verdict) for where, group in view.answers] == [
         ("postgres 18.4, TPC-H-derived", "faster"),
         ("duckdb 2.0.0, TPC-H-derived", "faster"),
     ]
-    assert view.overview is not None
-    assert "1.50 : 1" in view.memory[0]
-    tiers = {tier["name"] for one in view.manifests for tier in one["tiers"]}
-    assert tiers == {"ssd", "pmem"}
-    assert ("shared_buffers", "1024MB", "1024MB") in view.engines[0].given
-    assert ("fsync", "–", "on") in view.engines[0].given  # though nobody gave it
-    assert view.repeat[0] == f"harness repro {runs[0].run_id}"
+    shown = tables(view.blocks())
+    assert "1.50 : 1" in shown["Data, memory and caches"].rows[0]
+    tiers = shown["Tiers, as Linux describes them"].rows
+    assert {row[0] for row in tiers} == {"ssd", "pmem"}
+    settings = shown["postgres 18.4: settings given, and those that decide durability"].rows
+    assert ("shared_buffers", "1024MB", "1024MB") in settings
+    assert ("fsync", "–", "on") in settings  # though nobody gave it
+    assert f"harness repro {runs[0].run_id}" in html
     markdown = files.markdown.read_text(encoding="utf-8")
     for path in files.figures:
         assert path.suffix == ".png" or f"(figures/{path.name})" in markdown
@@ -64,8 +68,8 @@ def test_the_html_holds_everything_and_every_id_once(tmp_path: Path) -> None:
 @pytest.mark.draws("png")
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=FEW)
-    first = write_report(runs, tmp_path / "first")
-    second = write_report(runs, tmp_path / "second")
+    first = Report(runs).write(tmp_path / "first")
+    second = Report(runs).write(tmp_path / "second")
     for one, other in zip(
         (first.html, first.markdown, first.csv, *first.figures),
         (second.html, second.markdown, second.csv, *second.figures),
@@ -106,12 +110,11 @@ def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path:
     assert "77,700 s" not in html
     assert "server died &lt;&amp;&gt; $x$" in html
     assert "pmem-both †" in html and "ssd-both †" not in html
-    view = view_of([*runs, failed, unknown], "x")
-    assert view.statuses == {"complete": 4, "unknown": 1, "failed": 1}
-    assert [(one.run_id, one.status) for one in view.troubles] == [
-        (failed.run_id, "failed"), (unknown.run_id, "unknown"),
-    ]  # fmt: skip
-    assert "no reference answer" in view.troubles[1].reason
+    view = Report([*runs, failed, unknown])
+    first, second = tables(view.blocks())["Failed and unknown runs"].rows
+    assert tuple(first[:2]) == (failed.run_id, "failed")
+    assert tuple(second[:2]) == (unknown.run_id, "unknown")
+    assert "no reference answer" in str(second[2])
     assert "answers-unknown" in {warning.code for warning in view.warnings}
     *compared, last = view.lines
     assert len(compared) == len(view.answers) and failed.run_id in last
@@ -120,25 +123,25 @@ def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path:
 def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(block=k, status="failed", queries=FEW)) for k in range(2)]
     files, _ = report(runs, tmp_path)
-    (single,) = view_of(runs, "x").singles
-    assert single.summary is None and files.figures == ()
+    (single,) = tables(Report(runs).blocks())[ALONE].rows
+    assert single[2] == "no result" and files.figures == ()
     assert [line.split(": ")[:2] for line in files.lines] == [["failed", r.run_id] for r in runs]
 
 
 def test_one_run_alone_says_there_is_nothing_to_compare(tmp_path: Path) -> None:
     run = write(tmp_path, Case(queries=FEW, plans=False))
     files, _ = report([run], tmp_path)
-    view = view_of([run], "x")
-    (single,) = view.singles
-    assert (single.arm, single.metric) == ("ssd-both", "geometric mean of the query times")
-    assert view.answers == () and view.overview is None
+    view = Report([run])
+    (single,) = tables(view.blocks())[ALONE].rows
+    assert single[1:3] == ["ssd-both", "geometric mean of the query times"]
+    assert view.answers == []
     assert {path.suffix for path in files.figures} == {".svg", ".png"}
     assert not any("operators" in path.name or "speedups" in path.name for path in files.figures)
 
 
 def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
-    ((_, group),) = view_of(runs, "x").answers
+    ((_, group),) = Report(runs).answers
     row = present(group.deciding)
     assert group.verdict == "not resolvable" and present(row.decision).repeats_needed == 6
     assert present(row.estimate).confidence == 0.75
@@ -146,7 +149,7 @@ def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
 
 def test_data_that_fit_in_memory_are_a_warning(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("duckdb",), blocks=1, queries=FEW, plans=False, data_bytes=GIB)
-    (warning,) = view_of(runs, "x").warnings
+    (warning,) = Report(runs).warnings
     assert warning.code == "data-fit-in-memory" and "0.250 : 1" in warning.context
 
 
@@ -155,10 +158,10 @@ def test_what_is_not_comparable_is_shown_without_a_ratio(tmp_path: Path) -> None
             write(tmp_path, Case(queries=FEW, plans=False, placement="pmem-both",
                                  manifest_changes={"restore_method": "reflink"}))]  # fmt: skip
     files, _ = report(runs, tmp_path)
-    (warning,) = view_of(runs, "x").warnings
+    (warning,) = Report(runs).warnings
     assert warning.code == "not-compared" and "copy against reflink" in warning.context
     assert not any("speedups" in path.name for path in files.figures)
-    forced = write_report(runs, tmp_path / "forced", force=True)
+    forced = Report(runs, force=True).write(tmp_path / "forced")
     assert any("speedups" in path.name for path in forced.figures)
 
 
@@ -167,7 +170,7 @@ def test_three_placements_against_a_chosen_baseline(tmp_path: Path) -> None:
     runs = demo(
         tmp_path, ("postgres",), placements, blocks=2, queries=FEW, plans=False, emulated=False
     )
-    answers = view_of(runs, "x", baseline="pmem-both").answers
+    answers = Report(runs, baseline="pmem-both").answers
     assert {(group.a.name, group.b.name) for _, group in answers} == {
         ("pmem-both", "ssd-both"), ("pmem-both", "ssd-data-pmem-wal"),
     }  # fmt: skip
@@ -200,7 +203,7 @@ def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None
     ]  # fmt: skip
     files, _ = report(runs, tmp_path)
     assert any("throughput-ops" in path.name for path in files.figures)
-    ((where, group),) = view_of(runs, "x").answers
+    ((where, group),) = Report(runs).answers
     assert where.startswith("postgres 18.4") and where.endswith("YCSB")
     rows = [row for row in group.rows if row.quantity.name == "throughput_ops"]
     assert [row.quantity.label("threads") for row in rows] == ["1", "2", "8"]
@@ -243,7 +246,7 @@ def test_published_figures_are_next_to_the_measured_ones(tmp_path: Path) -> None
     series = read_published(published)
     assert series[0].points[0].y_base == 55e9 and series[2].base_unit == "bytes"
     runs = demo(tmp_path, engines=("postgres",), blocks=1, queries=FEW, plans=False)
-    files, html = report(runs, tmp_path, published=published)
+    files, html = report(runs, tmp_path, published=series)
     times = next(p for p in files.figures if p.name.endswith("times.svg"))
     assert "ssd-both as published" in times.read_text(encoding="utf-8")
     assert 'id="published"' in html
@@ -265,11 +268,11 @@ def test_a_bad_published_row_is_named_by_its_line(tmp_path: Path, row: str, foun
 
 def test_no_runs_and_no_place_to_write(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        write_report([], tmp_path)
+        Report([]).write(tmp_path)
     (tmp_path / "file").write_text("")
     run = write(tmp_path / "store", Case(queries=FEW, plans=False))
     with pytest.raises(UsageError, match=str(tmp_path)):
-        write_report([run], tmp_path / "file")
+        Report([run]).write(tmp_path / "file")
 
 
 @repeatable

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import Case, write
+from report_runs import Case, tables, write
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
-from reports.report import view_of, write_report
+from reports.report import Report
 from reports.series import panels
 
 MIB = 1 << 20
@@ -52,10 +52,10 @@ def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> No
     assert panel.refused is not None and list(panel.refused) == [panel.arms[1].name]
     # Only what differs within an arm: pmem-both has no ssd, and that is no condition of it.
     assert "tier.ssd.filesystem: ext4 and tmpfs" in panel.apart
-    warnings = {one.code: one.context for one in view_of(runs, "x").warnings}
+    warnings = {one.code: one.context for one in Report(runs).warnings}
     assert "tier.ssd.filesystem: ext4 and tmpfs" in warnings["runs-differ"]
     assert "tier.ssd.filesystem tmpfs" in str(warnings) and "not-compared" in warnings
-    forced = view_of(runs, "x", force=True).answers
+    forced = Report(runs, force=True).answers
     assert ("ssd-both, tier.ssd.filesystem ext4", "ssd-both, tier.ssd.filesystem tmpfs") in {
         (group.a.name, group.b.name) for _, group in forced
     }
@@ -129,7 +129,7 @@ def test_a_report_over_each_dimension(tmp_path: Path, over: str) -> None:
             manifest["engine"] |= {"settings": {}, "effective_config": {}}
             path.write_text(json.dumps(manifest))
         runs = [StoredRun(run.directory) for run in runs]
-    files = write_report(runs, tmp_path / "report", over=over)
+    files = Report(runs, over=over).write(tmp_path / "report")
     text = html.unescape(files.html.read_text(encoding="utf-8"))
     assert a in text and b in text
     assert any("speedups" in path.name for path in files.figures)
@@ -140,7 +140,7 @@ def test_a_report_over_each_dimension(tmp_path: Path, over: str) -> None:
 
 def test_a_misspelt_dimension_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"did you mean 'params\.scale'"):
-        write_report(few(tmp_path), tmp_path / "report", over="param.scale")
+        Report(few(tmp_path), over="param.scale").write(tmp_path / "report")
 
 
 def test_a_limit_that_nothing_enforced_is_called_so(tmp_path: Path) -> None:
@@ -160,6 +160,7 @@ def test_the_settings_of_every_arm_are_listed(tmp_path: Path) -> None:
     small = limit(128 * MIB)
     small["manifest_changes"] |= {"engine.settings": {"shared_buffers": "32MB"}}
     runs = [*few(tmp_path, **small), *few(tmp_path, **limit(1024 * MIB))]
-    given = {one.title: {row[0]: row[1] for row in one.given} for one in view_of(runs, "x").engines}
-    assert given["postgres 18.4, 128 MiB"]["shared_buffers"] == "32MB"
-    assert given["postgres 18.4, 1 GiB"]["shared_buffers"] == "1024MB"
+    shown = tables(Report(runs).blocks())
+    for arm, given in (("128 MiB", "32MB"), ("1 GiB", "1024MB")):
+        title = f"postgres 18.4, {arm}: settings given, and those that decide durability"
+        assert {row[0]: row[1] for row in shown[title].rows}["shared_buffers"] == given

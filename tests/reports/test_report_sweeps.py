@@ -14,7 +14,7 @@ from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
 from harness import paths
 from harness.store.runs import StoredRun
 from reports.published import published_points, read_published
-from reports.report import write_report
+from reports.report import Report
 from reports.series import panels
 from reports.sweeps import Sweep, sweeps
 from reports.values import Quantity
@@ -132,7 +132,7 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
         for arm in panel.arms
     } == {(2, 2)}
     assert all("block_size_bytes" in arm.name for arm in panel.arms), panel.arms
-    markdown = write_report(runs, tmp_path / "report").markdown.read_text()
+    markdown = Report(runs).write(tmp_path / "report").markdown.read_text()
     assert "blocks of 1 KiB" in markdown and "blocks of 4 KiB" in markdown
 
 
@@ -140,9 +140,8 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
 def test_the_report_has_chart_table_and_the_paper_s_points(
     figure5: list[StoredRun], tmp_path: Path
 ) -> None:
-    files = write_report(
-        figure5, tmp_path / "report", published=PUBLISHED, published_figures=("fig5", "table5")
-    )
+    published = read_published(PUBLISHED, ("fig5", "table5"))
+    files = Report(figure5, published=published).write(tmp_path / "report")
     html, markdown = files.html.read_text(), files.markdown.read_text()
     title = "New-Orders per minute, TPC-C-derived over users: postgres 18.4"
     assert title in html and f"## {title}" in markdown
@@ -193,9 +192,8 @@ def test_a_paper_s_line_with_a_setting_is_that_line_and_no_other(tmp_path: Path)
 
 def test_one_number_of_users_has_no_line_but_a_row_next_to_the_paper_s(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path, "ssd-both", 8, 900.0)]
-    files = write_report(
-        runs, tmp_path / "report", published=PUBLISHED, published_figures=("table5",)
-    )
+    published = read_published(PUBLISHED, ("table5",))
+    files = Report(runs, published=published).write(tmp_path / "report")
     markdown = files.markdown.read_text()
     assert "over users" not in markdown
     assert not any("sweep" in path.name for path in files.figures)
@@ -209,7 +207,7 @@ def test_more_lines_than_can_be_distinguished_are_in_the_table_alone(tmp_path: P
         for users in (8, 16)
         for i in range(1, 14)
     ]
-    files = write_report(runs, tmp_path / "report")
+    files = Report(runs).write(tmp_path / "report")
     assert not any("sweep" in path.name for path in files.figures)
     markdown = files.markdown.read_text()
     assert "over users: postgres 18.4" in markdown and "ssd-both, work\\_mem 13MB" in markdown
@@ -234,7 +232,7 @@ def test_the_time_of_query_6_is_one_line_over_the_share_that_is_selected(tmp_pat
     assert {line.name: line.points[45].median for line in sweep.lines} == {
         "ssd-both": 28.5e9, "pmem-both": 3e9,
     }  # fmt: skip
-    files = write_report(runs, tmp_path / "report", published=PUBLISHED, published_figures=["fig4"])
+    files = Report(runs, published=read_published(PUBLISHED, ["fig4"])).write(tmp_path / "report")
     assert (tmp_path / "report/figures/sweep-1.svg").exists()
     row = next(line for line in files.markdown.read_text().splitlines() if "| 45 |" in line)
     assert row.split("|")[-2].strip() == "9.50"
@@ -270,7 +268,7 @@ def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(
     for line in sweep.lines:
         medians = [point.median for point in line.points.values()]
         assert medians == sorted(medians)
-    write_report(runs, tmp_path / "report")
+    Report(runs).write(tmp_path / "report")
     drawn = (tmp_path / "report/figures/sweep-1.svg").read_text()
     assert "ssd-both" in drawn and "pmem-both" in drawn
     assert not (tmp_path / "report/figures/sweep-2.svg").exists()

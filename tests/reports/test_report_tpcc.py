@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import PLACES, Case, csv_rows, lognormal, metric, printed, report, write
+from report_runs import PLACES, Case, csv_rows, lognormal, metric, printed, report, tables, write
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
 from reports.conditions import uncontrolled
-from reports.report import view_of
-from reports.series import panels
+from reports.parameter_table import what_was_run
+from reports.report import Report
+from reports.series import Panel, panels
 from reports.sweeps import sweeps
-from reports.tables import ResultRow
+from reports.tables import PanelTables, ResultRow
 
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,
           "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
@@ -61,7 +62,7 @@ def runs(root: Path, blocks: int, gain: float, users: int = 8, **changes: Any) -
 def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path: Path) -> None:
     made = runs(tmp_path, 7, 1.5)
     files, html = report(made, tmp_path)
-    ((_, group),) = view_of(made, "x").answers
+    ((_, group),) = Report(made).answers
     row = group.deciding
     assert row is not None and row.estimate is not None
     assert (row.quantity.name, group.verdict) == ("new_orders_per_minute", "faster")
@@ -78,10 +79,14 @@ def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path
     }
 
 
+def parameters(panel: Panel) -> dict[str, str]:
+    return dict(what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]))
+
+
 def test_every_parameter_is_shown_though_no_run_differs_in_it(tmp_path: Path) -> None:
-    (panel,) = view_of(runs(tmp_path, 2, 1.5), "x").panels
-    assert panel.panel.title == "postgres 18.4, warehouses 10, users 8"
-    assert dict(panel.what).items() >= {
+    (panel,) = Report(runs(tmp_path, 2, 1.5)).panels
+    assert panel.title == "postgres 18.4, warehouses 10, users 8"
+    assert parameters(panel).items() >= {
         "workload": "tpcc (TPC-C-derived)", "driver": "loadgen", "warehouses": "10",
         "connections": "8", "duration": "3m", "rate per s": "none", "think time": "no",
         "mix": "deck", "seed": "0", "memory limit": "4 GiB",
@@ -103,22 +108,22 @@ def test_a_comparison_names_its_warehouses_and_users_and_what_was_run(tmp_path: 
 
 def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Path) -> None:
     made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
-    for panel in view_of(made, "x", over="users").panels:
-        assert "warehouses 10" in panel.panel.title and "users" not in panel.panel.title
-        assert dict(panel.what)["users"] == "8: 8; 16: 16"
+    for panel in Report(made, over="users").panels:
+        assert "warehouses 10" in panel.title and "users" not in panel.title
+        assert parameters(panel)["users"] == "8: 8; 16: 16"
 
 
 def test_a_dimension_in_which_no_runs_differ_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--over users"):
-        view_of(runs(tmp_path, 1, 1.5), "x", over="users")
+        Report(runs(tmp_path, 1, 1.5), over="users")
 
 
 def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(
     tmp_path: Path,
 ) -> None:
     made = runs(tmp_path, 2, 1.5)
-    (panel,) = view_of(made, "x").panels
-    (window, *_) = panel.counters
+    (panel,) = Report(made).panels
+    (window, *_) = PanelTables(panel).counters
     assert window.work == "transaction"
     each = {row.label: row.each for row in window.rows}
     # 1,000 transactions were done: 450 and 500 were committed, 50 rolled back as they should.
@@ -140,7 +145,7 @@ def test_what_the_io_trace_counted_is_listed_once_by_role(tmp_path: Path) -> Non
     ]
     spec = {"workload": "tpcc", "params": PARAMS, "driver": "loadgen"}
     run = write(tmp_path, Case(metrics=[*metrics(9000, 0), *more], spec_changes=spec))
-    (window, *others) = view_of([run], "x").panels[0].counters
+    (window, *others) = PanelTables(Report([run]).panels[0]).counters
     each = {row.label: row.each for row in window.rows}
     by_role = {label.split()[-1]: one for label, one in each.items() if "file I/O" in label}
     assert {role: one and one[0].median for role, one in by_role.items()} == {
@@ -184,9 +189,9 @@ def with_hammerdb(root: Path, *more: dict[str, Any]) -> ResultRow:
     kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
     other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
     made = [*runs(root, 1, 1.5)[:1], write(root, Case(metrics=[*kept, *more], spec_changes=other))]
-    view = view_of(made, "x", over="driver")
+    view = Report(made, over="driver")
     assert any(s.ready_made for s in view.agreements[0].spreads) == bool(more)
-    (row,) = [row for table in view.panels[0].tables for row in table.rows
+    (row,) = [row for table in PanelTables(view.panels[0]).results for row in table.rows
               if (row.label, row.arm) == ("new order, percentile 95", "hammerdb")]  # fmt: skip
     return row
 
@@ -227,25 +232,24 @@ def test_durability_is_separate_from_speed(tmp_path: Path) -> None:
         write(tmp_path, Case(status="failed", block=1, spec_changes=spec,
                              run_changes={"checks": lost})),
     ]  # fmt: skip
-    (row,) = view_of(made, "x").durability
-    assert (row.arm, row.passed, row.checked) == ("ssd-both", 1, 2)
-    assert row.committed == {"new order": 1234} and row.killed_after is None
-    assert row.recovery is not None and row.recovery.median == 2e9
+    (row,) = tables(Report(made).blocks())["Commits after a kill"].rows
+    assert row[1:] == ("ssd-both", "1 of 2", "1234 new order", "2 s", "–")
 
 
 def test_parts_with_nothing_to_compare_are_listed(tmp_path: Path) -> None:
     made = [run for users in (4, 8, 16) for run in runs(tmp_path, 1, 1.5, users=users)[:1]]
-    singles = view_of(made, "x").singles
-    assert [one.panel.partition("users ")[2] for one in singles] == [
+    shown = tables(Report(made).blocks())
+    singles = shown["Measured on one placement, without a comparison"].rows
+    assert [str(row[0]).partition("users ")[2] for row in singles] == [
         f"{users}, TPC-C-derived" for users in (4, 8, 16)
     ]
-    assert {one.metric for one in singles} == {"New-Orders per minute, TPC-C-derived"}
+    assert {row[2] for row in singles} == {"New-Orders per minute, TPC-C-derived"}
 
 
 def test_several_workloads_are_named_without_parameters(
     tmp_path: Path,
 ) -> None:
     made = [*runs(tmp_path, 1, 1.5), write(tmp_path, Case(queries=(1,), plans=False))]
-    assert [one.panel.title for one in view_of(made, "x").panels] == [
+    assert [one.title for one in Report(made).panels] == [
         "postgres 18.4, TPC-C-derived, warehouses 10, users 8", "postgres 18.4, TPC-H-derived",
     ]  # fmt: skip

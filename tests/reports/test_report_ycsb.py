@@ -15,6 +15,7 @@ from harness import paths
 from harness.store.runs import StoredRun
 from reports.labels import leading
 from reports.metric_registry import counter_title
+from reports.parameter_table import what_was_run
 from reports.published import (
     Numbers,
     PublishedPoint,
@@ -23,11 +24,11 @@ from reports.published import (
     published_rows,
     read_published,
 )
-from reports.report import view_of, write_report
+from reports.report import Report
 from reports.series import compared_dimension, panels
 from reports.statistics import Missing
 from reports.sweeps import side_by_side, sweeps
-from reports.tables import window_titles
+from reports.tables import PanelTables, window_titles
 from reports.values import Quantity
 
 MIXES = {"a": ("read", "update"), "c": ("read",)}
@@ -82,7 +83,7 @@ def sweep_report(drawn: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
         for threads in (8, 48)
         for placement, gain in zip(PLACES, (1.0, 2.0), strict=True)
     ]
-    return runs, write_report(runs, folder / "report")
+    return runs, Report(runs).write(folder / "report")
 
 
 def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(
@@ -121,35 +122,38 @@ def test_lines_over_threads_are_drawn_and_their_values_tabled(sweep_report: Any)
 
 def test_heading_and_table_have_workload_records_and_threads(sweep_report: Any) -> None:
     runs, _ = sweep_report
-    first = view_of(runs, "x").panels[0]
-    assert first.panel.title == "rocksdb 1, core workload a, records 1,000,000, client threads 8"
-    assert dict(first.what).items() >= {
+    first = Report(runs).panels[0]
+    assert first.title == "rocksdb 1, core workload a, records 1,000,000, client threads 8"
+    assert dict(what_was_run([(arm.name, arm.runs) for arm in first.arms])).items() >= {
         "workload": "ycsb (YCSB)", "core workload": "a", "recordcount": "1000000",
         "requestdistribution": "zipfian", "update": "blind",
     }.items()  # fmt: skip
 
 
 def test_an_engine_in_its_client_and_the_kind_of_updates_are_named(
-    sweep_report: Any,
+    sweep_report: Any, tmp_path: Path
 ) -> None:
     runs, _ = sweep_report
-    panels_of = {one.panel.context[0]: one for one in view_of(runs, "x").panels}
-    written, read = panels_of["core workload a"], panels_of["core workload c"]
-    assert written.engine_in_client and read.engine_in_client
-    assert (written.updates, read.updates) == (("blind",), ())
+    page = Report(runs).write(tmp_path).markdown.read_text(encoding="utf-8")
+    panels_of = {text.partition("\n")[0]: text for text in page.split("## Results: ")[1:]}
+    written, read = (
+        next(text for title, text in panels_of.items() if f"core workload {name}" in title)
+        for name in "ac"
+    )
+    assert "library inside the client" in written and "library inside the client" in read
+    assert "An update (blind)" in written and "An update" not in read
 
 
 def test_a_server_has_its_own_processor_time(tmp_path: Path) -> None:
     made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACES]
-    (panel,) = view_of(made, "x").panels
-    assert not panel.engine_in_client
-    labels = {row.label for row in panel.tables[0].rows}
+    (panel,) = Report(made).panels
+    labels = {row.label for row in PanelTables(panel).results[0].rows}
     assert "processor time of the server, an operation" in labels
 
 
 def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> None:
     made = [ycsb(tmp_path, placement=place) for place in PLACES]
-    (window, *_) = view_of(made, "x").panels[0].counters
+    (window, *_) = PanelTables(Report(made).panels[0]).counters
     rows = {row.label: row for row in window.rows}
     hits, cpu = rows["rocksdb block cache hit"], rows["processor time"]
     assert hits.each is not None and hits.each[0].median == 1.4  # of 500 reads and 500 updates
@@ -171,15 +175,15 @@ def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(
         for place in PLACES
         for driver, gain in (("loadgen", 2.0), ("ycsb", 1.0))
     ]
-    view = view_of(made, "x")
+    view = Report(made)
     assert sorted("pmem-both" in one.where for one in view.agreements) == [False, True]
     assert [one.ratio for one in view.agreements] == pytest.approx([0.5, 0.5])
     for one in view.agreements:
         assert (one.group.a.name, one.group.b.name) == ("loadgen", "ycsb")
         assert one.row.quantity.name == "operations_per_second"
         assert [spread.rows for spread in one.spreads] == [8]
-    over = view_of(made, "x", over="driver")
-    assert len(over.agreements) == 2 and over.answers == ()
+    over = Report(made, over="driver")
+    assert len(over.agreements) == 2 and over.answers == []
 
 
 def test_a_core_workload_s_letter_replaces_its_shares(tmp_path: Path) -> None:
@@ -189,7 +193,7 @@ def test_a_core_workload_s_letter_replaces_its_shares(tmp_path: Path) -> None:
              requestdistribution=keys)
         for place in PLACES for core, (reads, updates, keys) in shares.items()
     ]  # fmt: skip
-    headings = [one.panel.title for one in view_of(made, "x").panels]
+    headings = [one.title for one in Report(made).panels]
     assert headings and all("core workload" in line for line in headings)
     assert not [line for line in headings if "proportion" in line or "keys" in line]
     # Two of the same name, or of none, are distinguished by what differs.
@@ -207,7 +211,7 @@ def test_sizes_of_two_drivers_data_are_shown_where_they_differ(
             ycsb(folder, driver="loadgen", data_bytes=size),
             ycsb(folder, driver="ycsb", data_bytes=6 << 30),
         ]
-        return view_of(made, "x").agreements[0].sizes
+        return Report(made).agreements[0].sizes
 
     assert sizes("apart", 4 << 30) == (4 << 30, 6 << 30)
     assert sizes("alike", 6 << 30) is None
@@ -279,7 +283,7 @@ def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path:
     out = tmp_path / "report"
     out.mkdir()
     (out / "queries.csv").write_text("of a report that was here before")
-    files = write_report([ycsb(tmp_path)], out)
+    files = Report([ycsb(tmp_path)]).write(out)
     assert files.queries_csv is None and not (out / "queries.csv").exists()
     rows = csv_rows(files.csv)
     params = dict(item.split("=") for item in rows[0]["params"].split(";"))

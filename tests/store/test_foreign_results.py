@@ -68,7 +68,7 @@ def theirs(shared):
         lambda folder: Store(folder).begin(SPEC),
         lambda folder: Store(folder).resume(SPEC, {}, print),
         lambda folder: import_archive(folder / "runs.tar.gz", Store(folder)),
-        lambda folder: write_page(folder, "report", None),
+        lambda folder: write_page(folder, "report", "", ()),
         lambda folder: make_own(folder / "calibrations"),
         lambda folder: write_json_atomically(folder / "answer.json", {}),
         lambda folder: replacing(folder / "runs.csv").__enter__(),
