@@ -25,6 +25,7 @@ from harness.engine import EngineFactory
 from harness.errors import UsageError, unknown
 from harness.monitors import Monitor
 from harness.observers import Observer
+from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn
 from harness.workload import Workload
 from harness.workloads.parameters import Parameters
@@ -107,6 +108,11 @@ def all_parameters() -> dict[str, type[Parameters]]:
 def parameters(workload_name: str) -> type[Parameters]:
     """The parameters of a workload; UsageError names the known workloads and the nearest."""
     return named("workload", workload_name, all_parameters())
+
+
+def parameters_of(spec: RunSpec) -> Parameters:
+    """The parsed parameters of a run."""
+    return spec.parameters or parameters(spec.workload).from_mapping(spec.params)
 
 
 def engine_names() -> list[str]:

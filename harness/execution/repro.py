@@ -16,7 +16,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun, ResumePolicy
+from harness.execution.run import ResolvedRun
+from harness.store.checkpoint import Attempt
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE
 
@@ -108,8 +109,8 @@ def repeat(
     original: StoredRun, again: ResolvedRun, env: Environment, store: Store, tolerance: float
 ) -> Verdict:
     """Repeat the run and compare the results."""
-    policy = ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None)
-    return agreement_of(original, again.run(env, store, policy), tolerance)
+    attempt = Attempt(experiment={"name": "repro", "hash": original.run["spec_hash"]})
+    return agreement_of(original, again.run(env, store, attempt), tolerance)
 
 
 def agreement_of(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:

@@ -56,21 +56,6 @@ class Program:
 
 
 @dataclass(frozen=True)
-class ResumePolicy:
-    """The experiment that a run belongs to, and whether the run can be resumed.
-
-    ``conditions``: everything that must be the same for an interrupted run to be resumed, and for
-    a complete one not to be repeated; None of a run that stands alone. ``restart``: not this time.
-    ``failed``: the earlier attempt at a run that is tried again.
-    """
-
-    experiment: Mapping[str, Any]
-    conditions: Mapping[str, Any] | None
-    restart: bool = False
-    failed: StoredRun | None = None
-
-
-@dataclass(frozen=True)
 class ResolvedRun:
     """A run of a list, checked as far as this host allows.
 
@@ -107,7 +92,7 @@ class ResolvedRun:
         """What else must be the same to resume an interrupted run."""
         return {}
 
-    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+    def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
         raise NotImplementedError(self.why)
 
@@ -169,7 +154,7 @@ class Run:
 
     spec: RunSpec
     env: Environment
-    policy: ResumePolicy
+    attempt: Attempt
     tiers: Sequence[Tier]
     pinned: bool = False
     program: Program | None = None
@@ -241,15 +226,15 @@ class Run:
 
     def _begin(self, store: Store) -> RunFolder:
         """The run's directory: that of an interrupted run, or a new one."""
-        policy, folder = self.policy, None
-        if policy.conditions is not None and not policy.restart:
+        folder = None
+        if self.attempt.conditions is not None and not self.attempt.restart:
             folder = store.resume(self.spec, self._to_resume, self.env.progress.say)
         return folder or store.begin(self.spec)
 
     @property
     def _to_resume(self) -> Mapping[str, Any] | None:
         """None: it is not resumed, since a user's server may have changed."""
-        return None if self.spec.placement is None else self.policy.conditions
+        return None if self.spec.placement is None else self.attempt.conditions
 
     @property
     def run_id(self) -> str:
@@ -268,10 +253,13 @@ class Run:
         monitors = RunMonitors(self.spec, context)
         try:
             with monitors.running() as started:
-                found = uncontrolled(self.tiers, pinned=self.pinned)
-                conditions = self.policy.conditions or {}
-                attempt = Attempt(self.run_id, time.time_ns(), conditions, found)
-                self.folder.checkpoint.begin(attempt)
+                self.attempt = replace(
+                    self.attempt,
+                    run_id=self.run_id,
+                    unix_ns=time.time_ns(),
+                    warnings=uncontrolled(self.tiers, pinned=self.pinned),
+                )
+                self.folder.checkpoint.begin(self.attempt)
                 yield started
         finally:
             self.metrics += monitors.metrics()
@@ -341,7 +329,7 @@ class Run:
             "status": run_status(self.checks) if self.complete else "failed",
             "spec": self.spec.to_json(),
             "spec_hash": self.spec.hash(),
-            "experiment": dict(self.policy.experiment),
+            "experiment": dict(self.attempt.experiment),
             "started_unix_ns": attempts[0].unix_ns if attempts else self._clock["realtime_ns"],
             "duration_ns": time.monotonic_ns() - self._clock["monotonic_ns"],
             "host_mode": self.env.host["mode"],
@@ -366,7 +354,7 @@ class Run:
         """Those of the host now and when each attempt began, and the run's own; each once."""
         now = uncontrolled(self.tiers, pinned=self.pinned)
         earlier = [warning for attempt in attempts for warning in attempt.warnings]
-        retried = [_retried(self.policy.failed)] if self.policy.failed else []
+        retried = [_retried(self.attempt.failed)] if self.attempt.failed else []
         return [*unique([*now, *earlier]), *unique([*retried, *self.warnings])]
 
     def _manifest(self, program: Program) -> dict[str, Any]:
@@ -375,7 +363,7 @@ class Run:
             "run_id": self.run_id,
             "harness": {"version": harness.__version__, "revision": _revision()},
             "argv": list(self.env.argv),
-            "conditions": self.policy.conditions,
+            "conditions": self.attempt.conditions,
             "spec": self.spec.to_json(),
             "host": dict(self.env.host),
             "tiers": as_json(self.tiers),

@@ -14,11 +14,11 @@ from harness.errors import UsageError, as_failure, interruption
 from harness.execution import data
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.execution.run import ResolvedRun, ResumePolicy, host_state
+from harness.execution.run import ResolvedRun, host_state
 from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
-from harness.store.checkpoint import changed_conditions
+from harness.store.checkpoint import Attempt, changed_conditions
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
 from harness.units import counted
@@ -165,8 +165,8 @@ def run_plan(
     def attempt(step: ResolvedRun, earlier: StoredRun | None = None) -> StoredRun:
         same = {**_unchanged(step, env, plan.experiment), **step.resume_conditions()}
         env.supervisor.renew()
-        policy = ResumePolicy(plan.experiment, same, restart, earlier)
-        runs.append(stored := step.run(env, store, policy))
+        own = Attempt(conditions=same, experiment=plan.experiment, restart=restart, failed=earlier)
+        runs.append(stored := step.run(env, store, own))
         env.progress.say(f"{stored.run_id}: {_result(stored)}")
         return stored
 

@@ -27,7 +27,7 @@ from harness.execution.data import (
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.observing import Observing
-from harness.execution.run import Program, ResumePolicy, Run, limit_not_enforced
+from harness.execution.run import Program, Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
@@ -40,6 +40,7 @@ from harness.models.table import PageCache, models_table
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
+from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.supervise import silence
@@ -69,7 +70,7 @@ _EXTERNAL = RunWarning(
 
 
 def run_on_engine(
-    prepared: EngineRun, env: Environment, store: Store, policy: ResumePolicy
+    prepared: EngineRun, env: Environment, store: Store, attempt: Attempt
 ) -> StoredRun:
     """Place, restore, start, evict, warm up, measure, check, stop, store."""
     import numpy  # noqa: F401  (harness.later: never first within a measured window)
@@ -78,7 +79,7 @@ def run_on_engine(
     run = Run(
         spec,
         env,
-        policy,
+        attempt,
         list(dict.fromkeys(prepared.tiers.values())),
         memory_bytes=None if external else env.memory_bytes,
         processors=format_cpus(prepared.cpus) or None,

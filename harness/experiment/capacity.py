@@ -70,7 +70,7 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
 
 
 def _arm(spec: RunSpec) -> str:
-    return replace(spec, params={}, observe=()).series()
+    return replace(spec, params={}, parameters=None, observe=()).series()
 
 
 def _rate(spec: RunSpec, parameter: str) -> float:

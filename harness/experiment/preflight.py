@@ -20,7 +20,7 @@ from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.monitoring import check_monitors
 from harness.execution.observing import check_observers
-from harness.execution.run import ResolvedRun, ResumePolicy, host_conditions
+from harness.execution.run import ResolvedRun, host_conditions
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.run_time import Estimator, RunTime
 from harness.experiment.tuning import settings_for
@@ -32,6 +32,7 @@ from harness.models.device import DeviceModel
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.sql_files import text_of
+from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, RunSpec, content_hash
@@ -106,11 +107,11 @@ class EngineRun(ResolvedRun):
             **host_conditions(dict.fromkeys(self.tiers.values()), self.cpus, env),
         }
 
-    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+    def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         # Clients and numpy take long to import, and a list of runs needs none of them.
         from harness.execution.runner import run_on_engine
 
-        return run_on_engine(self, env, store, policy)
+        return run_on_engine(self, env, store, attempt)
 
     @property
     def models(self) -> dict[Part, DeviceModel]:
@@ -153,7 +154,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     """Check one spec; UsageError for the first thing that cannot work."""
     factory = registry.engine(spec.engine, spec.workload)
     workload = registry.workload(spec.workload)
-    params = registry.parameters(spec.workload).from_mapping(spec.params)
+    params = registry.parameters_of(spec)
     outline = params.outline()
     _check_known(f"driver of {spec.workload}", [spec.driver], list(params.drivers))
     check_monitors(spec)

@@ -411,11 +411,13 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         if values.get(key) is not None:
             with _blaming(document, point.where(key)):
                 parsed[key] = parse(values[key])
+    params = _params(document, point, parameters)
     return RunSpec(
         workload=point.workload,
         engine=engine,
         placement=parsed.get("placement"),
-        params=_params(document, point, parameters),
+        params=params.to_json(),
+        parameters=params,
         tuning=values.get("tuning", "computed"),
         settings={key: _text(value) for key, value in values.get("settings", {}).items()},
         engine_options=values.get("engine_options", {}).get(engine, {}),
@@ -444,11 +446,11 @@ _PARSED: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _params(document: Document, point: _Point, parameters: type[Parameters]) -> JsonObject:
+def _params(document: Document, point: _Point, parameters: type[Parameters]) -> Parameters:
     """The workload's parameters, checked; an error names the line of the wrong one."""
     where: Where = ("fixed", "params")
     try:
-        return parameters.from_mapping(point.values.get("params", {})).to_json()
+        return parameters.from_mapping(point.values.get("params", {}))
     except UsageError as error:
         if isinstance(error, ParameterError):
             where = point.where("params", error.parameter)

@@ -18,7 +18,7 @@ def least_ns(spec: RunSpec) -> int:
     """Ramp-up and window of a client's load: the same for every size of the data."""
     if spec.workload not in registry.all_parameters():  # a suite of microbenchmarks
         return 0
-    outline = registry.parameters(spec.workload).from_mapping(spec.params).outline()
+    outline = registry.parameters_of(spec).outline()
     return outline.ramp_up_ns + outline.window_ns
 
 

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 
 from harness.errors import UsageError, as_failure, interruption
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun, ResumePolicy
+from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
 from harness.micro import native
 from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
 from harness.micro.suite import find_suite, load_documents
 from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.checkpoint import Attempt
 from harness.store.runs import Store
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning, warn
@@ -126,7 +127,7 @@ def _measured(
         try:
             experiment = {"name": "canary", "hash": suite.spec.hash()}
             # Without conditions nothing is kept for a later one, whose time is another.
-            run = suite.run(env, store, ResumePolicy(experiment, None))
+            run = suite.run(env, store, Attempt(experiment=experiment))
         except Exception as error:
             _left_out(suite.tier.name, error)
             continue

@@ -19,7 +19,6 @@ from harness.execution.monitoring import check_monitors
 from harness.execution.run import (
     Program,
     ResolvedRun,
-    ResumePolicy,
     Run,
     host_conditions,
     host_state,
@@ -38,6 +37,7 @@ from harness.micro.scaling import ScaledSuite
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
+from harness.store.checkpoint import Attempt
 from harness.store.runs import RunFolder, Store, StoredRun
 from harness.store.spec import MICRO, Json, RunSpec, content_hash
 from harness.supervise.process import descendants
@@ -128,12 +128,12 @@ class ResolvedSuite(ResolvedRun):
         """A finished run may have been scaled otherwise: free memory changes."""
         return {"scaled suite": [one.identity for one in self.scaled.measurements] or None}
 
-    def run(self, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+    def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         program = self.program
         record = Run(
             self.spec,
             env,
-            policy,
+            attempt,
             [self.tier],
             pinned=bool(self.scaled.measurements),  # fio and ioping pin no thread
             warnings=list(self.scaled.warnings),

@@ -25,14 +25,17 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.warnings import RunWarning
+
+if TYPE_CHECKING:
+    from harness.store.runs import StoredRun
 
 FILE = "steps.jsonl"
 _CHECKSUM = "crc32"
@@ -44,22 +47,27 @@ _LOOKS, _LOOK_S = 10, 0.01
 class Attempt:
     """A process that measures a run, or resumes it.
 
-    ``conditions``: everything that must be the same for the run to be resumed. ``kept``: the
-    steps that were finished when it began.
+    ``conditions``: everything that must be the same for the run to be resumed, and for a complete
+    one not to be repeated; None of a run that stands alone. ``kept``: the steps that were finished
+    when it began. ``experiment``: as in run.json. ``restart``: it resumes nothing. ``failed``: the
+    earlier attempt at a run that is tried again.
     """
 
-    run_id: str
-    unix_ns: int
-    conditions: Mapping[str, Any]
+    run_id: str = ""
+    unix_ns: int = 0
+    conditions: Mapping[str, Any] | None = None
     warnings: Sequence[RunWarning] = ()
     kept: Sequence[str] = ()
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+    restart: bool = False
+    failed: StoredRun | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As in ``steps.jsonl``, where ``kept`` follows from the lines before it."""
         return {
             "run_id": self.run_id,
             "unix_ns": self.unix_ns,
-            "conditions": dict(self.conditions),
+            "conditions": dict(self.conditions or {}),
             "uncontrolled": [warning.to_json() for warning in self.warnings],
         }
 
@@ -141,7 +149,7 @@ class Checkpoint:
             return "no step of it is finished"
         if conditions is None:
             return "an external server may have changed since"
-        changed = changed_conditions(conditions, self.attempts[0].conditions)
+        changed = changed_conditions(conditions, self.attempts[0].conditions or {})
         return f"changed since: {', '.join(changed)}" if changed else ""
 
     def begin(self, attempt: Attempt) -> None:

@@ -6,10 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.experiment.placement import Placement, parse_placement
 from harness.store import schemas
+
+if TYPE_CHECKING:
+    from harness.workloads.parameters import Parameters
 
 #: A JSON value: a document's, whose types are those of its schema.
 Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
@@ -116,7 +119,7 @@ class RunSpec:
     """One engine × workload × placement × parameters, once.
 
     ``placement`` is None for an external engine only; ``label`` then names what
-    its owner set up. ``params`` are the workload's, as JSON (harness.workloads.parameters);
+    its owner set up. ``params`` are the workload's, as stored (harness.workloads.parameters);
     ``block`` is the number of the interleaved repeat block.
     ``emulate``: of the tiers that are emulated, those that the placement uses; ``models``: of
     those that are modelled, with their models (``fast=zero``).
@@ -150,6 +153,8 @@ class RunSpec:
     #: Delays planted in its file I/O (harness.iotrace.plant).
     plant: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    #: ``params``, parsed; None of a spec that was read from a document.
+    parameters: Parameters | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         used = self.placement.tiers() if self.placement else ()
@@ -159,7 +164,8 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        members = (one.name for one in fields(self) if one.compare)
+        values = {name: getattr(self, name) for name in members}
         return {
             "schema": RUN_SCHEMA,
             **{n: _json(v) for n, v in values.items() if v or n not in _ONLY_WHERE_SET},

@@ -11,19 +11,20 @@ import pytest
 from example_run import SPEC
 
 from harness.errors import RunFailed
-from harness.execution.run import Program, ResumePolicy, Run
+from harness.execution.run import Program, Run
 from harness.progress import SilentProgress
+from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric
 from harness.store.runs import Store
 
 ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
-POLICY = ResumePolicy({"name": "x", "hash": "0"}, None)
+ATTEMPT = Attempt(experiment={"name": "x", "hash": "0"})
 PERHAPS: Any = "perhaps"  # as a plug-in may say
 PROGRAM = Program("postgres", "18", "", "")
 
 
 def record() -> Run:
-    return Run(SPEC, ENV, POLICY, [])
+    return Run(SPEC, ENV, ATTEMPT, [])
 
 
 def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) 
         for name, price in {"dram": 5.0, "ssd": None}.items()
     }
     env: Any = SimpleNamespace(**vars(ENV), tiers=tiers, argv=())
-    one = Run(SPEC, env, POLICY, [])
+    one = Run(SPEC, env, ATTEMPT, [])
     with one.storing(Store(tmp_path)):
         manifest = one._manifest(PROGRAM)
     assert (manifest["tiers"], manifest["prices_per_gb"]) == ([], {"dram": 5.0})

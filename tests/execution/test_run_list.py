@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from example_run import SPEC
 
-from harness.execution.run import ResolvedRun, ResumePolicy
+from harness.execution.run import ResolvedRun
 from harness.execution.run_list import (
     Retries,
     completed_before_interruption,
@@ -22,6 +22,7 @@ from harness.execution.run_list import (
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
 from harness.progress import SilentProgress
+from harness.store.checkpoint import Attempt
 from harness.store.spec import RunSpec
 
 SSD, PMEM, CXL = (
@@ -101,10 +102,10 @@ class _Made(ResolvedRun):
     def resume_conditions(self) -> dict[str, Any]:
         return {"scaled": 1}
 
-    def run(self, env: Any, store: Any, policy: ResumePolicy) -> Any:
+    def run(self, env: Any, store: Any, attempt: Attempt) -> Any:
         made = run(0, self.spec, status=self.ends.pop(0))
         made.run = {"status": made.head["status"], "error": None}
-        made.failed_before = policy.failed
+        made.failed_before = attempt.failed
         return made
 
 

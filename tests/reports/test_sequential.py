@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
@@ -64,7 +65,8 @@ class Host:
         spec = step.spec
         placement = present(spec.placement).name
         seed = [spec.block, len(spec.engine), len(placement)]
-        value = 1e9 * np.exp(np.random.default_rng(seed).normal(0, self.noise[spec.engine]))
+        noise = np.random.default_rng(seed).normal(0, self.noise[spec.engine])
+        value = 1e9 * math.exp(noise)
         if placement == "pmem-both":
             value /= self.gains[spec.engine]
         case = Case(
