@@ -46,7 +46,7 @@ _MEDIAN = 50.0
 
 @dataclass(frozen=True)
 class Layout:
-    """What determines where a counter lies: values in the histogram's unit.
+    """The three numbers that determine the value of each counter, in the histogram's unit.
 
     ValueError for one that HdrHistogram does not make, or with too many counters.
     """
@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def counters(self) -> int:
-        """How many there are at most."""
+        """The largest number of counters."""
         doublings, untrackable = 1, 2 << (self.half_bits + self.unit_bits)
         while untrackable <= self.highest:
             untrackable <<= 1
@@ -83,7 +83,7 @@ class Layout:
         return (doublings + 1) << self.half_bits
 
     def bounds(self) -> tuple[Counts, Counts]:
-        """The lowest value of each counter, and the highest."""
+        """Return the lowest value of each counter, and the highest."""
         return _bounds(self)
 
 
@@ -100,14 +100,14 @@ def _bounds(layout: Layout) -> tuple[Counts, Counts]:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts by counter; durations in nanoseconds in everything the harness stores."""
+    """A histogram: counts by counter; durations in nanoseconds in everything the harness stores."""
 
     layout: Layout
     counts: Counts
 
     @property
     def total(self) -> int:
-        """How many values were recorded."""
+        """The number of recorded values."""
         return int(self.counts.sum())
 
     @property
@@ -118,20 +118,19 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """Of the counters' middles; 0 of an empty histogram."""
+        """The mean of the counters' middles; 0 of an empty histogram."""
         low, high = self.layout.bounds()
         middles = (low + (high - low + 1) // 2).astype(np.float64)
         return float((self.counts * middles).sum()) / self.total if self.total else 0.0
 
     def percentile(self, percent: float) -> int:
-        """The highest value that is equivalent to that of rank ``percent``; 0 of an empty one.
+        """Return the highest value equivalent to that of rank ``percent``; 0 of an empty histogram.
 
         As HdrHistogram has it: the rank is rounded to the nearest value, the first at least.
         """
         return self.percentiles([percent])[0]
 
     def percentiles(self, percents: Sequence[float]) -> list[int]:
-        """:meth:`percentile` of several."""
         total = self.total
         if total == 0:
             return [0] * len(percents)
@@ -141,7 +140,6 @@ class Histogram:
         return [int(high[index]) for index in found]
 
     def encode(self) -> str:
-        """V2, compressed, in base64."""
         numbers = b"".join(_zigzag(number) for number in _runs(self.counts))
         one = self.layout
         header = _HEADER.pack(
@@ -154,7 +152,7 @@ class Histogram:
 
 
 def fewest(percent: float) -> int:
-    """The number of values that a percentile takes: 100 for p99, 10,000 for p99.99; one for p50.
+    """Return the number of values that a percentile takes: 100 for p99, one for p50.
 
     Below 1 / (1 - p) values none need lie beyond the percentile p: what stands at its rank is
     then the maximum of one set, another one in each run.
@@ -163,7 +161,7 @@ def fewest(percent: float) -> int:
 
 
 def decode(text: str) -> Histogram:
-    """ValueError for what is not a V2 compressed histogram."""
+    """Decode a V2 compressed histogram in base64; ValueError for other text."""
     layout, counts = unpack(text, _COMPRESSED, _COOKIE, _COOKIE_MASK)
     numbers = _numbers(counts)
     steps = np.where(numbers < 0, -numbers, 1)  # a negative number is a run of zeros
@@ -176,7 +174,7 @@ def decode(text: str) -> Histogram:
 
 
 def unpack(text: str, envelope: int, header: int, mask: int = 0xFFFFFFFF) -> tuple[Layout, bytes]:
-    """Layout and counts of an encoded histogram whose cookies, under ``mask``, are these."""
+    """Return layout and counts of an encoded histogram whose cookies, under ``mask``, are these."""
     try:
         data = base64.b64decode(text, validate=True)
         cookie, length = _ENVELOPE.unpack_from(data)
@@ -193,7 +191,7 @@ def unpack(text: str, envelope: int, header: int, mask: int = 0xFFFFFFFF) -> tup
 
 
 def _inflate(data: bytes) -> bytes:
-    """What was deflated into ``data``; ValueError beyond the size of the largest histogram."""
+    """Inflate ``data``; ValueError beyond the size of the largest histogram."""
     limit = _HEADER.size + 9 * MOST_COUNTERS
     stream = zlib.decompressobj()
     try:
@@ -206,7 +204,7 @@ def _inflate(data: bytes) -> bytes:
 
 
 def checked(histogram: Histogram) -> Histogram:
-    """The histogram; ValueError where a count is negative, or they are too many."""
+    """Return the histogram; ValueError where a count is negative, or the counts are too many."""
     counts = histogram.counts
     if (counts < 0).any() or counts.sum(dtype=np.float64) > MOST_TOTAL:
         raise ValueError(f"counts below 0, or more than {MOST_TOTAL} values")
@@ -214,7 +212,7 @@ def checked(histogram: Histogram) -> Histogram:
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
-    """One histogram of all their values; ValueError for none, or for different layouts."""
+    """Merge histograms into one; ValueError for none, or for different layouts."""
     several = list(histograms)
     if len(layouts := {one.layout for one in several}) != 1:
         raise ValueError(f"histograms of {len(layouts)} layouts cannot be merged")
@@ -222,12 +220,12 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def merge_encoded(texts: Iterable[str]) -> str:
-    """:func:`merge` of encoded histograms, encoded."""
+    """Merge encoded histograms; return the encoded result."""
     return merge(decode(text) for text in texts).encode()
 
 
 def _numbers(data: bytes) -> Counts:
-    """Yield the numbers of a zigzag LEB128 sequence."""
+    """Return the numbers of a zigzag LEB128 sequence."""
     octets = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(octets < 0x80)
     if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):
@@ -245,7 +243,7 @@ def _numbers(data: bytes) -> Counts:
 
 
 def _runs(counts: Counts) -> Iterator[int]:
-    """Counts up to the last that is not zero, runs of zeros as their negative length."""
+    """Yield the counts up to the last that is not zero, runs of zeros as their negative length."""
     before = -1
     for index in np.flatnonzero(counts):
         if zeros := int(index) - before - 1:

@@ -1,4 +1,4 @@
-"""What a host does that drives the load of another one's server; run there, through ssh.
+"""The agent on a host that drives the load of another host's server; ssh runs it there.
 
 ::
 
@@ -31,7 +31,7 @@ _ANY_PORT = 9
 
 
 def main(argv: list[str]) -> int:
-    """Entry point."""
+    """Run the command; return its exit status."""
     if argv == ["forced"]:
         argv = _requested(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
     if len(argv) not in (2, 3) or argv[0] not in ("hello", "address", "run"):
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def _requested(command: str) -> list[str]:
-    """The arguments in ``exec PYTHON -m harness.remote_agent …``; none in any other command."""
+    """Return the arguments in ``exec PYTHON -m harness.remote_agent …``; none in other commands."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -61,7 +61,7 @@ def _requested(command: str) -> list[str]:
 
 
 def _hello(backend: str) -> int:
-    """Whether loadgen is here, and this host's clock for each line on stdin."""
+    """Print whether loadgen is here, and this host's clock for each line on stdin."""
     answer: dict[str, object] = {"interface": LOADGEN_INTERFACE, "error": None}
     try:
         loadgen_program(backend)
@@ -74,7 +74,7 @@ def _hello(backend: str) -> int:
 
 
 def _address_towards(host: str) -> str:
-    """By the routes of this host; nothing is sent."""
+    """Return the address by the routes of this host; nothing is sent."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as way:
         way.connect((host, _ANY_PORT))

@@ -1,4 +1,4 @@
-"""Other hosts, by the user's own ssh: its configuration, keys and agent; it never prompts.
+"""Access to other hosts by the user's own ssh: its configuration, keys and agent; no prompts.
 
 What runs there is harness.remote_agent.
 """
@@ -28,20 +28,20 @@ _OPTIONS = (
 
 
 def agent_argv(host: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    """The command that runs the agent on ``host``; ``options``: further ones of ssh."""
+    """Return the command that runs the agent on ``host``; ``options``: further options of ssh."""
     fixed = [word for option in _OPTIONS for word in ("-o", option)]
     given = os.environ.get(_SSH_VARIABLE, "").split()
     return ["ssh", "-T", *fixed, *given, *options, host, f"exec {_agent()} {' '.join(arguments)}"]
 
 
 def environment() -> dict[str, str]:
-    """What ssh needs of the user's: the agent, and the home with its configuration."""
+    """Return the user's variables that ssh needs: its agent, and the home directory."""
     names = ("HOME", "SSH_AUTH_SOCK", "USER", "LOGNAME")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def remedy(host: str, *arguments: str) -> str:
-    """What to do where the agent does not answer."""
+    """Return the hint for an agent that does not answer."""
     return (
         f"see that `ssh -o BatchMode=yes {host} {_agent()} {' '.join(arguments)}` answers "
         f"(run-experiment.yml installs it; ${_PYTHON_VARIABLE}, ${_SSH_VARIABLE})"
@@ -49,7 +49,7 @@ def remedy(host: str, *arguments: str) -> str:
 
 
 def addresses(hosts: Iterable[str], towards: str) -> tuple[str, ...]:
-    """Those by which the hosts reach the address ``towards`` of this host, each once.
+    """Return the addresses by which the hosts reach ``towards`` of this host, each once.
 
     UsageError where a host cannot be reached, or does not reach that address.
     """

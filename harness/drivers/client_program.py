@@ -27,7 +27,7 @@ _TICK_S = 0.5
 
 @contextmanager
 def private_folder(clients: Clients, prefix: str) -> Iterator[Path]:
-    """A new folder of the clients' user, in their scratch directory, removed at the end."""
+    """Make a folder of the clients' user in their scratch directory; remove it at the end."""
     folder = clients.scratch / f"{prefix}{secrets.token_hex(8)}"
     make_directory(folder, clients.credentials)
     try:
@@ -69,7 +69,7 @@ class ClientProgram:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """The program, which is ended at the end."""
+        """Yield the program; end it at the end."""
         try:
             yield self
         finally:
@@ -82,7 +82,7 @@ class ClientProgram:
         return time.monotonic() - self._line_s
 
     def next_line(self) -> tuple[str, str] | None:
-        """Name of the pipe and the next line; None if none comes soon."""
+        """Return the name of the pipe and its next line; None if no line comes soon."""
         try:
             name, line = self._lines.get(timeout=_TICK_S)
         except queue.Empty:
@@ -95,13 +95,13 @@ class ClientProgram:
         return name, line
 
     def cpu_ns(self) -> int | None:
-        """Its processor time so far; None if it cannot be read."""
+        """Return the program's processor time so far; None if it cannot be read."""
         identity = process_identity(self.process.pid)
         cpu = read_counters([identity]).get("cpu_ns") if identity else None
         return None if cpu is None else int(cpu)
 
     def failed(self, found: str) -> RunFailed:
-        """The error, with its last lines and its stderr."""
+        """Return the error with the program's last lines and its stderr."""
         lines = "\n".join(line for line in self.last if line.strip()) or "(it printed nothing)"
         errors = log_tail(self.folder / STDERR, self.user)
         stderr = "" if errors.endswith("is empty)") else f"\nIts stderr:\n{errors}"

@@ -1,4 +1,4 @@
-"""What a driver saw in the measured window, one shape for every workload and every client.
+"""The result of a driver's measured window, alike for every workload and every client.
 
 So that one driver calibrates another. What a driver does not report is None or absent, never
 zero.
@@ -44,12 +44,12 @@ class Operation:
 
     @property
     def done_count(self) -> int | None:
-        """Ended as the workload wants it, those rolled back among them."""
+        """Operations that ended as the workload wants it, intended rollbacks among them."""
         return None if self.count is None else self.count + (self.rolled_back_count or 0)
 
     @property
     def answered_share(self) -> float:
-        """Of the operations in its histogram, those that were answered; 0 where it has none.
+        """The share of the operations in the histogram that were answered; 0 without a histogram.
 
         The others are in it with their age when the client stopped waiting for them.
         """
@@ -59,7 +59,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class DriverResult:
-    """The measurement window, as its driver reports it.
+    """The measurement window as its driver reports it.
 
     ``window_ns``: its length. ``operations``: by name. ``client_cpu_ns``: of the client's
     processes in the window; ``busiest_thread_share``: of the window, how much its busiest
@@ -123,14 +123,14 @@ MOST_LATENCIES = 400
 
 
 def intervals_per_histogram(intervals: int) -> int:
-    """The intervals whose latencies one histogram has, of a series of that many."""
+    """Return the number of intervals that one histogram of latencies covers."""
     return max(1, -(-intervals // MOST_LATENCIES))
 
 
 def latency_percentiles(
     monotonic_ns: int, histograms: Mapping[str, hdr.Histogram]
 ) -> dict[str, Any]:
-    """``{monotonic_ns, operations: {name: {count, p50_ns, p95_ns, p99_ns}}}`` of an interval.
+    """Return ``{monotonic_ns, operations: {name: {count, p50_ns, p95_ns, p99_ns}}}``.
 
     ``histograms``: by operation, of those that ended in it.
     """
@@ -142,7 +142,7 @@ def latency_percentiles(
 
 
 def total(counts: Iterable[int | None]) -> int | None:
-    """Their sum; None where there are none, or one of them is not known."""
+    """Return the sum of counts; None where there is no count, or one is not known."""
     known = list(counts)
     if not known or any(count is None for count in known):
         return None
@@ -157,7 +157,7 @@ _LEAST_SERVER_CPU_NS = 10 * 10_000_000
 def cpu_per_operation(
     done: int | None, client_cpu_ns: float | None, server_cpu_ns: float | None
 ) -> dict[str, float]:
-    """Processor time of ``client`` and ``server`` by what was done; without what is not known."""
+    """Return the processor time per operation of ``client`` and ``server``, if known."""
     if server_cpu_ns is not None and server_cpu_ns < _LEAST_SERVER_CPU_NS:
         server_cpu_ns = None
     spent = {"client": client_cpu_ns, "server": server_cpu_ns}
@@ -200,15 +200,13 @@ class WindowCounters:
         self._start = self.session.counters()
 
     def drives(self) -> WindowCallbacks:
-        """What the driver is to call."""
+        """Return the functions that the driver calls."""
         return WindowCallbacks(self.begin, self.end)
 
     def begin(self) -> None:
-        """The window begins now."""
         self._before = self._read()
 
     def end(self) -> None:
-        """It ends now."""
         if self._before is not None:
             self._counters = difference(self._before, self._read())
         if self.session.engine.inside_client:  # and ends with it
@@ -221,7 +219,7 @@ class WindowCounters:
         return counters
 
     def clock_error_ns(self, window_ns: int) -> int:
-        """By how much the counters' interval is longer than the window's ``window_ns``.
+        """Return by how much the counters' interval is longer than the window's ``window_ns``.
 
         A reading takes time, and a busy machine may begin or end one late: the greater deviation
         of the interval between the readings' beginnings and that between their ends. 0 without
@@ -235,7 +233,7 @@ class WindowCounters:
 
     @property
     def ramp_up(self) -> Mapping[str, float]:
-        """What the ramp-up added; empty where the window's beginning was not reported."""
+        """The counters' increase in the ramp-up; empty if the window's beginning is unknown."""
         return difference(self._start, self._before or {})
 
     def counters(self, driven: DriverResult) -> Mapping[str, float]:

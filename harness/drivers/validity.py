@@ -49,7 +49,7 @@ class Nouns:
 def load_warnings(
     driven: DriverResult, nouns: Nouns, *, closed: bool, inside: bool = False
 ) -> Iterator[RunWarning]:
-    """Those of the offered load.
+    """Yield the warnings about the offered load.
 
     ``closed``: users send without think time, at no set rate. ``inside``: the engine computes
     in the client's threads.
@@ -70,7 +70,7 @@ def host_warnings(
     client_hosts: Sequence[str],
     unseeded: str,
 ) -> Iterator[RunWarning]:
-    """Those of counters, engine and clients. ``unseeded``: why the driver takes no seed."""
+    """Yield the warnings about counters, engine and clients."""
     yield from late_counters(driven, counted)
     yield from late_publication(engine, driven, counted)
     if unseeded:
@@ -87,7 +87,7 @@ def host_warnings(
 
 
 def _saturation(driven: DriverResult) -> Iterator[RunWarning]:
-    """A client that had no time to wait for the server."""
+    """Warn about a client that had no time to wait for the server."""
     share = driven.busiest_thread_share
     if share is None and driven.client_cpu_ns is not None and driven.client_threads:
         share = driven.client_cpu_ns / (driven.client_threads * driven.window_ns)
@@ -101,7 +101,7 @@ def _saturation(driven: DriverResult) -> Iterator[RunWarning]:
 
 
 def backlog(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
-    """An offered rate that was not reached, in the ramp-up or in the window."""
+    """Warn about an offered rate that was not reached, in the ramp-up or in the window."""
     if driven.backlog_count is None or not driven.offered_count:
         return
     begin, end = driven.backlog_count
@@ -126,7 +126,7 @@ def backlog(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
 
 
 def _unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
-    """Percentiles that are ages of operations without an answer."""
+    """Warn about percentiles that are ages of operations without an answer."""
     for name, one in driven.operations.items():
         share = one.answered_share if one.unfinished_count else 1.0
         if share == 0:
@@ -147,7 +147,7 @@ def _unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
 
 
 def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
-    """A window that ends at another throughput than it begins with."""
+    """Warn about a window that ends at another throughput than it begins with."""
     whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
     done = [sum(point["counts"].values()) for point in driven.series[:whole]]
     third = len(done) // 3
@@ -166,7 +166,7 @@ def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
 
 
 def late_counters(driven: DriverResult, counted: WindowCounters) -> Iterator[RunWarning]:
-    """Counters that were not read at the ends of the window."""
+    """Warn about counters that were not read at the ends of the window."""
     error_ns = counted.clock_error_ns(driven.window_ns)
     if driven.counters_late_ns is not None:
         context = (
@@ -192,7 +192,7 @@ def late_counters(driven: DriverResult, counted: WindowCounters) -> Iterator[Run
 def late_publication(
     engine: Engine, driven: DriverResult, counted: WindowCounters
 ) -> Iterator[RunWarning]:
-    """Counters of sessions whose client does not have them publish at the window's ends."""
+    """Warn about counters of sessions that do not publish them at the window's ends."""
     if driven.published_sessions:
         return
     late = engine.published_after_ns / driven.window_ns
@@ -210,7 +210,7 @@ def late_publication(
 
 
 def _closed_loop(nouns: Nouns) -> RunWarning:
-    """Users without think time that wait for their answer."""
+    """Warn about users without think time that wait for their answer."""
     return RunWarning(
         code="closed-loop",
         problem="latencies leave out waiting (closed loop, coordinated omission)",
@@ -221,7 +221,7 @@ def _closed_loop(nouns: Nouns) -> RunWarning:
 
 
 def _clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[RunWarning]:
-    """Clients on other hosts: network and encryption are part of the result."""
+    """Warn about clients on other hosts: network and encryption are part of the result."""
     if not hosts:
         return
     there = engine.from_elsewhere()
@@ -235,7 +235,7 @@ def _clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[RunWarn
 
 
 def _own_queues(hosts: Sequence[str], driven: DriverResult) -> Iterator[RunWarning]:
-    """Clients of a set rate that cannot share one queue, as those of one host do."""
+    """Warn about clients of a set rate that cannot share one queue, as those of one host do."""
     if len(hosts) > 1 and driven.offered_count:
         yield RunWarning(
             code="queue-per-client",
@@ -248,7 +248,7 @@ def _own_queues(hosts: Sequence[str], driven: DriverResult) -> Iterator[RunWarni
 
 
 def lost_without_power(engine: Engine) -> Iterator[RunWarning]:
-    """Settings under which an acknowledged commit does not wait for the device."""
+    """Warn about settings under which an acknowledged commit does not wait for the device."""
     risks = engine.lost_without_power()
     if risks:
         yield RunWarning(
@@ -262,7 +262,7 @@ def lost_without_power(engine: Engine) -> Iterator[RunWarning]:
 def write_back_warnings(
     engine: Engine, driven: DriverResult, counted: WindowCounters
 ) -> Iterator[RunWarning]:
-    """A window that leaves out what a long run writes back, by the engine's own rules.
+    """Warn about a window that leaves out what a long run writes back, by the engine's own rules.
 
     Commits write the log at once and data pages later. A window that ends before pages are
     written, or in which they are written at another rate than later on, shows a data tier

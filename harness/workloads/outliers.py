@@ -1,4 +1,4 @@
-"""Whether a counted share can differ from its expectation by chance."""
+"""A test whether a counted share can differ from its expectation by chance."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _percent(share: float) -> str:
 
 
 def _divergence(found: float, expected: float) -> float:
-    """Kullback and Leibler's, of one coin from another, in nats."""
+    """Return Kullback and Leibler's divergence of one coin from another, in nats."""
 
     def part(p: float, q: float) -> float:
         if p <= 0:

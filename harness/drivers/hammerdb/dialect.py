@@ -41,7 +41,7 @@ class Target:
 
 
 def drivable(engine: Engine) -> str:
-    """How HammerDB calls the engine; UsageError where it cannot drive it, or must not.
+    """Return HammerDB's name of the engine; UsageError where HammerDB cannot or must not drive it.
 
     It wants to make users and databases and fills whatever schema comes first, so that it is
     let loose only on a server of our own.
@@ -65,12 +65,12 @@ def drivable(engine: Engine) -> str:
 
 
 def target_of(engine: Engine) -> Target:
-    """Where HammerDB finds the started engine; UsageError as ``drivable``."""
+    """Return where HammerDB finds the started engine; UsageError as ``drivable``."""
     return target(drivable(engine), engine.native_connection())
 
 
 def target(dialect: str, connection: Mapping[str, Any]) -> Target:
-    """From the connection as the native client takes it; UsageError for what cannot be quoted.
+    """Make a target of the native client's connection; UsageError for unquotable values.
 
     PostgreSQL's ``host`` may be the folder of its socket, as libpq has it.
     """

@@ -1,4 +1,4 @@
-"""Where HammerDB is, which it is, and whether it can run here.
+"""Find HammerDB's installation, and check that it can run here.
 
 It is in no package registry: a user unpacks a release archive, whose ``bin`` and ``lib``
 bring a Tcl of their own, or has the sources, which run on the system's Tcl 8.6 once its
@@ -41,7 +41,7 @@ _LIBRARIES = {"mysqltcl": "mysqltcl"}
 
 @dataclass(frozen=True)
 class HammerDb:
-    """One installation. ``version``: as it reports it (4, 12)."""
+    """One installation of HammerDB; ``version``: as it reports it (4, 12)."""
 
     home: Path
     version: tuple[int, int]
@@ -49,16 +49,15 @@ class HammerDb:
 
     @property
     def name(self) -> str:
-        """``HammerDB 4.12``."""
         return f"HammerDB {self.version[0]}.{self.version[1]}"
 
     @property
     def argv(self) -> list[str]:
-        """The command that runs a script, which is to follow."""
+        """The command that runs a script; the script's path follows it."""
         return [str(self.tclsh), str(self.home / _PROGRAM), "tcl", "auto"]
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """As its own launcher sets it; all that it writes goes to ``scratch``."""
+        """Return the environment of HammerDB's own launcher; it writes to ``scratch`` alone."""
         library = str(self.home / "lib")
         return {
             "LD_LIBRARY_PATH": library,
@@ -67,7 +66,7 @@ class HammerDb:
         }
 
     def check(self, dialect: str, credentials: Credentials | None) -> None:
-        """UsageError where a Tcl package is missing that it needs for this database, or it is
+        """Raise UsageError where a Tcl package for this database is missing, or HammerDB is
         not for the user that clients run as to read.
 
         HammerDB itself would say so only from its first virtual user, and then wait.
@@ -99,7 +98,7 @@ class HammerDb:
             )
 
     def _tcl(self, script: str, credentials: Credentials | None) -> list[str]:
-        """The lines that a few lines of Tcl print."""
+        """Run a few lines of Tcl; return the lines that they print."""
         user = credentials if os.geteuid() == 0 else None
         try:
             done = programs.run(
@@ -115,7 +114,7 @@ class HammerDb:
 
 
 def find() -> HammerDb:
-    """The installation at $HAMMERDB_HOME; UsageError says what it is and where it comes from."""
+    """Return the installation at $HAMMERDB_HOME; UsageError says where HammerDB comes from."""
     problem = "driver hammerdb"
     given = os.environ.get(_VARIABLE)
     if not given:
@@ -148,7 +147,7 @@ def _version(home: Path) -> tuple[int, int]:
 
 
 def _tclsh(home: Path) -> Path:
-    """Its own Tcl, or the system's."""
+    """Return HammerDB's own Tcl, or the system's."""
     own = home / "bin" / _TCLSH
     if own.exists():
         return own

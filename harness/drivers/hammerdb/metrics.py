@@ -1,4 +1,4 @@
-"""Reads the response times of HammerDB's extended time profile.
+"""HammerDB's extended time profile: response times by transaction.
 
 It reports no histogram of latencies and no counts by transaction in the measurement window, and
 of transactions that it gave up only the server's errors.
@@ -29,7 +29,7 @@ _FIELD = re.compile(r"(CALLS|P99|P95|P50): ([\d.]+)")
 
 
 def response_times(text: str) -> dict[str, Operation]:
-    """By our name of the transaction; empty where there is no summary."""
+    """Return the response times by our name of the transaction; empty without a summary."""
     users, _, summary = text.partition(">>>>> SUMMARY OF")
     calls: Counter[str] = Counter()
     for name, fields in _procedures(users):
@@ -45,7 +45,7 @@ def response_times(text: str) -> dict[str, Operation]:
 
 
 def _procedures(text: str) -> list[tuple[str, dict[str, str]]]:
-    """Every procedure's fields, as they stand."""
+    """Return the fields of every procedure as text."""
     found: list[tuple[str, dict[str, str]]] = []
     for line in text.splitlines():
         if match := _PROCEDURE.match(line):

@@ -1,4 +1,4 @@
-"""What HammerDB says while it works, line by line, and what that means.
+"""A parser of the lines that HammerDB prints while it works.
 
 It ends with status 0 and "ALL VIRTUAL USERS COMPLETE" also where all of them have failed,
 and a build whose monitor has failed waits for minutes before it does: the first line that
@@ -40,7 +40,7 @@ _TRANSIENT = {
 
 @dataclass
 class Words:
-    """What was understood so far; ``failure`` ends it, ``failure_complete``: with all its lines.
+    """The state that HammerDB's lines describe; ``failure_complete``: all its lines are read.
 
     ``refused``: transactions that the server wanted retried and HammerDB gave up, by the
     server's error number. ``customers``, ``orders``: districts that a build has filled.

@@ -1,4 +1,4 @@
-"""HammerDB's process: started under the supervisor, listened to, ended when it has failed.
+"""HammerDB's process: the supervisor starts it, and it is ended when it has failed.
 
 It runs as the unprivileged user and outside the engine's memory cap, in a private folder
 with its script, its SQLite files and its logs, which is removed at the end whatever happens.
@@ -118,7 +118,7 @@ def measure(
 
 
 def _response_times(words: Words, folder: Path, user: Credentials | None) -> dict[str, Operation]:
-    """Nothing where HammerDB has written no profile, or says that it is not whole."""
+    """Return nothing where HammerDB has written no profile, or reports that it is not whole."""
     if words.profile is None or not words.profile_complete:
         return {}
     try:
@@ -128,7 +128,7 @@ def _response_times(words: Words, folder: Path, user: Credentials | None) -> dic
 
 
 class _Conversation(ClientProgram):
-    """A running HammerDB, and what was understood of it."""
+    """A running HammerDB, with the parser of its lines."""
 
     def __init__(self, *program: Any) -> None:
         super().__init__(*program)
@@ -158,7 +158,7 @@ class _Conversation(ClientProgram):
                 yield talk
 
     def listen(self) -> bool:
-        """Read its next line; whether there was one."""
+        """Read HammerDB's next line; return whether there was one."""
         if (found := self.next_line()) is None:
             return False
         _, line = found
@@ -168,7 +168,7 @@ class _Conversation(ClientProgram):
         return True
 
     def expect(self, reached: bool, otherwise: str) -> None:
-        """RunFailed where it reported a failure, or has ended without ``reached``."""
+        """Raise RunFailed where HammerDB reported a failure, or has ended without ``reached``."""
         if self.words.failure is not None:
             while not self.words.failure_complete and self.listen():
                 pass  # the lines after its first often say more
@@ -208,7 +208,7 @@ class _Window:
         self._told = now
 
     def _enter(self, phase: Literal["measuring", "ending"]) -> None:
-        """First our own clock and its CPU time, then the caller's counters, outside of both."""
+        """Read our clock and HammerDB's processor time before the caller reads its counters."""
         now = time.monotonic_ns()
         cpu_ns = self.talk.cpu_ns()
         if phase == "measuring":

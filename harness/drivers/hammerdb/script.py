@@ -37,7 +37,7 @@ class Timed:
 
 
 def whole_minutes(name: str, duration_ns: int, least: int) -> int:
-    """``duration_ns`` in minutes; UsageError for what HammerDB cannot do."""
+    """Return ``duration_ns`` in minutes; UsageError for a duration that HammerDB cannot have."""
     minutes, rest = divmod(duration_ns, _MINUTE_NS)
     if rest or minutes < least:
         enough = max(1, minutes + bool(rest))

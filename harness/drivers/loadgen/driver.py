@@ -1,4 +1,4 @@
-"""Our native client as a driver: what is the same of it for every workload."""
+"""The parts of the native client's driver that all workloads share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def backend_of(engine: Engine, workload: str) -> str:
 
 
 def check(engine: Engine, workload: str, hosts: Sequence[str]) -> None:
-    """UsageError where the client cannot drive the engine, here or from ``hosts``."""
+    """Raise UsageError where the client cannot drive the engine, here or from ``hosts``."""
     loadgen_program(backend_of(engine, workload))
     if hosts:
         RemoteClients(tuple(hosts), engine).check()
@@ -50,7 +50,7 @@ def check(engine: Engine, workload: str, hosts: Sequence[str]) -> None:
 def calls(
     engine: Engine, workload: str, params: JsonObject, operations: Collection[str]
 ) -> dict[str, str | list[str]]:
-    """The engine's text of each operation, or its texts, one a field; UsageError without one."""
+    """Return the engine's text of each operation, or one text a field; UsageError without one."""
     found = engine.native_calls(workload, params)
     missing = [name for name in operations if name not in found]
     if missing:
@@ -69,8 +69,7 @@ def calls(
 def check_connections(
     connections: int, engine: Engine, settings: Mapping[str, str], lower: str, clients: int = 1
 ) -> None:
-    """Where the settings say how many connections the server takes (as all of ours call it),
-    and what the host has room for.
+    """Raise UsageError for more connections than the server's settings or the host allow.
 
     ``lower``: what to lower where they are too many; ``clients``: processes that share them.
     """
@@ -86,7 +85,7 @@ def check_connections(
 
 
 def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> None:
-    """A task of a server of ours for each connection, and an open file of the client."""
+    """Raise UsageError for more connections than the host has tasks and open files for."""
     problem = f"{connections} connections"
     tasks = limits.room_for_tasks() if engine.kind == "managed" else None
     if tasks and tasks[0] < connections + _OWN_TASKS:
@@ -143,7 +142,7 @@ def load(
 
 
 def client_spec(engine: Engine, workload: str, task: str) -> dict[str, Any]:
-    """The keys of a spec that follow from the started engine."""
+    """Return the keys of a spec that follow from the started engine."""
     return {
         "schema": 1,
         "task": task,
@@ -153,7 +152,7 @@ def client_spec(engine: Engine, workload: str, task: str) -> dict[str, Any]:
 
 
 def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
-    """A callback that moves a task on by the rows sent; it gets all rows so far, by table."""
+    """Return a callback that moves a task on; it gets all rows sent so far, by table."""
     sent = 0
 
     def count(counts: Mapping[str, int]) -> None:
@@ -165,14 +164,14 @@ def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
 
 
 def mode(rate_per_s: float | None, **closed: bool) -> dict[str, Any]:
-    """The key of a spec: an open loop at a rate, or a closed one."""
+    """Return the spec's key ``mode``: an open loop at a rate, or a closed loop."""
     if rate_per_s is not None:
         return {"kind": "open", "rate_per_s": rate_per_s}
     return {"kind": "closed", **closed}
 
 
 def parse_result(result: Mapping[str, Any]) -> DriverResult:
-    """The measured window of a result (schema loadgen-result)."""
+    """Return the measured window of a result (schema loadgen-result)."""
     window_ns = int(result["measured_ns"])
     offered = result.get("offered")
     threads = [int(cpu_ns) for cpu_ns in result.get("threads_cpu_ns", ())]

@@ -1,4 +1,4 @@
-"""One spec for several processes that run together, and one result of all of theirs."""
+"""Split a spec for processes that run together, and merge their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPERATION_COUNTS = (
 
 
 def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
-    """One spec for each of several processes that together offer the load of ``spec``.
+    """Return one spec for each of several processes that together offer the load of ``spec``.
 
     Connections, terminals, operations and rate are spread evenly. The starts of an open loop are
     one schedule: processes that share a file (one host) have one queue, others take every
@@ -72,7 +72,7 @@ def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
 
 
 def journals(journal: Path, processes: int) -> list[Path]:
-    """The journals that the specs of :func:`split` name."""
+    """Return the journals that the specs of :func:`split` name."""
     if processes == 1:
         return [journal]
     return [journal.with_name(f"{journal.name}.{index}") for index in range(processes)]
@@ -110,7 +110,7 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Interval by interval; a process that ended earlier adds nothing."""
+    """Merge interval by interval; a process that ended earlier adds nothing."""
     return [
         {
             "monotonic_ns": there[0]["monotonic_ns"],
@@ -121,7 +121,6 @@ def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[s
 
 
 def _merged_latencies(several: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """As _merged_series."""
     merged_intervals = []
     for same in zip_longest(*several):
         there = [interval for interval in same if interval is not None]
@@ -155,7 +154,7 @@ def _check_together(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Sums by name."""
+    """Return the sums of counts by name."""
     total: dict[str, int] = {}
     for one in counts:
         for name, count in one.items():

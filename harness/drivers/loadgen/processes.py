@@ -146,7 +146,7 @@ def drive(
 def _together(
     specs: Sequence[Mapping[str, Any]], folder: Path, remote: RemoteClients | None
 ) -> Sequence[Mapping[str, Any]]:
-    """The specs with one start by the wall clock; processes of one host share a file, too."""
+    """Return the specs with one start by the wall clock; processes of a host share a file."""
     if remote is None and len(specs) == 1:
         return specs
     most = max(spec["connections"] for spec in specs)
@@ -174,7 +174,7 @@ class _Client:
     open_streams: int = 0
 
     def result(self) -> dict[str, Any]:
-        """Its document; RunFailed where it did not end complete."""
+        """Return the client's document; RunFailed where the client did not end complete."""
         try:
             code = self.process.wait(limit_s("measure"))
         except TimeoutError as error:
@@ -193,7 +193,7 @@ class _Client:
         return document
 
     def release(self) -> None:
-        """Let it end: it keeps its connections until its stdin ends."""
+        """Let the client end: it keeps its connections until its stdin ends."""
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
@@ -207,7 +207,7 @@ _Events = queue.SimpleQueue[tuple[_Client, dict[str, Any] | None]]
 
 @dataclass
 class _Processes:
-    """The clients of one driver; ``close`` ends them. ``folder``: of their logs."""
+    """The client processes of one driver; ``close`` ends them. ``folder``: of their logs."""
 
     clients: Clients
     folder: Path
@@ -219,7 +219,7 @@ class _Processes:
     _sockets: list[int] = field(default_factory=list)
 
     def start(self, spec: Mapping[str, Any]) -> None:
-        """Start one, and send it its spec."""
+        """Start a client, and send it its spec."""
         index = len(self._running)
         log = self.folder / f"{index}.log"
         readers: Sequence[Callable[[_Client, _Events], None]]
@@ -252,7 +252,7 @@ class _Processes:
         )
 
     def _spawn_ssh(self, argv: Sequence[str], log: Path) -> Process:
-        """As the harness's own user, whose keys and agent it needs."""
+        """Start ssh as the harness's own user, whose keys and agent it needs."""
         return self.clients.processes.spawn(
             argv,
             env=remote_hosts.environment(),
@@ -308,7 +308,7 @@ class _Processes:
             client.release()
 
     def close(self) -> None:
-        """Kill those that still run."""
+        """Kill the clients that still run."""
         for client in self._running:
             client.process.kill()
         for thread in self._threads:  # their pipes end with the processes
@@ -351,7 +351,7 @@ def _read_lines(client: _Client, events: _Events) -> None:
 
 @dataclass(frozen=True)
 class _Timeouts:
-    """When clients count as stuck.
+    """The limits after which clients count as stuck.
 
     ``silence_s``: without an event of any of them; ``end_s``: by the monotonic clock.
     """
@@ -361,7 +361,7 @@ class _Timeouts:
 
     @classmethod
     def of(cls, specs: Sequence[Mapping[str, Any]]) -> _Timeouts:
-        """The duration of a load, a check or a number of operations is unknown."""
+        """Return the limits; a load, a check or a number of operations has no known duration."""
         first = specs[0]
         if first.get("task", "run") != "run":
             # It reports after each package of some megabytes, and a load then waits for the
@@ -379,7 +379,7 @@ class _Timeouts:
         return cls(silence_s, time.monotonic() + silence_s + phases_ns / 1e9)
 
     def next(self, events: _Events) -> tuple[_Client, dict[str, Any] | None]:
-        """The next event; RunFailed where none comes."""
+        """Return the next event; RunFailed where no event comes."""
         wait_s = min(self.silence_s, max(0.0, self.end_s - time.monotonic()))
         try:
             return events.get(timeout=wait_s)

@@ -34,14 +34,14 @@ _CLOCK_READINGS = 7
 
 @dataclass(frozen=True)
 class Clock:
-    """How far a host's clock is ahead of ours, and by how much that may be wrong."""
+    """A host's clock: how far it is ahead of ours, and the error of that difference."""
 
     ahead_ns: int
     error_ns: int
 
     @property
     def worst_ns(self) -> int:
-        """How far they may be apart."""
+        """The largest possible difference of the two clocks."""
         return abs(self.ahead_ns) + self.error_ns
 
 
@@ -135,7 +135,7 @@ def _check_answer(problem: str, answer: dict[str, object]) -> None:
 
 
 def _clock(questions: IO[bytes], answers: IO[bytes]) -> Clock:
-    """The answer that came fastest says most: its clock was read within that time."""
+    """Return the clock by the fastest answer: the host read its clock within that time."""
     found = []
     for _ in range(_CLOCK_READINGS):
         before = time.time_ns()

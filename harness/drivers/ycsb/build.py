@@ -41,25 +41,24 @@ class Build:
 
     @property
     def classpath(self) -> str:
-        """As Java takes it."""
         return ":".join([f"{self.folder}/*", *map(str, self.binding.classpath)])
 
 
 def check_buildable(binding: YcsbBinding) -> None:
-    """UsageError where it is not built, and cannot be."""
+    """Raise UsageError where the client is not built, and cannot be built."""
     if not _folder(binding).is_dir():
         find_maven()
 
 
 def builds() -> list[str]:
-    """The bindings that the client was built with here; changed sources are built again."""
+    """Return the bindings that the client was built with here; changed sources are built again."""
     found = paths.engines_prefix().glob(f"ycsb-{VERSION}-*-{'?' * _DIGITS}")
     names = (folder.name.removeprefix(f"ycsb-{VERSION}-") for folder in found if folder.is_dir())
     return sorted({name[: -_DIGITS - 1] for name in names})
 
 
 def built(binding: YcsbBinding, progress: Progress) -> Build:
-    """The client with this binding, built first where it is not; RunFailed in Maven's words."""
+    """Return the client with this binding, built if needed; RunFailed in Maven's words."""
     folder = _folder(binding)
     if paths.engines_prefix().is_dir():
         refuse_exchangeable(paths.engines_prefix(), "engines", "HARNESS_ENGINES")
@@ -74,7 +73,7 @@ def _folder(binding: YcsbBinding) -> Path:
 
 
 def _digest(binding: YcsbBinding) -> str:
-    """Digest of all sources, by name, and of Maven's arguments."""
+    """Return a digest of all sources, by name, and of Maven's arguments."""
     digest = hashlib.sha256(repr(sorted(binding.built_with.items())).encode())
     for project in (_PROJECT, binding.project):
         for file in _sources(project):

@@ -1,4 +1,4 @@
-"""The client at work: its measured window, and what it has done in it.
+"""A run of the official client: its measured window, and the work that it did in it.
 
 The official client has no ramp-up: it counts from its first operation on. But it writes the
 histograms of each second apart, at its status lines, so that the measured window is made of
@@ -32,7 +32,7 @@ _TOO_SOON = (
 
 @dataclass(frozen=True)
 class Done:
-    """What it has done.
+    """The work of a client that has ended.
 
     ``ticks``: its status lines. ``begin``, ``end``: the measured window's, as indices of
     them; ``clocks``: at both, see Words. ``logs``: its histograms by measurement, an interval
@@ -52,12 +52,12 @@ class Done:
 
     @property
     def late_ns(self) -> int:
-        """The delay, at most, between an end of the window and the reading of counters."""
+        """The largest delay between an end of the window and the reading of counters."""
         ends = zip(self.clocks, (self.begin, self.end), strict=True)
         return max(wall_ms - self.ticks[number].at_ms for (wall_ms, _), number in ends) * 1_000_000
 
     def counted_ns(self) -> int:
-        """From reading what counts the window to reading it again, by the client's clock."""
+        """Return the time between the two readings of the counters, by the client's clock."""
         (_, begin_ns), (_, end_ns) = self.clocks
         return end_ns - begin_ns
 
@@ -69,7 +69,7 @@ def run(
     progress: Progress,
     drives: WindowCallbacks | None = None,
 ) -> Done:
-    """Have the client do it; RunFailed with its own last words where it did not go well.
+    """Run the client on a request; RunFailed with its last lines where it fails.
 
     ``drives``: called as the measured window begins and ends, while it works.
     """
@@ -120,7 +120,7 @@ class _Window:
     _let_go: bool = False
 
     def listen(self) -> None:
-        """Until it has ended, or has reported a failure."""
+        """Listen until the client has ended, or has reported a failure."""
         while not self.client.over and self.client.words.failure is None:
             tick = self.client.listen()
             if tick is not None:
@@ -147,15 +147,15 @@ class _Window:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it ended with its window: later operations cannot be separated."""
+        """Whether the client ended with its window: later operations cannot be separated."""
         return self.request.duration_s is not None and self.end == len(self.ticks) - 1
 
     def _past(self, line: int, seconds: int) -> bool:
-        """Whether the last status line is at least that much later."""
+        """Return whether the last status line is at least that much later."""
         return self.ticks[-1].at_ms - self.ticks[line].at_ms >= 1000 * seconds - _EARLY_MS
 
     def _ended(self) -> None:
-        """All is done and it is still there: where operations bound it, that ends the window."""
+        """End the window of a client that has done all its operations, and let the client end."""
         if self.request.duration_s is None and self.begin is not None:
             self._leave(len(self.ticks) - 1)
         self._let_go = True
@@ -166,7 +166,7 @@ class _Window:
         self._enter(_END, self.drives.on_measured)
 
     def _enter(self, name: str, then: Callable[[], None]) -> None:
-        """First the client's own CPU time and the engine inside it, then the caller's counters."""
+        """Read the client's processor time and the engine inside it, then the caller's counters."""
         cpu_ns = self.client.cpu_ns()
         self.client.query(name)
         retried = self.client.words.retried.copy()

@@ -92,7 +92,7 @@ class ClientProcess(ClientProgram):
                 yield client
 
     def listen(self) -> Tick | None:
-        """Read its next line, if there is one soon; the status in it, if any."""
+        """Read the client's next line, if there is one soon; return the status in it, if any."""
         if (found := self.next_line()) is None:
             # It prints each second once its threads are made; an engine may take a while to open.
             if self.silent_s > (silence_s := limit_s("warm-up")):
@@ -108,28 +108,28 @@ class ClientProcess(ClientProgram):
         return tick
 
     def query(self, name: str) -> None:
-        """Have it print its clocks, and the binding the engine's counters."""
+        """Have the client print its clocks, and the binding the engine's counters."""
         with suppress(BrokenPipeError):
             self.process.stdin.write(f"{name}\n".encode())
             self.process.stdin.flush()
 
     def logs(self) -> Path:
-        """The folder of its histograms."""
+        """Return the folder of the client's histograms."""
         return self.folder / _HISTOGRAMS
 
     def let_go(self) -> None:
-        """Let it end: it stays until its stdin does."""
+        """Let the client end: it stays until its stdin ends."""
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
     def read_rest(self) -> None:
-        """The lines after the first of a failure often say more."""
+        """Read the lines after a failure's first, which often say more."""
         until = time.monotonic() + _LAST_WORDS_S
         while not self.over and not self.words.ended and time.monotonic() < until:
             self.listen()
 
     def expect_success(self) -> None:
-        """RunFailed where it reported a failure, or ended without its results."""
+        """Raise RunFailed where the client reported a failure, or ended without its results."""
         if self.words.failure is not None:
             self.read_rest()
             raise self.failed(self.words.failure)

@@ -46,7 +46,7 @@ Query = Callable[[str], Sequence[tuple[Any, ...]]]
 
 @cache
 def conditions(own: Path | None = None) -> Mapping[int, str]:
-    """Statement by number of the condition; those in ``own`` in place of ours."""
+    """Return the statements by number of the condition; those in ``own`` replace ours."""
     folders = [_FOLDER, *([own] if own else [])]
     return {
         int(file.stem): file.read_text()
@@ -58,7 +58,7 @@ def conditions(own: Path | None = None) -> Mapping[int, str]:
 def check_conditions(
     engine: Engine, progress: Progress, not_kept: Mapping[int, str] | None = None
 ) -> list[Check]:
-    """One check per condition; a condition that cannot be queried is unknown.
+    """Return one check per condition; a condition that cannot be queried is unknown.
 
     ``not_kept``: conditions that the driver's own transactions do not keep, and why: they
     are left out.
@@ -102,7 +102,7 @@ def _violations(number: int, found: SqlResult) -> str:
 
 
 def check_remote(warehouses: int, engine: Engine) -> Check:
-    """Whether as many order lines and payments crossed warehouses as should, by the data.
+    """Check that as many order lines and payments crossed warehouses as should, by the data.
 
     1 % of the lines (clause 2.4.1.5) and 15 % of the payments (clause 2.5.1.2); none where
     there is one warehouse.
@@ -140,26 +140,26 @@ def _counts(found: SqlResult) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Traces:
-    """What all transactions so far have left: New-Orders and Payments, as the data count them."""
+    """The numbers of New-Orders and Payments so far, as the data count them."""
 
     new_order: int
     payment: int
 
 
 def loaded_traces(warehouses: int) -> Traces:
-    """Of data as they were loaded: 3,000 orders of each district, one payment a customer."""
+    """Return the traces of loaded data: 3,000 orders of each district, one payment a customer."""
     return Traces(new_order=3_001 * 10 * warehouses, payment=30_000 * warehouses)
 
 
 def read_traces(engine: Engine) -> Traces:
-    """Of the data as they are now; RunFailed where they cannot be read."""
+    """Return the traces of the data as they are now; RunFailed where they cannot be read."""
     with closing(engine.connect()) as connection:
         found = {name: connection.execute(sql).rows[0][0] for name, sql in _SUMS.items()}
     return Traces(**{name: int(str(value or 0)) for name, value in found.items()})
 
 
 def check_population(warehouses: int, engine: Engine) -> Check:
-    """Whether no row is missing of those that were loaded and that no transaction removes."""
+    """Check that no row is missing of those that were loaded and that no transaction removes."""
     wrong = []
     try:
         with closing(engine.connect()) as connection:

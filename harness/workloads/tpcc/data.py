@@ -38,13 +38,13 @@ _NS_PER_MIN = 60e9
 
 
 def row_counts(warehouses: int) -> dict[str, int]:
-    """Rows that each table must have after loading; ORDER-LINE's are not known beforehand."""
+    """Return the rows of each table after loading; ORDER-LINE's are not known beforehand."""
     counts = {table: rows * warehouses for table, rows in _PER_WAREHOUSE.items()}
     return {**counts, "item": _ITEMS}
 
 
 def estimate_bytes(params: TpccParams) -> dict[Part, int]:
-    """Upper estimate of the bytes in each part, with what the run adds.
+    """Return an upper estimate of the bytes in each part, with what the run adds.
 
     Measured with one warehouse: 0.16 GB on PostgreSQL 15, 0.25 GB on MySQL 9.7, empty
     databases included. ``wal`` is bounded by the usual limits of a log.
@@ -76,7 +76,7 @@ def estimate_bytes(params: TpccParams) -> dict[Part, int]:
 
 
 def _orders(params: TpccParams) -> float:
-    """New-Orders of a run, at most."""
+    """Return the largest number of New-Orders of a run."""
     minutes = (params.ramp_up.ns + params.duration.ns) / _NS_PER_MIN
     if params.rate_per_s is not None:
         return minutes * min(60 * params.rate_per_s, _FAST_PER_MIN)

@@ -65,7 +65,7 @@ class Journal:
 
     @classmethod
     def read(cls, files: Iterable[Path], user: Credentials | None = None) -> Journal:
-        """All lines of the files, which ``user`` has written; RunFailed names one that is none."""
+        """Read the files, which ``user`` has written; RunFailed names a malformed line."""
         journal = cls()
         for file in files:
             with acting_as(user):
@@ -98,12 +98,12 @@ class Journal:
 
     @property
     def warehouses(self) -> list[int]:
-        """Those of orders and deliveries."""
+        """The warehouses of orders and deliveries."""
         return sorted({key[0] for key in (*self.orders, *self.carriers)})
 
 
 def check_durability(journal: Journal, engine: Engine, progress: Progress) -> list[Check]:
-    """Whether everything in the journal is in the started engine's data; a check a kind."""
+    """Check that everything in the journal is in the started engine's data; one check a kind."""
     with closing(engine.connect()) as connection:
         orders, deliveries = _check_orders(journal, connection, progress)
         return [orders, _check_payments(journal, connection), deliveries]
@@ -112,7 +112,7 @@ def check_durability(journal: Journal, engine: Engine, progress: Progress) -> li
 def _check_orders(
     journal: Journal, connection: SqlConnection, progress: Progress
 ) -> tuple[Check, Check]:
-    """Warehouse by warehouse, so that memory does not grow with their number."""
+    """Check warehouse by warehouse, so that memory does not grow with their number."""
     lost_orders: list[str] = []
     lost_carriers: list[str] = []
     by_warehouse: dict[int, list[Order]] = {}
@@ -149,7 +149,7 @@ def _orders(
 
 
 def _check_payments(journal: Journal, connection: SqlConnection) -> Check:
-    """Payments of exactly 10.00 look like the loaded ones and are left out."""
+    """Check the payments; those of exactly 10.00 look like the loaded ones and are left out."""
     rows = connection.execute(
         "SELECT h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount, count(*) FROM history "
         "WHERE h_amount <> 10.00 GROUP BY h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount"
@@ -209,12 +209,12 @@ class _Killer:
 
     @property
     def killed_after_ns(self) -> int:
-        """From the window's beginning to the kill."""
+        """The time from the window's beginning to the kill."""
         assert self.begun_ns is not None and self.killed_ns is not None
         return self.killed_ns - self.begun_ns
 
     def make_sure(self) -> None:
-        """Return when it is gone; RunFailed where it is not after a while."""
+        """Return when the server is gone; RunFailed where it is not after a while."""
         self.cancel()
         deadline = time.monotonic() + _GONE_S
         while True:
@@ -253,7 +253,7 @@ def measure_durability(params: TpccParams, session: Session, engine: Engine) -> 
 
 
 def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, int]:
-    """The acknowledged commits until the server was killed, and the time of the kill.
+    """Return the acknowledged commits until the server was killed, and the time of the kill.
 
     The moment is drawn from the seed: the same share of the window for all arms of a block.
     """

@@ -35,7 +35,7 @@ _LOADGEN_ONLY = (
 
 @dataclass(frozen=True)
 class HammerDbDriver(Driver):
-    """Its own schema, its own procedures, its own client."""
+    """HammerDB with its own schema, its own procedures, its own client."""
 
     params: TpccParams
     unseeded: ClassVar[str] = "HammerDB's users draw from generators that take no seed"
@@ -47,7 +47,7 @@ class HammerDbDriver(Driver):
     }
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """Whether it is installed, knows this engine, and can do this in whole minutes."""
+        """Check that HammerDB is installed, knows this engine, and can do this in whole minutes."""
         dialect = drivable(engine)
         installed = find()  # without it all else is in vain
         self.params.refuse_changed(_LOADGEN_ONLY, "hammerdb")
@@ -55,17 +55,17 @@ class HammerDbDriver(Driver):
         installed.check(dialect, unprivileged())
 
     def key(self) -> Mapping[str, Any]:
-        """Its version: its schema and procedures are data."""
+        """Return HammerDB's version: its schema and procedures are data."""
         return {"builder": find().name}
 
     def load(self, loading: Loading) -> dict[str, Any]:
-        """Have it build its schema."""
+        """Have HammerDB build its schema."""
         target, threads = target_of(loading.engine), loading.threads
         warehouses = self.params.warehouses
         return build(find(), target, loading.clients, warehouses, threads, loading.progress)
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        """Have it drive what it has built."""
+        """Have HammerDB drive the schema that it has built."""
         target, options = target_of(session.engine), _timed(self.params)
         return measure(find(), target, session.clients(), options, session.progress, drives)
 

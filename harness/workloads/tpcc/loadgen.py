@@ -1,4 +1,4 @@
-"""Our native client as a driver of this workload: its specs, and what its results become."""
+"""The native client as a driver of this workload: its specs and its results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loadgen(Driver):
     params: TpccParams
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """Whether the client speaks to this engine, and has its module."""
+        """Check that the client speaks to this engine, and has its module."""
         params = self.params
         if params.client_hosts and params.test == "durability":
             raise UsageError(
@@ -46,7 +46,7 @@ class Loadgen(Driver):
         )
 
     def key(self) -> Mapping[str, Any]:
-        """The seed, and which rows are made of it."""
+        """Return the seed, and which rows are made of it."""
         return {"data_seed": self.params.data_seed, "generation": data.GENERATION}
 
     def load(self, loading: Loading) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Loadgen(Driver):
         return _parse_result(*processes.offer(spec, session, drives, params.outline(), title))
 
     def journals(self, folder: Path) -> list[Path]:
-        """The files that ``drive`` had written into a folder."""
+        """Return the journals that ``drive`` had written into a folder."""
         files = merge_results.journals(folder / _JOURNAL, self.params.clients)
         return [file for file in files if file.exists()]
 
@@ -97,7 +97,7 @@ def _parse_result(result: Mapping[str, Any], finished_counts: Mapping[str, int])
 
 
 def _transaction(name: str, one: Operation) -> Operation:
-    """Without the counts that this one cannot have."""
+    """Return the transaction without the counts that it cannot have."""
     return replace(
         one,
         rolled_back_count=one.rolled_back_count if name == "new_order" else None,
@@ -107,7 +107,7 @@ def _transaction(name: str, one: Operation) -> Operation:
 
 
 def _require_passed(checks: list[Check]) -> None:
-    """RunFailed if the loaded data are not consistent, or the check failed."""
+    """Raise RunFailed if the loaded data are not consistent, or the check failed."""
     wrong = [check for check in checks if check.status != "passed"]
     if wrong:
         raise RunFailed(

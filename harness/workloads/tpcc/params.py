@@ -71,7 +71,7 @@ class _MixKind:
 
 
 def event_loops(connections: float) -> int:
-    """The default number of event loops of a client process.
+    """Return the default number of event loops of a client process.
 
     One loop serves many connections. Two connections have one each: their answers come far
     apart, and a loop that sleeps in between wakes up sooner where the server's process has just
@@ -83,7 +83,7 @@ def event_loops(connections: float) -> int:
 
 
 def shares(mix: Mix) -> dict[str, float]:
-    """Share of each transaction among all; the shares add up to 1.
+    """Return the share of each transaction among all; the shares add up to 1.
 
     The deck has ten New-Orders and ten Payments and one of each other (clause 5.2.4.2).
     """

@@ -112,7 +112,6 @@ class Tpcc(DrivenWorkload[TpccParams]):
     drivers = DRIVERS
 
     def size_key(self, params: TpccParams) -> dict[str, Any]:
-        """Number of warehouses."""
         return {"warehouses": params.warehouses}
 
     def estimate_bytes(self, params: TpccParams, engine_format: str) -> dict[Part, int]:
@@ -126,17 +125,16 @@ class Tpcc(DrivenWorkload[TpccParams]):
         engine: Engine,
         settings: Mapping[str, str],
     ) -> None:
-        """Whether the driver is there, and this engine can be driven by it."""
+        """Check that the driver is there, and can drive this engine."""
         if params.test == "durability":
             _check_durability(driver, engine)
         super().check_engine(params, driver, engine, settings)
 
     def spends_data(self, params: TpccParams) -> bool:
-        """Always: every transaction but two writes."""
+        """Return True: every transaction but two writes."""
         return True
 
     def measure(self, params: TpccParams, session: Session) -> Outcome:
-        """See harness.workload.Workload.measure."""
         driver, engine = self.drivers[session.driver](params), session.engine
         if params.test == "durability":
             return measure_durability(params, session, engine)
@@ -172,7 +170,7 @@ class Tpcc(DrivenWorkload[TpccParams]):
 
 
 def rates(driven: DriverResult) -> Iterator[Metric]:
-    """The rates of a window, reported by the driver or computed from its counts."""
+    """Yield the rates of a window, reported by the driver or computed from its counts."""
     done = {name: one.count for name, one in driven.operations.items() if one.count is not None}
     scale, offered = _NS_PER_MIN / driven.window_ns, driven.offered_count
     per_minute: dict[str, float | None] = {
@@ -212,7 +210,7 @@ def _check_durability(driver: str, engine: Engine) -> None:
 
 
 def _expect_work(params: TpccParams, driven: DriverResult) -> None:
-    """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
+    """Raise RunFailed for a window in which nothing was done: its rate would be 0."""
     wanted = shares(params.mix)["new_order"] > 0
     found = {one.name: one.value for one in rates(driven)}
     if driven.done_count != 0 and (found.get("new_orders_per_minute") or not wanted):
@@ -228,14 +226,14 @@ def _expect_work(params: TpccParams, driven: DriverResult) -> None:
 
 
 def own_warnings(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
-    """Warnings about the window that TPC-C alone has."""
+    """Yield the warnings about the window that TPC-C alone has."""
     yield from _skipped(driven)
     yield from _shared_connections(params, driven)
     yield from _crowded(params)
 
 
 def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
-    """By Little's law, how many transactions were under way or waited for a connection."""
+    """Warn about transactions that waited for a connection, counted by Little's law."""
     times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
     mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
     connections = params.connections

@@ -203,7 +203,6 @@ class Answer:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Answer:
-        """The inverse of :meth:`to_json`."""
         columns = tuple(
             column["digest"] if "digest" in column else tuple(column["values"])
             for column in document["columns"]

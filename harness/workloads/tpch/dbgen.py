@@ -115,7 +115,6 @@ def _rows(table: str, scale: float) -> int:
 
 
 def _retail_price(part: int) -> int:
-    """Cents (clause 4.2.3, P_RETAILPRICE)."""
     return 90_000 + part // 10 % 20_001 + part % 1000 * 100
 
 

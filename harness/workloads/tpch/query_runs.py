@@ -30,7 +30,7 @@ from harness.store.result import Metric
 from harness.waits import Breakdown, explain_alone, take
 from harness.workload import Session
 from harness.workloads.tpch.params import TpchParams
-from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.statements import Statement
 
 
@@ -103,11 +103,11 @@ class QueryRuns:
     """The query runs of one session, each from the requested cache state."""
 
     def __init__(
-        self, session: Session, engine: Engine, params: TpchParams, course: Course
+        self, session: Session, engine: Engine, params: TpchParams, cursor: ResumeCursor
     ) -> None:
         self._session = session
         self._engine = engine
-        self._course = course
+        self._cursor = cursor
         self._timeout_s = params.query_timeout_s
         self._warmups = params.warmups
         self._plans = params.plans
@@ -121,7 +121,7 @@ class QueryRuns:
         executions = []
         with self._session.progress.task("run TPC-H queries", len(todo)) as task:
             for statement in todo:
-                execution = self._course.step(
+                execution = self._cursor.step(
                     statement.step,
                     statement.name,
                     partial(self._time, statement),
@@ -134,7 +134,7 @@ class QueryRuns:
         return executions
 
     def _time(self, statement: Statement) -> Execution:
-        connection = self._course.connection()
+        connection = self._cursor.connection()
         for _ in range(self._warmups):
             execute(connection, statement, self._timeout_s)
         with explained_failure(statement):
@@ -152,7 +152,7 @@ class QueryRuns:
 
     def _again(self, statement: Statement) -> None:
         """Execute it for what it leaves in the caches."""
-        execute(self._course.connection(), statement, self._timeout_s)
+        execute(self._cursor.connection(), statement, self._timeout_s)
 
     def explain(self, executions: Sequence[Execution]) -> list[Explained]:
         """Each query that ended again, with profiling on.
@@ -167,7 +167,7 @@ class QueryRuns:
             for execution in todo:
                 statement = execution.statement
                 try:
-                    plan = self._course.step(
+                    plan = self._cursor.step(
                         f"{statement.step}-plan",
                         f"{statement.name}'s plan",
                         partial(self._explain, self._engine, execution),
@@ -186,7 +186,7 @@ class QueryRuns:
         statement = execution.statement
         assert execution.duration_ns is not None
         with explained_failure(statement):
-            connection = self._course.connection()
+            connection = self._cursor.connection()
             before = self._session.counters("before untimed")
             plan = engine.explain(connection, statement.sql)
             spent = difference(before, self._session.counters("after untimed"))

@@ -30,7 +30,7 @@ from harness.workloads.tpch.refresh_data import (
     grouped_rows,
     orders_per_set,
 )
-from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.tables import COLUMNS
 
 Function = Literal["RF1", "RF2"]
@@ -66,12 +66,10 @@ class Applied:
 
     @property
     def duration_ns(self) -> int:
-        """Its timing interval."""
         return self.ended_ns - self.submitted_ns
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of its metrics."""
         return {"function": self.function, "pair": str(self.pair)}
 
 
@@ -97,9 +95,9 @@ class RefreshFunctions:
             ended_ns = time.monotonic_ns()
         return Applied(function, pair, submitted_ns, ended_ns, tuple(commits))
 
-    def timed(self, function: Function, pair: int, course: Course) -> Applied:
+    def timed(self, function: Function, pair: int, cursor: ResumeCursor) -> Applied:
         """Execute it alone, as one step of the run, or recall it from an earlier attempt."""
-        return course.step(
+        return cursor.step(
             f"{function.lower()}-{pair}",
             function,
             partial(self._time, function, pair),

@@ -1,4 +1,4 @@
-"""The course of a run: one piece of work after another, some of it done in an earlier attempt.
+"""Resume a TPC-H run: skip the steps that an earlier attempt finished.
 
 An interrupted run resumes where it was. What it had measured is kept; what that had
 *left* — changed data, warm caches — is not, since the data are restored and the server is
@@ -35,14 +35,14 @@ class _Skipped:
     query: bool
 
 
-class Course:
+class ResumeCursor:
     """Where data, caches and connection of this attempt stand.
 
     ::
 
-        course.cold_point("run")               # where the run's caches begin
+        cursor.cold_point("run")               # where the run's caches begin
         for every piece of work in order:
-            result = course.step("q6", "Q6", do, again, read)   # of an earlier attempt, or done now
+            result = cursor.step("q6", "Q6", do, again, read)   # stored, or done now
 
     ``queries``: number of queries of the run, for the message on resuming.
     """

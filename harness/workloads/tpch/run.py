@@ -33,7 +33,7 @@ from harness.workloads.tpch.query_runs import Execution, Explained, QueryRuns
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions, seen
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.refresh_generate import prepare
-from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.source_database import LOADED
 from harness.workloads.tpch.sql import other_sql
 from harness.workloads.tpch.statements import (
@@ -53,7 +53,7 @@ class _Test:
     params: TpchParams
     session: Session
     engine: Engine
-    course: Course
+    cursor: ResumeCursor
     data: RefreshData | None
     executions: list[Execution] = field(default_factory=list)
     refresh: list[Applied] = field(default_factory=list)
@@ -75,13 +75,13 @@ class _Test:
 
     def run(self) -> None:
         """Execute its parts in their order; those of an earlier attempt are recalled."""
-        params, course, functions = self.params, self.course, None
+        params, cursor, functions = self.params, self.cursor, None
         if self.data is not None:
             functions = RefreshFunctions(
                 self.session, self.engine, self.data, params.refresh_batch_orders
             )
-        query_runs = QueryRuns(self.session, self.engine, params, course)
-        course.cold_point("run")
+        query_runs = QueryRuns(self.session, self.engine, params, cursor)
+        cursor.cold_point("run")
         if params.test == "queries":
             self.executions = query_runs.time(chosen_statements(params, self._sql))
         if params.test in ("power", "both"):
@@ -89,13 +89,13 @@ class _Test:
         if params.test in ("throughput", "both"):
             first = 2 if params.test == "both" else 1
             self.throughput = run_throughput(
-                params, self.session, self.engine, functions, first, course
+                params, self.session, self.engine, functions, first, cursor
             )
-        course.close()
-        course.cold_point("run-plan")
+        cursor.close()
+        cursor.cold_point("run-plan")
         self.plans = query_runs.explain(self.executions)
         self.unexplained = query_runs.unexplained
-        course.close()
+        cursor.close()
         self.selected = self._select()
         if functions is not None:
             self.data_checks = self._check_data(functions)
@@ -107,10 +107,10 @@ class _Test:
     def _power(self, functions: RefreshFunctions | None, query_runs: QueryRuns) -> None:
         """Clause 5.3.3.2: RF1, the query stream, RF2."""
         if functions is not None:
-            self.refresh.append(functions.timed("RF1", 1, self.course))
+            self.refresh.append(functions.timed("RF1", 1, self.cursor))
         self.executions = query_runs.time(power_statements(self.params, self._sql))
         if functions is not None:
-            self.refresh.append(functions.timed("RF2", 1, self.course))
+            self.refresh.append(functions.timed("RF2", 1, self.cursor))
 
     def _select(self) -> list[Metric]:
         """``query_selected_fraction`` of query 6 with dates, counted by the engine in its data."""
@@ -130,7 +130,7 @@ class _Test:
         kept = self.session.recalled(_DATA_CHECK)
         if kept is not None:
             return [Check(**check) for check in kept]
-        self.course.data_ready("the check of the data")
+        self.cursor.data_ready("the check of the data")
         checks = functions.check(range(1, sets_needed(self.params) + 1))
         self.session.remember(_DATA_CHECK, as_json(checks))
         return checks
@@ -151,8 +151,8 @@ def measure(params: TpchParams, session: Session) -> Outcome:
     streams = params.streams or 0
     power = params.test != "throughput"
     total = len(params.queries) * (power + streams)
-    with closing(Course(session, engine, params.cache, total)) as course:
-        test = _Test(params, session, engine, course, data)
+    with closing(ResumeCursor(session, engine, params.cache, total)) as cursor:
+        test = _Test(params, session, engine, cursor, data)
         test.run()
     checks = [*_finished(test.all_executions, params.query_timeout_s), *test.data_checks]
     checks += check_answers(

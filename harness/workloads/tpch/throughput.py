@@ -25,7 +25,7 @@ from harness.workload import Session
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.query_runs import Execution, execute
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
-from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
 
 _STEP = "throughput"
@@ -44,7 +44,6 @@ class Throughput:
 
     @property
     def executions(self) -> list[Execution]:
-        """Of all streams."""
         return [execution for stream in self.streams for execution in stream]
 
     @property
@@ -79,7 +78,7 @@ def run_throughput(
     engine: Engine,
     functions: RefreshFunctions | None,
     first_pair: int,
-    course: Course,
+    cursor: ResumeCursor,
 ) -> Throughput:
     """All streams once, as one step of the run; it cannot be resumed in the middle."""
     folder = engine.sql("tpch")
@@ -90,8 +89,8 @@ def run_throughput(
 
     def measure() -> Throughput:
         if first_pair == 1:  # no power test has come before it
-            _warm_up(params, engine, course)
-        course.close()
+            _warm_up(params, engine, cursor)
+        cursor.close()
         total = sum(map(len, statements)) + len(refresh)
         before = dict(session.counters("before"))
         with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
@@ -102,7 +101,7 @@ def run_throughput(
 
     again = None if functions is None else partial(functions.again, refresh)
     read = partial(Throughput.from_json, statements)
-    return course.step(_STEP, "the throughput test", measure, again, read, changes_data=True)
+    return cursor.step(_STEP, "the throughput test", measure, again, read, changes_data=True)
 
 
 def _refresh_stream(
@@ -115,11 +114,11 @@ def _refresh_stream(
     return [(function, pair) for pair in pairs for function in FUNCTIONS]
 
 
-def _warm_up(params: TpchParams, engine: Engine, course: Course) -> None:
+def _warm_up(params: TpchParams, engine: Engine, cursor: ResumeCursor) -> None:
     """The query set of stream 0, untimed: a stream's own queries cannot be warmed one by one."""
     for _ in range(params.warmups):
         for statement in power_statements(params, engine.sql("tpch")):
-            execute(course.connection(), statement, params.query_timeout_s)
+            execute(cursor.connection(), statement, params.query_timeout_s)
 
 
 class _Streams:

@@ -44,7 +44,6 @@ class Tpch(Workload[TpchParams]):
         data.generate(params.scale, _load_format(engine), folder, progress)
 
     def source_key(self, params: TpchParams, engine: Engine) -> str:
-        """``tpch-sf1-csv-tpchgen-4.0.0``."""
         return data.source_name(params.scale, _load_format(engine))
 
     def changes_key(self, params: TpchParams) -> str:

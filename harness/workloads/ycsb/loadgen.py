@@ -61,7 +61,6 @@ class Loadgen(Driver):
         }
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        """Offer the load."""
         params = self.params
         spec = {
             **client.client_spec(session.engine, "ycsb", "run"),

@@ -120,7 +120,6 @@ class Official(Driver):
         return {**data.key(params), **self.key(), "row_counts": stored}
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        """Offer the load."""
         params = self.params
         engine = session.engine
         request = _request(params, engine)

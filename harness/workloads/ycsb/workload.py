@@ -83,7 +83,6 @@ class Ycsb(DrivenWorkload[YcsbParams]):
     drivers = DRIVERS
 
     def size_key(self, params: YcsbParams) -> dict[str, Any]:
-        """Which records there are."""
         return data.key(params)
 
     def estimate_bytes(self, params: YcsbParams, engine_format: str) -> dict[Part, int]:
@@ -95,11 +94,9 @@ class Ycsb(DrivenWorkload[YcsbParams]):
         return params.loaded_records * data.record_bytes(params)
 
     def spends_data(self, params: YcsbParams) -> bool:
-        """Where anything is written."""
         return params.writes
 
     def measure(self, params: YcsbParams, session: Session) -> Outcome:
-        """See harness.workload.Workload.measure."""
         driver, engine = self.drivers[session.driver](params), session.engine
         counted = WindowCounters(session)
         driven = driver.drive(session, counted.drives())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.resume import ResumeCursor
 
 
 @dataclass
@@ -41,14 +41,14 @@ WORK = ["rf1", "q14", "q2", "q9", "rf2"]
 def sitting(cache, kept):
     """What is done in a sitting that finds the first ``kept`` pieces of work done."""
     session: Any = Session()
-    course = Course(session, session, cache, 3)
-    course.cold_point("run")
+    cursor = ResumeCursor(session, session, cache, 3)
+    cursor.cold_point("run")
     for number, work in enumerate(WORK):
         if number < kept:
             again = partial(session.done.append, f"again {work}")
-            course.skip(again, changes_data=work.startswith("rf"), query=work.startswith("q"))
+            cursor.skip(again, changes_data=work.startswith("rf"), query=work.startswith("q"))
         else:
-            course.ready(work, work.upper())
+            cursor.ready(work, work.upper())
             session.done.append(work)
     return session
 
@@ -90,31 +90,31 @@ def test_where_everything_is_kept_nothing_is_done(cache):
 def test_data_before_a_later_cold_point_are_changed_before_it():
     """The plan pass begins cold: queries before it need not run again, refresh functions do."""
     session: Any = Session()
-    course = Course(session, session, "cold-per-run", 1)
-    course.cold_point("run")
-    course.skip(partial(session.done.append, "again rf1"), changes_data=True)
-    course.skip(partial(session.done.append, "again q14"), query=True)
-    course.cold_point("run-plan")
-    course.skip(partial(session.done.append, "again q14-plan"))
-    course.ready("q2-plan", "Q2's plan")
+    cursor = ResumeCursor(session, session, "cold-per-run", 1)
+    cursor.cold_point("run")
+    cursor.skip(partial(session.done.append, "again rf1"), changes_data=True)
+    cursor.skip(partial(session.done.append, "again q14"), query=True)
+    cursor.cold_point("run-plan")
+    cursor.skip(partial(session.done.append, "again q14-plan"))
+    cursor.ready("q2-plan", "Q2's plan")
     assert session.done == ["again rf1", "cold run-plan-resumed", "again q14-plan"]
 
 
 def test_the_check_of_the_data_needs_the_data_alone():
     session: Any = Session()
-    course = Course(session, session, "warm", 1)
-    course.skip(partial(session.done.append, "again rf1"), changes_data=True)
-    course.skip(partial(session.done.append, "again q14"), query=True)
-    course.data_ready("the check")
+    cursor = ResumeCursor(session, session, "warm", 1)
+    cursor.skip(partial(session.done.append, "again rf1"), changes_data=True)
+    cursor.skip(partial(session.done.append, "again q14"), query=True)
+    cursor.data_ready("the check")
     assert session.done == ["again rf1"]
 
 
 def test_a_cold_start_ends_the_connection():
     session: Any = Session()
-    course = Course(session, session, "cold-per-query", 2)
-    course.ready("q1", "Q1")
-    assert course.connection() is course.connection()
-    course.ready("q2", "Q2")
-    course.connection()
-    course.close()
+    cursor = ResumeCursor(session, session, "cold-per-query", 2)
+    cursor.ready("q1", "Q1")
+    assert cursor.connection() is cursor.connection()
+    cursor.ready("q2", "Q2")
+    cursor.connection()
+    cursor.close()
     assert session.done == ["cold q1", "connect", "close", "cold q2", "connect", "close"]

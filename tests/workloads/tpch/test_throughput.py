@@ -15,7 +15,7 @@ from harness.errors import RunFailed
 from harness.store.documents import as_json
 from harness.workloads.tpch.ordering import query_order
 from harness.workloads.tpch.params import TpchParams
-from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.statements import stream_statements
 from harness.workloads.tpch.throughput import run_throughput
@@ -88,9 +88,9 @@ def session(quiet):
 
 
 def run(session, **params):
-    course = Course(session, session.engine, "warm", 66)
+    cursor = ResumeCursor(session, session.engine, "warm", 66)
     return run_throughput(
-        replace(PARAMS, **{"warmups": 0, **params}), session, session.engine, None, 1, course
+        replace(PARAMS, **{"warmups": 0, **params}), session, session.engine, None, 1, cursor
     )
 
 
