@@ -61,43 +61,6 @@ NATIVE = "native"
 MICRO = "micro"
 
 
-_PYTHON_TYPES: Mapping[str, type] = {
-    "array": list,
-    "integer": int,
-    "null": type(None),
-    "object": dict,
-    "string": str,
-}
-_SPEC = schemas.schema("run-spec")
-
-
-def _types_of(declared: Mapping[str, Any]) -> tuple[type, ...]:
-    names = declared.get("type", ["object", "null"] if "oneOf" in declared else "integer")
-    return tuple(_PYTHON_TYPES[one] for one in ([names] if isinstance(names, str) else names))
-
-
-#: Of each member of a spec's document: a validation by the schema takes a hundred times as long.
-_TYPES = {name: _types_of(declared) for name, declared in _SPEC["properties"].items()}
-
-
-def _check_types(document: Mapping[str, Any]) -> None:
-    """ValueError for a document that is no spec's."""
-    if not isinstance(document, dict) or not {*_SPEC["required"]} <= document.keys():
-        raise ValueError("a spec without some of its members")
-    for name, value in document.items():
-        of_texts = value if isinstance(value, list) else []
-        if name == "settings" and isinstance(value, dict):
-            of_texts = [*value.values()]
-        if (
-            not isinstance(value, _TYPES.get(name, ()))
-            or isinstance(value, bool)
-            or not all(isinstance(one, str) for one in of_texts)
-        ):
-            raise ValueError(f"a spec with another {name}")
-    if document["placement"] is not None and not isinstance(document["placement"].get("name"), str):
-        raise ValueError("a placement without a name")
-
-
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: the form that is hashed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -174,8 +137,7 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
-        """The inverse of :meth:`to_json`; ValueError or UsageError for what is no spec."""
-        _check_types(document)
+        """The inverse of :meth:`to_json`, of a valid document; UsageError for a placement."""
         values = {k: v for k, v in document.items() if k != "schema"}
         placement = values["placement"]
         values["placement"] = parse_placement(placement["name"]) if placement else None
