@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
+from reports.arm import Arm
 from reports.basis import Fact, basis
 from reports.canary import canary_warnings
 from reports.compared_rows import Row, Verdict, compared_rows, executed_again, looks_of
@@ -24,28 +25,14 @@ from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
 from reports.pairing import paired
 from reports.parameter_table import ShownFact, what_was_run
-from reports.run_configuration import Dimension, dimension, emulations, facts, marked
-from reports.statistics import ALPHA, Pairing, Ratio, decide
+from reports.run_configuration import Dimension, dimension, facts
+from reports.sequences import grouped
+from reports.statistics import ALPHA, Pairing, decide
 from reports.unused_parts import unused_parts
 from reports.values import Quantity
 
 #: A change that is not resolved is named from this ratio on.
 _WORTH_NAMING = 1.1
-
-
-@dataclass(frozen=True)
-class Side:
-    """A or B of one group: its name in the compared dimension and the runs used."""
-
-    name: str
-    runs: tuple[str, ...]
-    emulated: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-    @property
-    def marked_name(self) -> str:
-        """As every legend and header shows it."""
-        return marked(self.name, self.emulated, bool(self.unknown))
 
 
 @dataclass(frozen=True)
@@ -59,8 +46,8 @@ class Group:
     """
 
     context: Mapping[str, str]
-    a: Side
-    b: Side
+    a: Arm
+    b: Arm
     pairing: Pairing
     why_unpaired: str
     left_out: tuple[str, ...]
@@ -204,43 +191,41 @@ def compare(
         )
     for match in found.matches:
         _refuse_mixed(match, found.over, known)
-    groups = tuple(_group(match, found.over, neighbours, only) for match in found.matches)
-    comparison = Comparison(
+    groups = [_group(match, found.over, neighbours, only) for match in found.matches]
+    return Comparison(
         tuple(dim.name for dim in found.over),
-        groups,
+        tuple(decided(groups)),
         tuple(found.differences),
         excluded,
         tuple(found.unmatched),
     )
-    return decided([comparison])[0]
 
 
-def decided(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The same with every row decided in its family (see the module).
+def decided(groups: Sequence[Group]) -> list[Group]:
+    """The groups with every row decided in its family (see the module).
 
-    What else a report holds changes nothing: comparisons that share no plan, directly or by
+    What else a report holds changes nothing: groups that share no plan, directly or by
     others, are of different experiments.
     """
-    groups = [group for comparison in comparisons for group in comparison.groups]
     experiments = _experiments([group.plans for group in groups])
-    families: dict[tuple[int, str], list[Ratio]] = {}
-    for group, experiment in zip(groups, experiments, strict=True):
+    own = list(zip(groups, experiments, strict=True))
+    families = grouped(
+        ((number, _family(group, row)), row.estimate)
+        for group, number in own
+        for row in group.rows
+        if row.estimate
+    )
+    ratios = {key: iter(decide(family)) for key, family in families.items()}
+
+    def rows_of(group: Group, number: int) -> Iterator[Row]:
         for row in group.rows:
-            if row.estimate:
-                families.setdefault((experiment, _family(group, row)), []).append(row.estimate)
-    verdicts = {key: iter(decide(family)) for key, family in families.items()}
+            family = ratios.get((number, _family(group, row)))
+            yield replace(row, estimate=next(family)) if row.estimate and family else row
 
-    def decide_group(group: Group, experiment: int) -> Group:
-        rows = tuple(
-            replace(row, estimate=next(verdicts[experiment, _family(group, row)]))
-            if row.estimate
-            else row
-            for row in group.rows
-        )
-        return replace(group, rows=tuple(_in_sequence(group, rows)))
-
-    made = iter([decide_group(g, e) for g, e in zip(groups, experiments, strict=True)])
-    return [replace(c, groups=tuple(next(made) for _ in c.groups)) for c in comparisons]
+    return [
+        replace(group, rows=tuple(_in_sequence(group, [*rows_of(group, number)])))
+        for group, number in own
+    ]
 
 
 def _family(group: Group, row: Row) -> str:
@@ -315,11 +300,9 @@ def _group(
     sides, warnings = [], list[RunWarning]()
     for runs, letter in ((found.a, "A"), (found.b, "B")):
         names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
-        unknown = tuple(run.run_id for run in runs if run.run["status"] == "unknown")
-        ids = tuple(run.run_id for run in runs)
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
-        sides.append(Side(name, ids, emulations(runs), unknown))
+        sides.append(Arm(name, name, tuple(runs)))
     warnings += _continued(found.a, found.b)
     warnings += canary_warnings([*found.a, *found.b])
     unused = unused_parts(found.a, found.b)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.warnings import RunWarning
+from reports.arm import Arm
 from reports.compare import Comparison, Group
 from reports.compared_rows import Row
 from reports.formatting import (
@@ -64,11 +65,18 @@ def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
         "set_rate": _rate_json(group.headline.rate),
         "worsening": _change_json(group.worsening),
         "gain": _change_json(group.gain),
-        **attributes(group, "a", "b", "pairing", "why_unpaired", "left_out"),
+        "a": _arm_json(group.a),
+        "b": _arm_json(group.b),
+        **attributes(group, "pairing", "why_unpaired", "left_out"),
         **attributes(group, "warnings", "rests_on"),
         "what_was_run": dict(group.what),
         "rows": [_row_json(row) for row in group.rows],
     }
+
+
+def _arm_json(arm: Arm) -> dict[str, Any]:
+    runs = [run.run_id for run in arm.runs]
+    return {"name": arm.name, "runs": runs, **attributes(arm, "emulated", "unknown")}
 
 
 def _quantity_json(quantity: Quantity) -> dict[str, Any]:

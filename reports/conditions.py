@@ -12,12 +12,13 @@ from typing import Any
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns
 from harness.warnings import RunWarning
+from reports.arm import Arm
 from reports.formatting import NOTHING, counted, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.sections import Block, Facts, Paragraph, Section, Table, note
 from reports.sequences import first_of
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.values import Quantity, in_order
 
 Row = tuple[str, ...]

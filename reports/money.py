@@ -21,6 +21,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
+from reports.arm import Arm
 from reports.compare import Group
 from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
 from reports.headline import headline
@@ -28,7 +29,7 @@ from reports.metric_registry import metric_info
 from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
 from reports.sections import Block, Paragraph, Section, Table
 from reports.sequences import grouped
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.statistics import Ratio, Value
 from reports.values import Quantity, Summary, measured, summarise
 

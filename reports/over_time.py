@@ -16,8 +16,8 @@ from harness import hdr
 from harness.counters import split
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
+from reports.arm import Arm
 from reports.metric_registry import metric_title
-from reports.series import Arm
 from reports.strips import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
 from reports.values import measured_value
 

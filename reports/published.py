@@ -19,11 +19,12 @@ from typing import Any, TypeAlias
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
+from reports.arm import Arm
 from reports.formatting import NOTHING, counted, number_mark, quantity_text
 from reports.plan_metrics import plan_summaries
 from reports.run_configuration import spec_facts
 from reports.sections import Block, Table
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, Line, Sweep
 from reports.values import Quantity, Summary, measured, summarise

@@ -16,11 +16,12 @@ from functools import lru_cache
 from harness.query_plan import OUTSIDE, why_off
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns
+from reports.arm import Arm
 from reports.compared_rows import Row
 from reports.formatting import NOTHING, percent, significant
 from reports.sections import Block, Paragraph, Table
 from reports.sequences import grouped
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.values import Quantity, Summary, measured, natural
 
 #: On a number or a bar whose bytes were moved by others than the engine.

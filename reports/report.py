@@ -14,6 +14,7 @@ from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
+from reports.arm import Arm
 from reports.basis import apart
 from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
@@ -86,7 +87,7 @@ from reports.sections import (
     note,
     spans,
 )
-from reports.series import Arm, Panel, compared_dimension, panels
+from reports.series import Panel, compared_dimension, panels
 from reports.stalls import stall_blocks
 from reports.statistics import ALPHA, Missing
 from reports.sweeps import Sweep, side_by_side, sweeps

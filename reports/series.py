@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations
 
 from harness.errors import UsageError, nearest
 from harness.store.runs import StoredRun
-from reports.compare import Comparison, Group, compare, decided
+from reports.arm import Arm
+from reports.compare import Group, compare, decided
 from reports.grouping import Context, Known, arms, contexts
-from reports.headline import headline
 from reports.labels import differing, distinguishing, in_words, leading, not_enforced
 from reports.metric_registry import workload_title
 from reports.parameter_table import essential_facts
@@ -27,19 +26,11 @@ from reports.run_configuration import (
     dimension,
     emulations,
     facts,
-    marked,
     spec_facts,
 )
 from reports.values import (
-    Measured,
     Quantity,
-    Summary,
-    duration_of,
-    is_ready_made,
-    limit_of,
-    measured_together,
     natural,
-    summarise,
 )
 
 #: What a report compares, if it varies; engines stand in panels of their own.
@@ -47,88 +38,6 @@ _COMPARED_FIRST = ("placement", "host_mode", "memory_limit", "cache", "tuning", 
 
 #: With more arms than this, pairs of them are more than anyone reads.
 _MOST_AGAINST_EACH_OTHER = 8
-
-
-@dataclass(frozen=True)
-class Arm:
-    """Runs of one panel with one value of the compared dimension, alike in every fact.
-
-    ``name`` is unique in the panel; ``value`` names the value alone, which several arms
-    share where their runs differ in something else.
-    """
-
-    name: str
-    value: str
-    runs: tuple[StoredRun, ...]
-
-    @cached_property
-    def usable(self) -> tuple[StoredRun, ...]:
-        """Those with a result: complete, or with an unknown check (marked)."""
-        return tuple(run for run in self.runs if run.run["status"] != "failed")
-
-    @cached_property
-    def emulated(self) -> tuple[str, ...]:
-        """``pmem by tmpfs``: the emulated tiers its numbers come from."""
-        return emulations(self.runs)
-
-    @property
-    def unknown(self) -> bool:
-        """Whether a run of it has answers that could not be checked."""
-        return any(run.run["status"] == "unknown" for run in self.runs)
-
-    @property
-    def marked_name(self) -> str:
-        """As every legend and header shows it."""
-        return marked(self.name, self.emulated, self.unknown)
-
-    @cached_property
-    def _measured(self) -> list[dict[Quantity, Measured]]:
-        return measured_together(self.usable)
-
-    def values(self, metric: str) -> dict[Quantity, list[float]]:
-        """The repeats' values of every label set of a metric, in the metric's unit."""
-        found: dict[Quantity, list[float]] = {}
-        for one in self._measured:
-            for quantity, value in one.items():
-                if quantity.name == metric and value.value is not None:
-                    found.setdefault(quantity, []).append(value.value)
-        return found
-
-    def summaries(self, metric: str) -> dict[Quantity, Summary]:
-        """Median and range over the repeats, of every label set of a metric."""
-        return {q: one for q, v in self.values(metric).items() if (one := summarise(v))}
-
-    def limits(self, metric: str) -> dict[Quantity, Summary]:
-        """Of a metric of durations: the time limits that were reached instead, and how often."""
-        reached = self.summaries(limit_of(metric)) if limit_of(metric) else {}
-        return {Quantity(metric, q.labels): summary for q, summary in reached.items()}
-
-    @property
-    def at_limit(self) -> set[Quantity]:
-        """Whose time limit was reached in some run."""
-        return {q for one in self._measured for q in one if duration_of(q.name)}
-
-    @cached_property
-    def ready_made(self) -> set[Quantity]:
-        """Percentiles that its driver reports ready-made."""
-        return {q for one in self._measured for q, value in one.items() if is_ready_made(value)}
-
-    def kinds(self) -> dict[Quantity, Measured]:
-        """Every quantity it has, with unit and direction; of a run that has a value, if one has."""
-        found: dict[Quantity, Measured] = {}
-        for run in self._measured:
-            for quantity, one in run.items():
-                if quantity not in found or (
-                    found[quantity].value is None and one.value is not None
-                ):
-                    found[quantity] = one
-        return found
-
-    @cached_property
-    def headline(self) -> Quantity | None:
-        """What stands for it; None where nothing does."""
-        better = {q: one.better for q, one in self.kinds().items() if one.value is not None}
-        return headline(self.usable, self.usable, better).quantity if self.usable else None
 
 
 @dataclass(frozen=True)
@@ -205,23 +114,22 @@ def panels(
     made = [_panel(context, found, dim, known) for context in found]
     if baseline is not None:
         made = _baseline_first(made, baseline)
-    compared = [_comparisons(panel, over, force, runs) for panel in made]
-    refused = [why for _, why in compared]
+    compared = [_with_baseline(panel, over, force, runs) for panel in made]
     made = [
-        replace(panel, groups=groups, refused=why)
-        for panel, groups, why in zip(
-            made, _decided_by_panel([found for found, _ in compared]), refused, strict=True
+        replace(panel, groups=groups, refused=refused)
+        for panel, groups, (_, refused) in zip(
+            made, _decided([groups for groups, _ in compared]), compared, strict=True
         )
     ]
-    others = _decided_by_panel([_among_others(panel, over, force, runs) for panel in made])
+    others = _decided([_among_others(panel, over, force, runs) for panel in made])
     return [replace(panel, others=own) for panel, own in zip(made, others, strict=True)]
 
 
-def _decided_by_panel(compared: Sequence[Sequence[Comparison]]) -> Iterator[tuple[Group, ...]]:
+def _decided(by_panel: Sequence[Sequence[Group]]) -> Iterator[tuple[Group, ...]]:
     """The groups of each panel, decided among those of all panels."""
-    verdicts = iter(decided([comparison for own in compared for comparison in own]))
-    for own in compared:
-        yield tuple(group for _ in own for group in next(verdicts).groups)
+    made = iter(decided([group for own in by_panel for group in own]))
+    for own in by_panel:
+        yield tuple(next(made) for _ in own)
 
 
 def _check_known(dim: Dimension, known: Known) -> None:
@@ -324,15 +232,15 @@ def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> 
     return tuple(filter(None, [workload_title(_workload(context)) if several else "", *said]))
 
 
-def _comparisons(
+def _with_baseline(
     panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
-) -> tuple[list[Comparison], dict[str, str]]:
+) -> tuple[list[Group], dict[str, str]]:
     """The first arm against every other, and why one was not compared."""
-    found: list[Comparison] = []
+    found: list[Group] = []
     refused: dict[str, str] = {}
     for arm in panel.arms[1:]:
         try:
-            found.append(_arms_compared(panel.arms[0], arm, over, force, neighbours))
+            found += _arms_compared(panel.arms[0], arm, over, force, neighbours)
         except UsageError as error:
             refused[arm.name] = f"{error.problem}: {error.context}"
     return found, refused
@@ -340,16 +248,15 @@ def _comparisons(
 
 def _among_others(
     panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
-) -> list[Comparison]:
+) -> list[Group]:
     """Every two arms but the first, as far as they can be compared, by the panel's headlines."""
-    only = {group.headline.quantity for group in panel.groups}
-    only |= {group.headline.second for group in panel.groups}
-    decide = {quantity for quantity in only if quantity is not None}
-    found: list[Comparison] = []
+    heads = (q for g in panel.groups for q in (g.headline.quantity, g.headline.second))
+    decide = {quantity for quantity in heads if quantity is not None}
+    found: list[Group] = []
     arms = panel.arms[1:] if decide and len(panel.arms) <= _MOST_AGAINST_EACH_OTHER else ()
     for a, b in combinations(arms, 2):
         with suppress(UsageError):
-            found.append(_arms_compared(a, b, over, force, neighbours, decide))
+            found += _arms_compared(a, b, over, force, neighbours, decide)
     return found
 
 
@@ -360,11 +267,11 @@ def _arms_compared(
     force: bool,
     neighbours: Sequence[StoredRun],
     only: Collection[Quantity] = (),
-) -> Comparison:
+) -> Iterator[Group]:
     """Two arms; the sides carry their names."""
-    made = compare(a.runs, b.runs, [over], force, neighbours=neighbours, only=only)
-    groups = tuple(
-        replace(group, a=replace(group.a, name=a.name), b=replace(group.b, name=b.name))
-        for group in made.groups
-    )
-    return replace(made, groups=groups)
+    for group in compare(a.runs, b.runs, [over], force, neighbours=neighbours, only=only).groups:
+        sides = [
+            replace(side, name=arm.name, value=arm.value)
+            for side, arm in ((group.a, a), (group.b, b))
+        ]
+        yield replace(group, a=sides[0], b=sides[1])

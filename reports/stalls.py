@@ -69,7 +69,7 @@ class StallTable:
 
 def stall_tables(panel: Panel) -> list[StallTable]:
     """Of every comparison with the baseline of which both arms counted stalls."""
-    return [table for group in panel.groups if (table := _table(panel, group)) is not None]
+    return [table for group in panel.groups if (table := _table(group)) is not None]
 
 
 def stall_blocks(panel: Panel) -> Iterator[Block]:
@@ -98,9 +98,8 @@ def stall_blocks(panel: Panel) -> Iterator[Block]:
         )
 
 
-def _table(panel: Panel, group: Group) -> StallTable | None:
-    runs = {run.run_id: run for run in panel.runs}
-    sides = [[per_operation(runs[one]) for one in side.runs] for side in (group.a, group.b)]
+def _table(group: Group) -> StallTable | None:
+    sides = [[per_operation(run) for run in arm.runs] for arm in (group.a, group.b)]
     known = [[one for one in side if one is not None] for side in sides]
     if group.pairing == "paired":
         pairs = [(x, y) for x, y in zip(*sides, strict=True) if x is not None and y is not None]
@@ -108,7 +107,7 @@ def _table(panel: Panel, group: Group) -> StallTable | None:
     a, b = known
     if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
         return None
-    looks = looks_of(*([runs[one] for one in side.runs] for side in (group.a, group.b)))
+    looks = looks_of(group.a.runs, group.b.runs)
     whole = _median([one.cycles[TOTAL] for one in a])
     rows = []
     for level in a[0].cycles:

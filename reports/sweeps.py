@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.store.runs import StoredRun
+from reports.arm import Arm
 from reports.headline import main_operation
 from reports.labels import (
     FOLLOWING,
@@ -27,7 +28,7 @@ from reports.labels import (
 from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
 from reports.sequences import grouped
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.values import Measured, Quantity, Summary, in_order
 
 

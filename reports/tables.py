@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.units import counted
+from reports.arm import Arm
 from reports.compare_output import verdict_cell
 from reports.compared_rows import Row
 from reports.formatting import NOTHING, interval_text, p_text, quantity_text, range_text, times
@@ -13,7 +14,7 @@ from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
 from reports.sections import Block, Cell, Table, note
 from reports.sequences import grouped
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.sweeps import Sweep
 from reports.values import (
     CLIENT_LABELS,

@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from harness.units import format_bytes
+from reports.arm import Arm
 from reports.charts.drawing import (
     ARM_COLOURS,
     INK,
@@ -29,7 +30,7 @@ from reports.charts.drawing import (
 from reports.formatting import percent, quantity_text, significant
 from reports.query_breakdown import MARK, QueryBreakdown, bound_bytes, kind_title, query_breakdowns
 from reports.sections import Drawing
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.values import Quantity, natural
 
 #: Memory is drawn as a line where it is at most this many times the largest bar.

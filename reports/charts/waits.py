@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from harness.units import format_ns
 from harness.waits import RESOURCES, TOLERANCE
+from reports.arm import Arm
 from reports.charts.drawing import (
     RESOURCE_STYLES,
     columns,
@@ -22,7 +23,7 @@ from reports.charts.stacked import Part, Stacks, draw_stacks
 from reports.formatting import percent
 from reports.query_breakdown import MARK, QueryBreakdown
 from reports.sections import Drawing
-from reports.series import Arm, Panel
+from reports.series import Panel
 
 _TITLE = "Where the time goes, by resource"
 _OFF = f"{MARK}: waits and processor time are more than 10 % off the latency."

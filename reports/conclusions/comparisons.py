@@ -97,7 +97,7 @@ def speed_ups(
             yield SpeedUp(key, what, why=error.context, emulated=emulated)
             continue
         names = f"{group.b.name} against {group.a.name}"
-        yield _speed_up(key, f"{what}: {names}", group, (*match.a, *match.b), emulated)
+        yield _speed_up(key, f"{what}: {names}", group, emulated)
 
 
 def _deciding(runs: Sequence[StoredRun]) -> set[Quantity]:
@@ -114,7 +114,6 @@ def _speed_up(
     key: frozenset[tuple[str, str]],
     what: str,
     group: Group,
-    runs: Sequence[StoredRun],
     emulated: tuple[str, ...],
 ) -> SpeedUp:
     row = group.deciding
@@ -124,11 +123,8 @@ def _speed_up(
         return SpeedUp(key, what, why=row.note if row else "no-headline", emulated=emulated)
     if group.headline.rate is not None and group.headline.rate.not_kept:
         return SpeedUp(key, what, why="rate-not-kept", emulated=emulated)
-    by_id = {run.run_id: run for run in runs}
-    sides = [
-        [measured_value(by_id[i], row.quantity) for i in side.runs] for side in (group.a, group.b)
-    ]
-    blocks = [by_id[i].spec.block for i in group.a.runs]
+    sides = [[measured_value(run, row.quantity) for run in arm.runs] for arm in (group.a, group.b)]
+    blocks = [run.spec.block for run in group.a.runs]
     paired = group.pairing == "paired"
     if paired:
         both = [row for row in zip(*sides, blocks, strict=True) if None not in row]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.errors import UsageError
+from reports.arm import Arm
 from reports.basis import Fact
 from reports.compare import Group, compare
 from reports.explain.ceilings import ceilings
@@ -24,7 +25,7 @@ from reports.explain.devices import (
     tiers_of,
 )
 from reports.run_configuration import modelled_tiers
-from reports.series import Arm, Panel
+from reports.series import Panel
 from reports.statistics import Missing, Value
 from reports.values import Quantity
 

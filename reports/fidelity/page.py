@@ -281,8 +281,7 @@ def _published_speed_up(
     if quantity is None or swept is None or swept.place or swept.percentiles or swept.share:
         return None
     x = str(panel.runs[0].run["spec"]["params"].get(swept.parameter))
-    arms = {arm.name: arm.value for arm in panel.arms}
-    a, b = arms.get(group.a.name, ""), arms.get(group.b.name, "")
+    a, b = group.a.value, group.b.value
     found = {
         (one.arm, one.metric): point.y_base
         for one in series

@@ -65,8 +65,8 @@ def test_a_plan_that_was_executed_twice_has_twice_as_many_pairs(tmp_path: Path) 
     )
     group = compare(a, b).groups[0]
     assert group.pairing == "paired"
-    assert group.a.runs == tuple(run.run_id for run in a)
-    assert group.b.runs == tuple(run.run_id for run in b)
+    assert group.a.runs == tuple(a)
+    assert group.b.runs == tuple(b)
 
 
 @pytest.mark.parametrize(("later", "pairing"), [(5 * MINUTE, "paired"), (3 * DAY, "unpaired")])

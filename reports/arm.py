@@ -1,0 +1,102 @@
+"""An arm: runs that count as repeats of one another, and what they measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.store.runs import StoredRun
+from reports.headline import headline
+from reports.run_configuration import emulations, marked
+from reports.values import (
+    Measured,
+    Quantity,
+    Summary,
+    duration_of,
+    is_ready_made,
+    limit_of,
+    measured_together,
+    summarise,
+)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs with one value of the compared dimension, alike in every fact: a side of a comparison.
+
+    ``name`` is unique in a panel; ``value`` names the value alone, which several arms
+    share where their runs differ in something else.
+    """
+
+    name: str
+    value: str
+    runs: tuple[StoredRun, ...]
+
+    @cached_property
+    def usable(self) -> tuple[StoredRun, ...]:
+        """Those with a result: complete, or with an unknown check (marked)."""
+        return tuple(run for run in self.runs if run.run["status"] != "failed")
+
+    @cached_property
+    def emulated(self) -> tuple[str, ...]:
+        """``pmem by tmpfs``: the emulated tiers its numbers come from."""
+        return emulations(self.runs)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The runs with answers that could not be checked."""
+        return tuple(run.run_id for run in self.runs if run.run["status"] == "unknown")
+
+    @property
+    def marked_name(self) -> str:
+        """As every legend and header shows it."""
+        return marked(self.name, self.emulated, bool(self.unknown))
+
+    @cached_property
+    def _measured(self) -> list[dict[Quantity, Measured]]:
+        return measured_together(self.usable)
+
+    def values(self, metric: str) -> dict[Quantity, list[float]]:
+        """The repeats' values of every label set of a metric, in the metric's unit."""
+        found: dict[Quantity, list[float]] = {}
+        for one in self._measured:
+            for quantity, value in one.items():
+                if quantity.name == metric and value.value is not None:
+                    found.setdefault(quantity, []).append(value.value)
+        return found
+
+    def summaries(self, metric: str) -> dict[Quantity, Summary]:
+        """Median and range over the repeats, of every label set of a metric."""
+        return {q: one for q, v in self.values(metric).items() if (one := summarise(v))}
+
+    def limits(self, metric: str) -> dict[Quantity, Summary]:
+        """Of a metric of durations: the time limits that were reached instead, and how often."""
+        reached = self.summaries(limit_of(metric)) if limit_of(metric) else {}
+        return {Quantity(metric, q.labels): summary for q, summary in reached.items()}
+
+    @property
+    def at_limit(self) -> set[Quantity]:
+        """Whose time limit was reached in some run."""
+        return {q for one in self._measured for q in one if duration_of(q.name)}
+
+    @cached_property
+    def ready_made(self) -> set[Quantity]:
+        """Percentiles that its driver reports ready-made."""
+        return {q for one in self._measured for q, value in one.items() if is_ready_made(value)}
+
+    def kinds(self) -> dict[Quantity, Measured]:
+        """Every quantity it has, with unit and direction; of a run that has a value, if one has."""
+        found: dict[Quantity, Measured] = {}
+        for run in self._measured:
+            for quantity, one in run.items():
+                if quantity not in found or (
+                    found[quantity].value is None and one.value is not None
+                ):
+                    found[quantity] = one
+        return found
+
+    @cached_property
+    def headline(self) -> Quantity | None:
+        """What stands for it; None where nothing does."""
+        better = {q: one.better for q, one in self.kinds().items() if one.value is not None}
+        return headline(self.usable, self.usable, better).quantity if self.usable else None
