@@ -141,28 +141,21 @@ def _decoded(text: str) -> hdr.Histogram:
 
 
 def histogram(metric: Mapping[str, Any]) -> hdr.Histogram | None:
-    """Of a metric of run.json; None where it has none, or a damaged one."""
-    try:
-        return _decoded(metric["hdr"]) if "hdr" in metric else None
-    except ValueError:
-        return None
+    """Of a metric of run.json; None where it has none."""
+    return _decoded(metric["hdr"]) if "hdr" in metric else None
 
 
 def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
-    if "hdr" not in metric:
+    durations = histogram(metric)
+    if durations is None:
         yield _measured(metric)
         return
+    if not durations.total:
+        return
     name, labels = metric["name"], tuple(sorted(metric["labels"].items()))
-    try:
-        histogram = _decoded(metric["hdr"])
-    except ValueError as error:
-        yield _of_quantity(Quantity(name, labels), metric, None, str(error))
-        return
-    if not histogram.total:
-        return
-    for percent, at in zip(PERCENTS, histogram.percentiles(PERCENTS), strict=True):
+    for percent, at in zip(PERCENTS, durations.percentiles(PERCENTS), strict=True):
         quantity = Quantity(name, (*labels, ("percentile", f"{percent:g}")))
-        value, note = _percentile(float(at), percent, histogram.total)
+        value, note = _percentile(float(at), percent, durations.total)
         yield _of_quantity(quantity, metric, value, note)
 
 
