@@ -1,35 +1,54 @@
-"""Managed servers: one server process on directories of the run, loaded, then used."""
+"""Managed servers: one server process on directories of the run, loaded, then used.
+
+An engine supplies the command line, the test for readiness and the signal for a clean shutdown.
+Waiting, timeouts, killing, and errors with the log's last lines are here.
+"""
 
 from __future__ import annotations
 
+import signal
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from engines._data_folders import DataFolders
 from engines._installation import Found
-from engines._server import ServerProcess, Timeouts
+from engines._server import Timeouts
 from engines._settings import SettingTable
 from engines._tls import Listening, listening
-from harness.engine import Engine, EngineContext, EngineKind, EngineVersion, ProcessId
+from harness.engine import (
+    Engine,
+    EngineContext,
+    EngineKind,
+    EngineVersion,
+    MemoryPolicy,
+    Process,
+    ProcessId,
+)
+from harness.errors import RunFailed
+from harness.supervise.failures import log_tail
+from harness.supervise.process import descendants, process_identity
+from harness.supervise.silence import phase
 
 _Cluster = TypeVar("_Cluster", bound=DataFolders[Any])
-_Server = TypeVar("_Server", bound=ServerProcess[Any])
+_POLL_S = 0.01
 
 
-class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
-    """An engine of one cluster and its server.
+class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
+    """An engine of one cluster and at most one server process on it.
 
-    List it after the class that has the SQL abilities. ``initialise`` and ``restore`` set the
-    cluster, its server, and whether the server is to be loaded.
+    List it after the class that has the SQL abilities. ``initialise`` and ``restore`` place the
+    cluster and set whether the server is to be loaded.
     """
 
     kind: EngineKind = "managed"
     _setting_table: ClassVar[SettingTable] = SettingTable()
 
-    _cluster: _Cluster | None = None
-    _server: _Server | None = None
+    _placed: _Cluster | None = None
+    _memory: MemoryPolicy | None = None
+    _process: Process | None = None
     _loading = False
     #: Where the server listens in addition to its private socket, at every start.
     _listening: Listening | None = None
@@ -41,7 +60,10 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
         self._installation = installation
         self._context = context
         self._settings = settings
-        Timeouts.of(context.options)
+        self._user = context.credentials
+        self._timeouts = Timeouts.of(context.options)
+        self.threads = context.threads
+        self.log = context.scratch / "server.log"
 
     def version(self) -> EngineVersion:
         """Release and build of the installation."""
@@ -57,7 +79,11 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
 
     @abstractmethod
     def _start(self, settings: Mapping[str, str]) -> None:
-        """Start the server with these settings."""
+        """Start the server with these settings, if it does not run."""
+
+    @abstractmethod
+    def _shut_down(self) -> None:
+        """Shut down cleanly; RunFailed if that failed; no error if the server does not run."""
 
     @abstractmethod
     def _close_monitor(self) -> None:
@@ -74,13 +100,15 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
     def stop(self) -> None:
         """Shut down cleanly, so that a later start does not recover."""
         self._close_monitor()
-        if self._server is not None:
-            self._server.stop()
+        self._shut_down()
 
     def kill(self) -> None:
+        """SIGKILL; no error if the server does not run."""
         self._close_monitor()
-        if self._server is not None:
-            self._server.kill()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def restart_for_loading(self, settings: Mapping[str, str]) -> None:
         """Restart with these and with the profile's settings that are in the dataset's key."""
@@ -90,27 +118,37 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
     def restart_for_use(self) -> None:
         """Make all data durable, then ``start``."""
         self.stop()
-        self._placed().make_durable()
+        self._cluster.make_durable()
         self.start()
 
     def can_read(self, paths: Sequence[Path]) -> bool:
         """Whether the server's user may read every one of ``paths``."""
         process = self._context.processes.spawn(
             ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
-            credentials=self._context.credentials,
+            credentials=self._user,
         )
         return process.wait() == 0
 
-    def processes(self) -> Sequence[ProcessId]:
-        return self._server.processes() if self._server is not None else []
+    @property
+    def running(self) -> bool:
+        """Whether the server's process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def processes(self) -> list[ProcessId]:
+        """The server and every process it started; empty if it does not run."""
+        if self._process is None or not self.running:
+            return []
+        identity = process_identity(self._process.pid)
+        below = [stat.id for stat in descendants(self._process.pid) if not stat.dead]
+        return [identity, *below] if identity else below
 
     def files(self) -> Sequence[Path]:
         """The directories of every part."""
-        return self._cluster.directories() if self._cluster is not None else []
+        return self._placed.directories() if self._placed is not None else []
 
     def snapshot(self, dataset: Path) -> None:
         """Move the stopped server's files to ``dataset``."""
-        self._placed().snapshot(dataset)
+        self._cluster.snapshot(dataset)
 
     def _loaded_with(self) -> dict[str, str]:
         """The settings of a start for loading, in addition to the loader's."""
@@ -124,15 +162,103 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster, _Server]):
             self._listening = listening(self._context)
         return self._listening
 
-    def _placed(self) -> _Cluster:
-        if self._cluster is None:
+    def _place(self, cluster: _Cluster, memory: MemoryPolicy | None) -> _Cluster:
+        """Use this cluster from now on; ``memory``: where the server's comes from."""
+        self._placed, self._memory, self._process = cluster, memory, None
+        return cluster
+
+    @property
+    def _cluster(self) -> _Cluster:
+        if self._placed is None:
             raise RuntimeError("initialise or restore comes first")
-        return self._cluster
+        return self._placed
 
-    def _used(self) -> _Server:
-        if self._server is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._server
+    def _launch(
+        self,
+        argv: Sequence[str],
+        ready: Callable[[Process], bool],
+        orphaned: signal.Signals,
+        verify: Callable[[Process], None],
+        network: str = "",
+    ) -> None:
+        """Start and return when ``ready`` and verified; else RunFailed with the log's last lines.
+
+        ``orphaned``: the signal that the supervisor sends when the harness has died. ``verify``:
+        what it raises ends the server. ``network``: as of ``spawn``.
+        """
+        self._cluster.clean = False
+        process = self._process = self._context.processes.spawn(
+            argv,
+            cwd=self._context.scratch,
+            log=self.log,
+            credentials=self._user,
+            memory=self._memory,
+            traced=True,
+            stop_signal=orphaned,
+            network=network,
+        )
+        try:
+            with phase("start"):
+                self._await(process, ready)
+            verify(process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _await(self, process: Process, ready: Callable[[Process], bool]) -> None:
+        deadline = time.monotonic() + self._timeouts.start_s
+        while time.monotonic() < deadline:
+            if (status := process.poll()) is not None:
+                raise self._failed(
+                    "start",
+                    f"exit status {status}",
+                    "correct the setting or the cause that the log names",
+                )
+            if ready(process):
+                return
+            time.sleep(_POLL_S)
+        raise self._failed(
+            "start",
+            f"not ready after {self._timeouts.start_s:g} s",
+            "if it needs more time, raise the engine option start_timeout_s",
+        )
+
+    def _end(self, number: signal.Signals, request: Callable[[], None] | None = None) -> int | None:
+        """Request a shutdown and wait; returns the exit status, None if the server did not run.
+
+        ``request``: requests it in another way than by the signal ``number``. RunFailed if the
+        server had exited before, or had to be killed.
+        """
+        if (process := self._process) is None:
+            return None
+        if (status := process.poll()) is not None:
+            self._process = None
+            raise self._failed("stop", f"it had already exited with status {status}")
+        if request is None:
+            process.signal(number)
+        else:
+            request()
+        try:
+            with phase("stop"):
+                status = process.wait(self._timeouts.stop_s)
+        except TimeoutError:
+            self.kill()
+            raise self._failed(
+                "stop",
+                f"killed: still running {self._timeouts.stop_s:g} s after the request",
+                "if it needs more time to write its pages, raise the engine option stop_timeout_s",
+            ) from None
+        self._process = None
+        return status
+
+    def _failed(self, verb: str, context: str, hint: str = "") -> RunFailed:
+        return RunFailed(
+            f"{verb} {self._installation.title}", f"{context}; {self._log_end()}", hint
+        )
+
+    def _log_end(self) -> str:
+        """The end of the log, as the end of a sentence."""
+        return f"the last lines of its log:\n{log_tail(self.log, self._user)}"
 
 
-AnyServer = ManagedServer[Any, Any, Any]
+AnyServer = ManagedServer[Any, Any]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,21 @@ from harness.yamlfile import load_yaml
 NOWHERE = Path("/nonexistent")
 TIMEOUT_S = 60
 _RESERVED = "reserved for the harness (directories, sockets, access, data format)"
+
+
+def choice_of(options: Mapping[str, Any], name: str, choices: Collection[str]) -> str:
+    """The engine option's value, in lower case; the first of ``choices`` where it is not given.
+
+    UsageError for another.
+    """
+    given = str(options.get(name, next(iter(choices)))).lower()
+    if given not in choices:
+        raise UsageError(
+            f"engine option {name}={options[name]}",
+            f"must be {', '.join(choices)}",
+            f"omit it for the default, {next(iter(choices))}",
+        )
+    return given
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Generic, Protocol
+from typing import Generic
 
 from engines._loading import Loader
 from engines._workers import Connection
@@ -17,11 +17,12 @@ from harness.sql_files import calls
 from harness.store.spec import JsonObject
 
 
-class Monitor(Protocol):
+class Monitor:
     """A connection that reads the counters of one server start."""
 
     def read(self) -> Mapping[str, float]:
         """Cumulative counters; those that the server does not have are left out."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close; no error if the server no longer runs."""

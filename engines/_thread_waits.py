@@ -24,7 +24,7 @@ from harness.host.threads import (
     thread_count,
     threads_of,
 )
-from harness.waits import Observation, Resource
+from harness.waits import Observation, Resource, WaitObserver
 
 #: A thread that writes or forces the log for others, too, which wait for it meanwhile.
 GROUP_COMMIT = "futex group commit"
@@ -57,14 +57,12 @@ def event_of(found: Blocked, is_log: Callable[[str], bool]) -> str:
     return "recv" if found.call in READS else "send" if found.call in WRITES else found.call
 
 
-class ThreadObserver:
-    """Implements WaitObserver for an engine that is a library in a process.
+class ThreadObserver(WaitObserver):
+    """Samples the threads of an engine that is a library in a process.
 
     ``foreground``: whether a thread executes operations, by its name; None where all do.
     ``idle``: the events in which it executes none.
     """
-
-    resources: frozenset[Resource]
 
     def __init__(
         self,
@@ -76,15 +74,12 @@ class ThreadObserver:
     ) -> None:
         self._processes, self._foreground = processes, foreground
         self._is_log, self._idle = is_log, idle
-        self.resources = frozenset(r for event, r in RESOURCES.items() if event not in idle)
+        self.events = {event: r for event, r in RESOURCES.items() if event not in idle}
         self._clock = clock
         self._threads: list[Thread] = []
         self._counts: dict[int, int] = {}
         self._list_due_s = 0.0
         self._files = KeptFiles()
-
-    def resource(self, event: str) -> Resource:
-        return RESOURCES.get(event, "other")
 
     def observe(self) -> Sequence[Observation]:
         if not self._counts or self._clock() >= self._list_due_s or self._changed():

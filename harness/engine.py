@@ -15,7 +15,7 @@ DSN: they cannot be placed, and say so. An engine overrides what it can do; each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -309,7 +309,7 @@ class Engine:
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[RunWarning]:
+    ) -> Iterable[RunWarning]:
         """Warnings for a window of ``window_ns`` that did not write back as a long run does.
 
         ``ramp_up`` and ``window``: what each added to the counters, empty or without those

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from harness.counters import labelled, split
 from harness.host.kept_files import KeptFiles
@@ -72,17 +72,19 @@ class Observation:
     thread: Thread | None = None
 
 
-class WaitObserver(Protocol):
+class WaitObserver:
     """An engine's view of its foreground sessions. It survives restarts of the engine."""
 
-    #: The resources that its events map to.
-    resources: frozenset[Resource]
+    #: The resource that each event waits for; of ``type:event``, the type where that is not known.
+    events: Mapping[str, Resource]
 
     def resource(self, event: str) -> Resource:
         """The resource that an event waits for."""
+        return self.events.get(event) or self.events.get(event.partition(":")[0]) or "other"
 
     def observe(self) -> Sequence[Observation]:
         """Foreground sessions and background tasks now; an exception where it does not answer."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close what it opened; no error where the engine is gone."""
@@ -179,7 +181,8 @@ class SampledWaits:
     def totals(self) -> WaitTotals:
         """The times so far, with the processor time until now."""
         with self._lock:
-            waits: dict[str, float] = dict.fromkeys(sorted(self._observer.resources), 0.0)
+            resources = sorted(set(self._observer.events.values()))
+            waits: dict[str, float] = dict.fromkeys(resources, 0.0)
             for event, ns in self._events.items():
                 resource = self._observer.resource(event)
                 waits[resource] = waits.get(resource, 0.0) + ns

@@ -14,8 +14,8 @@ from harness.host.threads import Thread
 from harness.waits import (
     LEAST_SAMPLES,
     Observation,
-    Resource,
     SampledWaits,
+    WaitObserver,
     WaitTotals,
     explain,
     explain_alone,
@@ -27,17 +27,12 @@ S = 1_000_000_000
 SYNC, LOCKED = Observation("waiting", "sync"), Observation("waiting", "row")
 
 
-class Sessions:
+class Sessions(WaitObserver):
     """What an engine would answer, observation by observation; an exception is raised."""
 
-    resources: frozenset[Resource] = frozenset({"log sync", "lock", "other"})
-
     def __init__(self, *answers: Sequence[Observation] | Exception) -> None:
+        self.events = {"sync": "log sync", "row": "lock", "unknown": "other"}
         self.answers = list(answers)
-
-    def resource(self, event: str) -> Resource:
-        known: dict[str, Resource] = {"sync": "log sync", "row": "lock"}
-        return known.get(event, "other")
 
     def observe(self) -> Sequence[Observation]:
         answer = self.answers.pop(0)

@@ -10,19 +10,29 @@ internal temporary tables on disk, from the performance schema's sums of file wr
 TempTable engine, of file-backed memory). It is missing if that schema is off or not readable by
 the user of an external server, and always on MariaDB: even with a performance schema, 10.11
 counted nothing for a sort with 165 merge passes. Missing does not mean zero.
+
+They show whether a window writes pages back as a long run does: the redo log is reused when the
+pages that it describes are written, so in a long run its checkpoint advances as fast as the log
+grows. Until then, a window writes fewer pages than it changes.
+
+The server's variables show whether a loss of power may take acknowledged commits: data that were
+not forced to the device are in the page cache or in the device's own cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pymysql
 
+from engines import _sql_engine
 from engines._innodb.connection import close, message
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.wire import LazyConnection
 from harness.errors import RunFailed
+from harness.units import MIB, format_bytes
+from harness.warnings import RunWarning
 
 _WARM_READINGS = 3
 #: Status variable → counter. No release has all of them.
@@ -66,7 +76,7 @@ SELECT (SELECT sum(sum_number_of_bytes_write)
         WHERE event_name = 'memory/temptable/physical_disk')"""
 
 
-class Monitor:
+class Monitor(_sql_engine.Monitor):
     """The monitoring connection of one server start."""
 
     def __init__(self, raw: LazyConnection, flavour: Flavour) -> None:
@@ -102,3 +112,84 @@ class Monitor:
         except pymysql.Error:
             return False
         return True
+
+
+#: A window that logs less has next to nothing to write back.
+_LITTLE_BYTES = 16 * MIB
+#: How far the checkpoint may lag or catch up, as a share of the log's growth.
+_TOLERANCE = 0.2
+
+
+def write_back_warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
+    """``window``: increase of each counter; no warnings for releases without these counters."""
+    redo = window.get("innodb_redo_bytes", 0.0)
+    if redo < _LITTLE_BYTES:
+        return
+    advanced = window.get("innodb_redo_checkpointed_bytes", 0.0)
+    pages = window.get("innodb_pages_written_count", 0.0)
+    if abs(redo - advanced) > _TOLERANCE * redo:
+        yield RunWarning(
+            "redo-checkpoint-not-steady",
+            f"{'fewer' if advanced < redo else 'more'} pages were written than in a long run",
+            f"the redo log grew by {format_bytes(redo)}, its checkpoint advanced by "
+            f"{format_bytes(advanced)} ({advanced / redo:.0%}); {pages:,.0f} pages were written",
+            "raise --ramp-up, or have pages written sooner with a smaller redo log or a lower "
+            "--set innodb_adaptive_flushing_lwm=…",
+        )
+
+
+#: The variables that decide durability.
+DURABILITY_SETTINGS = (
+    "innodb_doublewrite",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "log_bin",
+    "sync_binlog",
+)
+_UNSYNCED = (
+    "pages are written without fsync: a device with a volatile cache may lose pages whose log "
+    "a checkpoint has discarded"
+)
+#: Values of innodb_flush_method that do not force log and pages.
+_FLUSH_METHODS = {
+    "o_direct_no_fsync": _UNSYNCED,
+    "littlesync": _UNSYNCED,
+    "nosync": "nothing that is written is forced to the device",
+}
+
+
+def lost_without_power(variables: Mapping[str, str]) -> dict[str, str]:
+    """``setting=value`` → consequence; ``variables``: the server's global variables."""
+    found = {name: value for name, value in variables.items() if value}
+    return {f"{name}={found[name]}": meaning for name, meaning in _risks(found)}
+
+
+def _risks(variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    def value(name: str) -> str:
+        return variables.get(name, "").lower()
+
+    # 3 (MariaDB) forces the log as 1 does.
+    flushed = value("innodb_flush_log_at_trx_commit")
+    if flushed == "0":
+        yield (
+            "innodb_flush_log_at_trx_commit",
+            "commits are acknowledged before their log is written",
+        )
+    if flushed == "2":
+        yield (
+            "innodb_flush_log_at_trx_commit",
+            "commits are acknowledged before their log is forced to the device",
+        )
+    # Recovery follows the binary log: transactions that it lacks are rolled back.
+    if value("log_bin") in ("on", "1") and value("sync_binlog") not in ("1", ""):
+        yield (
+            "sync_binlog",
+            "commits are acknowledged before the binary log is forced to the device",
+        )
+    if (method := value("innodb_flush_method")) in _FLUSH_METHODS:
+        yield "innodb_flush_method", _FLUSH_METHODS[method]
+    doublewrite = value("innodb_doublewrite")
+    if doublewrite in ("off", "0", "detect_only"):
+        yield "innodb_doublewrite", "torn pages cannot be repaired"
+    if doublewrite == "fast":  # MariaDB
+        yield "innodb_doublewrite", _UNSYNCED

@@ -8,6 +8,9 @@ requires it, and then with TLS only.
 from __future__ import annotations
 
 import secrets
+import signal
+import socket
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,7 @@ from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
     SETTINGS,
+    SOCKET,
     applied,
     check_settings,
     configured,
@@ -27,7 +31,7 @@ from engines._innodb.configuration import (
 from engines._innodb.connection import Login
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
-from engines._innodb.server import Server
+from engines._innodb.server_log import before_trace
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.values import size_bytes
 from engines._innodb.verify import (
@@ -40,6 +44,7 @@ from engines._innodb.wire import LazyConnection
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
+from engines._settings import choice_of
 from harness.engine import (
     DataDirectories,
     EngineContext,
@@ -49,17 +54,25 @@ from harness.engine import (
 )
 from harness.errors import UsageError
 from harness.experiment.placement import Part
+from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
 
 #: What a workload's statements and procedures need; procedures have their caller's rights.
 _CLIENT_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, EXECUTE"
-_PAGE_SIZES = (4, 8, 16, 32, 64)
-
-
+_PAGE_SIZES = ("16", "4", "8", "32", "64")
+_GREETING_S = 1.0
+#: MySQL keeps this number of redo files, and creates missing ones after it accepts connections
+#: (manual, "Redo Log"): these writes would be measured with the first query.
+_REDO_FILES = 32
+#: Without a further file for as long, it makes no more.
+_REDO_PAUSE_S = 1.0
+_POLL_S = 0.01
+#: First byte of the server's greeting after packet length and number: protocol version 10.
+_PROTOCOL = 10
 _NATIVE_AIO = "innodb_use_native_aio"
 
 
-class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
+class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
     """A server and directories that belong to the run."""
 
     _setting_table = SETTINGS
@@ -82,7 +95,6 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         self._password = secrets.token_hex(16)
         self._client_password = secrets.token_hex(16)
         self._first_start = True
-        self.threads = context.threads
         self.version_tuple = installation.version_tuple
 
     def unmodelled(self, part: str) -> tuple[str, str] | None:
@@ -120,7 +132,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         the setting is recorded, so that placements do not differ in it.
         """
         config = dict(super().effective_config())
-        mapped = any(redo_is_mapped(p.pid, self._placed()) for p in self.processes())
+        mapped = any(redo_is_mapped(p.pid, self._cluster) for p in self.processes())
         if mapped:
             value = configured(self._installation, self._settings, LOG_BUFFER)
             config[LOG_BUFFER] = f"{size_bytes(value):.0f}"
@@ -142,8 +154,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
             user=ROLE,
             password=self._password,
             database=DATABASE,
-            socket=str(self._used().socket),
-            socket_owner=self._context.credentials,
+            socket=str(self.socket),
+            socket_owner=self._user,
         )
 
     def _open(self, local_infile: bool = False) -> LazyConnection:
@@ -159,7 +171,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
             "socket": remote,
             **self._client_login(),
         }
-        return Tunnel(self._used().socket, remote, connection)
+        return Tunnel(self.socket, remote, connection)
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
         """TLS; the run's own authority certifies the server's address."""
@@ -176,24 +188,72 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         """The user of a client on another host, which has no administrative rights."""
         return {"user": CLIENT_ROLE, "password": self._client_password, "database": DATABASE}
 
+    @property
+    def socket(self) -> Path:
+        """The server's private socket."""
+        return self._context.scratch / SOCKET
+
     def _start(self, settings: Mapping[str, str]) -> None:
         """The first start on these files also sets the passwords of the run."""
+        if self.running:
+            return
         listening = self._listens()
         statements = self._access(listening is not None) if self._first_start else ""
         settings = {**settings, **self._format}
-        configuration = write_configuration(self._placed(), settings, statements, listening)
+        configuration = write_configuration(self._cluster, settings, statements, listening)
         try:
-            self._used().start(configuration, lambda pid: self._verify(pid, settings))
+            self._launch(
+                [*self._installation.command, f"--defaults-file={configuration}"],
+                ready=lambda _: self._greets(),
+                # Only files outlive the server's process, and the supervisor removes them.
+                orphaned=signal.SIGKILL,
+                verify=lambda process: self._verify(process.pid, settings),
+            )
         finally:
-            with acting_as(self._context.credentials):
+            with acting_as(self._user):
                 init_file(self._context).unlink(missing_ok=True)
         self._first_start = False
 
+    def _shut_down(self) -> None:
+        """Clean shutdown (SIGTERM), every page on its device; RunFailed if it was not clean."""
+        status = self._end(signal.SIGTERM)
+        if status is None:
+            return
+        if status != 0 or "hutdown complete" not in log_tail(self.log, self._user):
+            raise self._failed("stop", f"exit status {status}")
+        self._cluster.clean = True
+
     def _verify(self, pid: int, settings: Mapping[str, str]) -> None:
-        """Verify the locations of the parts and the settings."""
-        cluster = self._placed()
-        verify_locations(pid, cluster, also=(self._context.scratch,))
-        verify_variables(pid, self._variables(), cluster, settings)
+        """Verify the locations of the parts and the settings, once no file is to come."""
+        self._await_redo_files()
+        verify_locations(pid, self._cluster, also=(self._context.scratch,))
+        verify_variables(pid, self._variables(), self._cluster, settings)
+
+    def _await_redo_files(self) -> None:
+        """Return when MySQL makes no more of them; at once for a server that makes none."""
+        found, since = -1, time.monotonic()
+        while time.monotonic() < since + _REDO_PAUSE_S:
+            with acting_as(self._user):
+                files = sum(1 for _ in self._cluster.redo.glob("#innodb_redo/#ib_redo*"))
+            if files == 0 or files >= _REDO_FILES:
+                return
+            if files > found:
+                found, since = files, time.monotonic()
+            time.sleep(_POLL_S)
+
+    def _log_end(self) -> str:
+        return before_trace(self.log, self._user) or super()._log_end()
+
+    def _greets(self) -> bool:
+        """Whether it answers a connection: the socket exists before it can be used."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(_GREETING_S)
+            try:
+                with acting_as(self._user):
+                    client.connect(str(self.socket))
+                return client.recv(5)[4:] == bytes([_PROTOCOL])
+            except OSError:
+                return False
 
     def _access(self, listens: bool) -> str:
         """Statements that make the database and its users; no other user can log in.
@@ -218,10 +278,9 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster, Server]):
         return "".join(f"{statement};\n" for statement in statements)
 
     def _use(self, directories: DataDirectories) -> Cluster:
-        self._cluster = Cluster(self._installation, self._context, directories, self._doublewrite)
-        self._server = Server(self._cluster, directories.memory)
         self._first_start = True
-        return self._cluster
+        cluster = Cluster(self._installation, self._context, directories, self._doublewrite)
+        return self._place(cluster, directories.memory)
 
 
 def _user(user: str, password: str, require: str = "") -> list[str]:
@@ -234,14 +293,7 @@ def _user(user: str, password: str, require: str = "") -> list[str]:
 
 def _page_size(options: Mapping[str, Any]) -> str:
     """``innodb_page_size`` in bytes, from the option ``page_size`` in KiB."""
-    given = str(options.get("page_size", 16))
-    if given not in map(str, _PAGE_SIZES):
-        raise UsageError(
-            f"engine option page_size={given}",
-            "must be 4, 8, 16, 32 or 64 (KiB)",
-            "omit it for InnoDB's default, 16",
-        )
-    return str(int(given) * 1024)
+    return str(int(choice_of(options, "page_size", _PAGE_SIZES)) * 1024)
 
 
 def _part_of_doublewrite(installation: Installation, options: Mapping[str, Any]) -> Part:
@@ -250,13 +302,8 @@ def _part_of_doublewrite(installation: Installation, options: Mapping[str, Any])
     Before MySQL 8.0.20 and in MariaDB, they are inside ibdata1 and always on ``data``, which is
     therefore the default of all releases.
     """
-    given = str(options.get("doublewrite", "data"))
-    if given == "data":
+    if choice_of(options, "doublewrite", ("data", "wal")) == "data":
         return "data"
-    if given != "wal":
-        raise UsageError(
-            f"engine option doublewrite={given}", "neither data nor wal", "set doublewrite=wal"
-        )
     if "innodb_doublewrite_dir" not in known_settings(installation):
         raise UsageError(
             f"engine option doublewrite=wal with {installation.title}",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from engines._innodb import counters, durability, explain_mariadb, explain_mysql
+from engines._innodb import counters, explain_mariadb, explain_mysql
 from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import MySqlConnection, connecting
 from engines._innodb.installation import Flavour
 from engines._innodb.load import Loader, Retries
 from engines._innodb.waits import SessionObserver
-from engines._innodb.window import warnings as window_warnings
 from engines._innodb.wire import LazyConnection
 from engines._jdbc.binding import ThroughJdbc, innodb_properties
 from engines._managed import ManagedServer
@@ -42,7 +41,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     #: (9, 7, 4) of "9.7.4", of a managed server.
     version_tuple: tuple[int, ...] = ()
     jdbc_properties = staticmethod(innodb_properties)
-    durability_settings = durability.SETTINGS
+    durability_settings = counters.DURABILITY_SETTINGS
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,13 +76,13 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         }
 
     def lost_without_power(self) -> Mapping[str, str]:
-        """See durability.py."""
-        return durability.lost_without_power(self._variables())
+        """See counters.py."""
+        return counters.lost_without_power(self._variables())
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[RunWarning]:
-        return list(window_warnings(window))
+    ) -> Iterable[RunWarning]:
+        return counters.write_back_warnings(window)
 
     def _new_connection(self, local_infile: bool = False) -> MySqlConnection:
         with connecting(self.flavour):

@@ -24,7 +24,7 @@ from engines._thread_waits import RESOURCES as CALLS
 from harness.engine import ProcessId
 from harness.host.kept_files import KeptFiles
 from harness.host.threads import Thread, blocked
-from harness.waits import Observation, Resource
+from harness.waits import Observation, Resource, WaitObserver
 
 _COMMIT, _ROW_LOCK = "commit", "row lock"
 _RESOURCES: Mapping[str, Resource] = {
@@ -75,13 +75,13 @@ def is_log(path: str) -> bool:
     return name.startswith(("ib_logfile", "#ib_redo", "binlog.", "mysql-bin."))
 
 
-class SessionObserver:
-    """Implements WaitObserver on one connection, which is opened again after a restart.
+class SessionObserver(WaitObserver):
+    """Samples sessions on one connection, which is opened again after a restart.
 
     ``processes``: of the server, where its threads are on this host.
     """
 
-    resources = frozenset(_RESOURCES.values())
+    events = _RESOURCES
 
     def __init__(
         self,
@@ -97,9 +97,6 @@ class SessionObserver:
         self._checkpoint: int | None = None
         self._checkpoint_due_s = 0.0
         self._files = KeptFiles()
-
-    def resource(self, event: str) -> Resource:
-        return _RESOURCES.get(event, "other")
 
     def observe(self) -> Sequence[Observation]:
         if self._connection is None:

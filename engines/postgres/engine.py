@@ -8,8 +8,11 @@ address of the host only if the run requires it, and then with TLS only.
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,10 @@ import psycopg
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
+from engines._settings import choice_of
 from engines.postgres import external
 from engines.postgres.cluster import (
+    CLEAN,
     CLIENT_ROLE,
     DATABASE,
     INDEX_TABLESPACE,
@@ -34,11 +39,11 @@ from engines.postgres.configuration import (
     check_settings,
     check_tls,
     verify_settings,
+    write_configuration,
 )
 from engines.postgres.connection import connecting, open_connection
 from engines.postgres.installation import Installation, choose
 from engines.postgres.load import Loader
-from engines.postgres.server import Server
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.engine import (
     DataDirectories,
@@ -48,9 +53,11 @@ from harness.engine import (
 )
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part
-from harness.supervise.user_files import acting_as
+from harness.supervise.segments import remove_segment
+from harness.supervise.user_files import acting_as, read_text
 
 _CHECKSUMS_BY_DEFAULT = (18,)
+_PID_FILE_BYTES = 8192
 #: Rights of a client on another host: read and change rows, run the workload's procedures.
 _CLIENT_RIGHTS = (
     f"CREATE ROLE {CLIENT_ROLE} LOGIN",
@@ -62,7 +69,7 @@ _CLIENT_RIGHTS = (
 )
 
 
-class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server]):
+class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
     """A server and directories that belong to the run."""
 
     name = "postgres"
@@ -97,11 +104,9 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         check_settings(installation, context.settings, segment_mb)
         if context.listen is not None:
             check_tls(installation, context.listen)
-        self._user = context.credentials
         self._password = secrets.token_hex(16)
         self._client_password = secrets.token_hex(16)
         self._client_role_made = False
-        self.threads = context.threads
 
     def unmodelled(self, part: str) -> tuple[str, str] | None:
         if self._settings.get("io_method") == "io_uring":
@@ -199,21 +204,69 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster, Server
         )
 
     def _start(self, settings: Mapping[str, str]) -> None:
-        self._used().start(settings, self._listens())
+        if self.running:
+            return
+        self._cluster.verify_locations()
+        configuration = write_configuration(self._context, settings, self._listens())
+        with acting_as(self._user):
+            self._pid_file.unlink(missing_ok=True)
+        self._launch(
+            [
+                str(self._installation.bin / "postgres"),
+                "-D",
+                str(self._cluster.data),
+                "-c",
+                f"config_file={configuration}",
+            ],
+            ready=lambda process: self._reports_ready(process.pid),
+            orphaned=signal.SIGQUIT,
+            verify=lambda _: self._verify(settings),
+        )
+
+    def _verify(self, settings: Mapping[str, str]) -> None:
+        with self._open_database(MAINTENANCE_DATABASE) as connection:
+            verify_settings(connection, DATABASE, settings, self._installation.title)
+        if self._listening is not None and not self._loading:
+            self._make_client_role()  # before anything is measured
+
+    def _shut_down(self) -> None:
+        """Fast shutdown (SIGINT) with a checkpoint; RunFailed if it was not clean."""
+        if self._end(signal.SIGINT) is None:
+            return
+        if (state := self._cluster.state()) != CLEAN:
+            raise self._failed("stop", f"the cluster in {self._cluster.data} is {state!r}")
+
+    def kill(self) -> None:
+        """SIGKILL, and remove its shared memory, even if the postmaster had died before."""
+        if self._process is not None:
+            super().kill()
+            self._remove_interlock()
+
+    def _reports_ready(self, pid: int) -> bool:
+        """Whether line 8 of postmaster.pid says so, as in pg_ctl."""
+        lines = self._pid_file_lines()
+        return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
+
+    def _remove_interlock(self) -> None:
+        """Remove the System V segment by which postmasters exclude one another (line 7)."""
+        owner = os.geteuid() if self._user is None else self._user.uid
+        with suppress(IndexError, ValueError):
+            remove_segment(int(self._pid_file_lines()[6].split()[1]), owner)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self._cluster.data / "postmaster.pid"
+
+    def _pid_file_lines(self) -> list[str]:
         try:
-            with self._open_database(MAINTENANCE_DATABASE) as connection:
-                verify_settings(connection, DATABASE, settings, self._installation.title)
-            if self._listening is not None and not self._loading:
-                self._make_client_role()  # before anything is measured
-        except BaseException:
-            self._used().kill()
-            raise
+            return read_text(self._pid_file, self._user, _PID_FILE_BYTES).splitlines()
+        except OSError:
+            return []
 
     def _use(self, directories: DataDirectories) -> Cluster:
         self._client_role_made = False
-        self._cluster = Cluster(self._installation, self._context, directories)
-        self._server = Server(self._cluster, directories.memory)
-        return self._cluster
+        cluster = Cluster(self._installation, self._context, directories)
+        return self._place(cluster, directories.memory)
 
 
 def _initdb_options(options: Mapping[str, Any], installation: Installation) -> list[str]:
@@ -227,18 +280,11 @@ def _initdb_options(options: Mapping[str, Any], installation: Installation) -> l
                 "omit it for PostgreSQL's default, 16",
             )
         chosen.append(f"--wal-segsize={size}")
-    if (checksums := options.get("checksums")) is not None:
-        value = str(checksums).lower()
-        if value not in ("on", "true", "off", "false"):
-            raise UsageError(
-                f"engine option checksums={checksums}",
-                "must be 'on' or 'off'",
-                "omit it for the release's default",
-            )
-        if value in ("on", "true"):
-            chosen.append("--data-checksums")
-        elif installation.version_tuple >= _CHECKSUMS_BY_DEFAULT:
-            chosen.append("--no-data-checksums")
+    checksums = choice_of(options, "checksums", ("the release's", "on", "true", "off", "false"))
+    if checksums in ("on", "true"):
+        chosen.append("--data-checksums")
+    if checksums in ("off", "false") and installation.version_tuple >= _CHECKSUMS_BY_DEFAULT:
+        chosen.append("--no-data-checksums")
     return chosen
 
 

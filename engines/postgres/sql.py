@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from engines.postgres import counters, explain
 from engines.postgres.configuration import SETTINGS
 from engines.postgres.connection import PostgresConnection, connecting
 from engines.postgres.waits import ActivityObserver
-from engines.postgres.window import warnings as window_warnings
 from harness.engine import Credentials, SqlConnection
 from harness.query_plan import ExecutedPlan
 from harness.units import NS_PER_S
@@ -97,12 +96,10 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[RunWarning]:
+    ) -> Iterable[RunWarning]:
         interval_s, block_bytes = (int(value) for (value,) in self._raw_query(_INTERVAL_SQL))
-        return list(
-            window_warnings(
-                ramp_up, window, window_ns, interval_s=interval_s, block_bytes=block_bytes
-            )
+        return counters.write_back_warnings(
+            ramp_up, window, window_ns, interval_s=interval_s, block_bytes=block_bytes
         )
 
     def _open_for_waits(self) -> psycopg.Connection[Any]:

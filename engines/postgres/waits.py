@@ -16,7 +16,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from harness.host.threads import Thread
-from harness.waits import Observation, Resource
+from harness.waits import Observation, Resource, WaitObserver
 
 #: ``type:event``, else ``type``: the more specific applies. Names are those of any release.
 _RESOURCES: Mapping[str, Resource] = {
@@ -64,6 +64,7 @@ _RESOURCES: Mapping[str, Resource] = {
     "IPC:ProcArrayGroupUpdate": "lock",
     "IPC:XactGroupUpdate": "lock",
     "Client": "client",
+    "Extension": "other",
 }
 #: A leader that waits for its workers, which are observed themselves.
 _FOR_WORKERS = frozenset(
@@ -90,21 +91,18 @@ def _check(result: PGresult) -> PGresult:
     raise psycopg.OperationalError(result.error_message.decode(errors="replace").strip())
 
 
-class ActivityObserver:
-    """Implements WaitObserver on one connection, which is opened again after a restart.
+class ActivityObserver(WaitObserver):
+    """Samples sessions on one connection, which is opened again after a restart.
 
     ``local``: whether the sessions are processes of this host.
     """
 
-    resources: frozenset[Resource] = frozenset((*_RESOURCES.values(), "other"))
+    events = _RESOURCES
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], local: bool) -> None:
         self._connect = connect
         self._local = local
         self._connection: psycopg.Connection[Any] | None = None
-
-    def resource(self, event: str) -> Resource:
-        return _RESOURCES.get(event) or _RESOURCES.get(event.partition(":")[0]) or "other"
 
     def observe(self) -> Sequence[Observation]:
         try:

@@ -15,14 +15,15 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from engines._installation import check_reachable
 from engines._loading import verify_counts
+from engines._settings import choice_of
 from engines._thread_waits import ThreadObserver
-from engines.rocksdb.background import background_tasks
+from engines.rocksdb.background import background_tasks, write_back_warnings
 from engines.rocksdb.binding import OfficialClient
 from engines.rocksdb.file_settings import settings_of_file
 from engines.rocksdb.installation import choose, row_cache_of
@@ -33,7 +34,6 @@ from engines.rocksdb.options import (
     read_settings,
 )
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
-from engines.rocksdb.window import warnings as window_warnings
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
@@ -89,7 +89,9 @@ class RocksDb(OfficialClient):
         self._user = context.credentials
         self._installation = choose(context.options, context.engines_prefix)
         self._options = read_settings(self._installation, context.settings)
-        self._statistics = _statistics(context.options)
+        self._statistics = choice_of(
+            context.options, "statistics", ("on", "off", "true", "false")
+        ) in ("on", "true")
         check_reachable("RocksDB", self._installation.library.parent)
         self._directories: DataDirectories | None = None
         self._loading = False
@@ -238,8 +240,8 @@ class RocksDb(OfficialClient):
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[RunWarning]:
-        return list(window_warnings(window))
+    ) -> Iterable[RunWarning]:
+        return write_back_warnings(window)
 
     def native_connection(self) -> Mapping[str, Any]:
         """Library, directories and options, for the native client and for one in Java.
@@ -357,13 +359,6 @@ class RocksDb(OfficialClient):
         except FileNotFoundError:
             size = None
         return f"unknown from {log}" if size is None else str(size)
-
-
-def _statistics(options: Mapping[str, Any]) -> bool:
-    value = str(options.get("statistics", "on")).lower()
-    if value not in ("on", "off", "true", "false"):
-        raise UsageError(f"engine option statistics={value}", "must be on or off", "write one")
-    return value in ("on", "true")
 
 
 def _clock_ahead_ns() -> int:

@@ -1,19 +1,23 @@
 """The server's counters, as numbers with their unit in the name.
 
 The server lists its last ten snapshots only: those that ended between two readings are counted
-from what is new in the list.
+from what is new in the list. A measurement window saves data as a long run does if whole snapshots
+are in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from engines.voltdb.connection import VoltDbConnection
+from engines import _sql_engine
+from engines.voltdb.wire import VoltDbConnection
+from harness.units import NS_PER_S
+from harness.warnings import RunWarning
 
 SNAPSHOTS, SNAPSHOT_BYTES = "voltdb_snapshots_count", "voltdb_snapshot_written_bytes"
 
 
-class Monitor:
+class Monitor(_sql_engine.Monitor):
     """The monitoring connection of one server start."""
 
     def __init__(self, connection: VoltDbConnection) -> None:
@@ -59,3 +63,26 @@ class Monitor:
     def _statistics(self, selector: str) -> list[dict[str, object]]:
         tables = self._connection.call("@Statistics", selector, 0).tables
         return [dict(row) for table in tables for row in table.records()]
+
+
+def write_back_warnings(
+    window: Mapping[str, float], settings: Mapping[str, str], window_ns: int
+) -> Iterator[RunWarning]:
+    """``window``: what it added to the counters; ``settings``: of the run."""
+    if (ended := window.get(SNAPSHOTS)) is None or ended > 0:
+        return
+    length = f"a window of {window_ns / NS_PER_S:g} s"
+    if settings["snapshot_enabled"] != "true":
+        yield RunWarning(
+            "no-snapshots",
+            "automatic snapshots are off: the data tier is not written to",
+            length,
+            "turn them on: --set snapshot_enabled=true",
+        )
+        return
+    yield RunWarning(
+        "no-snapshot-in-window",
+        "no snapshot ended in the window",
+        f"{length}, a snapshot every {settings['snapshot_frequency']}",
+        "raise --duration, or lower --set snapshot_frequency=…",
+    )

@@ -12,8 +12,8 @@ from typing import Any
 
 from engines._loading import verify_counts
 from engines._server import run_once
-from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.installation import Installation
+from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, Fill
 from harness.progress import Progress
 from harness.sql_files import statements

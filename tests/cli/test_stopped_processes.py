@@ -23,7 +23,6 @@ TPCH = ["run", "tpch", "--placement", "ssd-both", "--queries", "6"]
 COMMANDS = {
     "postgres": YCSB,
     "mysql": YCSB,
-    "mariadb": YCSB,
     "rocksdb": YCSB,
     "voltdb": TPCC,
     "duckdb": TPCH,
@@ -128,7 +127,6 @@ SQL_SERVED = {target: (*phases, "query") for target, phases in SERVED.items() if
 PHASES = {
     "postgres": SERVED | SQL_SERVED,
     "mysql": SERVED | SQL_SERVED,
-    "mariadb": SERVED | SQL_SERVED,
     "voltdb": SERVED,
     "rocksdb": {
         "client": ("load", *WINDOW),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engines._innodb.durability import lost_without_power
+from engines._innodb.counters import lost_without_power
 
 RISKY = {
     "postgres": {"synchronous_commit": "off", "fsync": "off", "full_page_writes": "off"},

@@ -36,7 +36,7 @@ from harness.supervise.user_files import regular_bytes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
-ENGINES = ("postgres", "mysql", "mariadb", "rocksdb", "duckdb", "voltdb")
+ENGINES = ("postgres", "mysql", "rocksdb", "duckdb", "voltdb")
 SECRET = "what only root may read"
 #: Names that root uses in directories of the servers' user.
 NAMES = {
@@ -271,7 +271,7 @@ def test_making_a_database_harms_nothing_of_roots(lab: Any, own: Own, name: str)
             check(own, before, lab)
 
 
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("name", ["postgres", "mysql"])
 def test_listening_harms_nothing_of_roots(
     lab: Any, own: Own, golden: Callable[[str], Path], listening_options: Any, name: str
 ) -> None:

@@ -71,7 +71,7 @@ def files_of(engine: Any) -> list[Any]:
 
 def test_the_interface_of_its_io_is_the_one_that_its_log_names(running: Any) -> None:
     """A server whose io_uring is refused says so in its log alone."""
-    log = running._server.log.read_text()
+    log = running.log.read_text()
     expected = "io_uring" if "InnoDB: Using io_uring" in log else "aio"
     assert async_io(process.pid for process in running.processes()) == expected
 

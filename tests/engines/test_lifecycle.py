@@ -179,7 +179,7 @@ def test_a_server_that_died_is_reported_with_its_log(lab: Any, stored: Stored) -
     os.kill(process.pid, number)
     assert eventually(lambda: not alive(process))
     if stored.name in SERVERS:
-        assert eventually(lambda: not engine._server.running)  # the supervisor has reaped it
+        assert eventually(lambda: not engine.running)  # the supervisor has reaped it
     with pytest.raises(RunFailed, match=words):
         engine.stop()
     engine.kill()

@@ -31,8 +31,6 @@ ENCRYPTED = {
     "where pid = pg_backend_pid()",
     "mysql": "select if(variable_value = '', -1, 1) from performance_schema.session_status "
     "where variable_name = 'Ssl_cipher'",
-    "mariadb": "select if(variable_value = '', -1, 1) from information_schema.session_status "
-    "where variable_name = 'Ssl_cipher'",
 }
 ADDRESS = "127.0.0.1"
 
@@ -119,7 +117,7 @@ def _engine(
     return registry.engine(name).create(context)
 
 
-@pytest.fixture(scope="module", params=("postgres", "mysql", "mariadb"))
+@pytest.fixture(scope="module", params=("postgres", "mysql"))
 def server(
     request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any, listening_options: Any
 ) -> Iterator[Any]:
@@ -220,14 +218,14 @@ def test_a_server_of_another_authority_is_refused(server: Listening, other_autho
         server.ask(ca_certificate=other_authority)
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_names(
     server: Listening, other_authority: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin = {"mysql": "with caching_sha2_password ", "mariadb": ""}[server.name]
     with closing(server.engine.connect()) as connection:
         connection.execute(
-            f"create user owner@'{ADDRESS}' identified {plugin}by \"p@ss/'word\" require ssl"
+            f"create user owner@'{ADDRESS}' identified with caching_sha2_password "
+            'by "p@ss/\'word" require ssl'
         )
         connection.execute(f"grant all on harness.* to owner@'{ADDRESS}'")
 
@@ -315,7 +313,6 @@ BEYOND_A_CLIENT = {
         "CREATE USER other IDENTIFIED BY 'p'",
     ),
 }
-BEYOND_A_CLIENT["mariadb"] = BEYOND_A_CLIENT["mysql"]
 
 
 def test_a_client_elsewhere_has_no_administrative_rights(server: Listening) -> None:
@@ -349,7 +346,7 @@ def test_no_other_database_is_reached_from_elsewhere(server: Listening) -> None:
         server.open(database=other)
 
 
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("name", ["postgres", "mysql"])
 def test_no_other_host_may_connect(
     lab: Any, empty_engines: Any, listening_options: Any, name: str
 ) -> None:
@@ -367,7 +364,7 @@ def test_no_other_host_may_connect(
         engine.kill()
 
 
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("name", ["postgres", "mysql"])
 def test_a_load_listens_nowhere(lab: Any, name: str, listening_options: Any) -> None:
     engine = _engine(lab, name, **listening_options[name])
     try:
@@ -379,7 +376,7 @@ def test_a_load_listens_nowhere(lab: Any, name: str, listening_options: Any) -> 
         engine.kill()
 
 
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("name", ["postgres", "mysql"])
 def test_by_default_no_server_listens(lab: Any, empty_engines: Any, name: str) -> None:
     engine = _engine(lab, name, listen=None)
     engine.restore(empty_engines.data(name), lab.places())

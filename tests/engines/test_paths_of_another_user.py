@@ -47,7 +47,7 @@ ALLOWED = {
         "engines/_innodb/verify.py _shared_mappings",
         "engines/duckdb/worker.py bind_file",
         "engines/duckdb/spill.py SpillMeter._file_bytes",
-        "engines/voltdb/server.py _free_ports",
+        "engines/voltdb/engine.py _free_ports",
     },
     "in a process of that user": {"engines/rocksdb/probe.py _text"},
     "no files, but conversations": {

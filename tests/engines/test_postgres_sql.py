@@ -11,8 +11,8 @@ import pytest
 
 from engines._loading import FileLoad
 from engines._workers import Job, Schedule
+from engines.postgres.engine import ManagedPostgres
 from engines.postgres.load import copy_jobs
-from engines.postgres.server import Server
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
@@ -53,13 +53,13 @@ def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(
     lab: Any, tpch_csv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[dict[str, str]] = []
-    start = Server.start
+    start = ManagedPostgres._start
 
-    def recorded(server: Server, settings: Mapping[str, str], *listens: Any) -> None:
+    def recorded(server: ManagedPostgres, settings: Mapping[str, str]) -> None:
         started.append(dict(settings))
-        start(server, settings, *listens)
+        start(server, settings)
 
-    monkeypatch.setattr(Server, "start", recorded)
+    monkeypatch.setattr(ManagedPostgres, "_start", recorded)
     profile = {"default_statistics_target": "20", "random_page_cost": "1.1", "work_mem": "1MB"}
     engine = lab.engine("postgres", profile)
     assert engine.format_options()["default_statistics_target"] == "20"

@@ -10,16 +10,6 @@ import pytest
 from harness import registry
 from harness.errors import UsageError
 
-INNODB = (
-    ({"innodb_bufer_pool_size": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
-    ({"innodb-io-capacity": "1000"}, "did you mean 'innodb_io_capacity'"),
-    ({"datadir": "/tmp"}, "setting datadir"),
-    ({"loose_datadir": "/tmp"}, "setting loose_datadir"),
-    ({"innodb_buffer_pool_load_at_startup": "ON"}, "setting innodb_buffer_pool_load"),
-    ({"sort_buffer_size": "lots"}, "Unknown suffix 'l'"),
-    ({"innodb_io_capacity": "5"}, "innodb_io_capacity=5 would be 100"),
-    ({"innodb_flush_method": "nonsense"}, "innodb_flush_method"),
-)
 #: By engine: settings, and what the error names.
 REFUSED = {
     "postgres": (
@@ -27,8 +17,16 @@ REFUSED = {
         ({"work_mem": "12xx"}, 'invalid value for parameter "work_mem"'),
         ({"listen_addresses": "*"}, "listen_addresses"),
     ),
-    "mysql": INNODB,
-    "mariadb": INNODB,
+    "mysql": (
+        ({"innodb_bufer_pool_size": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
+        ({"innodb-io-capacity": "1000"}, "did you mean 'innodb_io_capacity'"),
+        ({"datadir": "/tmp"}, "setting datadir"),
+        ({"loose_datadir": "/tmp"}, "setting loose_datadir"),
+        ({"innodb_buffer_pool_load_at_startup": "ON"}, "setting innodb_buffer_pool_load"),
+        ({"sort_buffer_size": "lots"}, "Unknown suffix 'l'"),
+        ({"innodb_io_capacity": "5"}, "innodb_io_capacity=5 would be 100"),
+        ({"innodb_flush_method": "nonsense"}, "innodb_flush_method"),
+    ),
     "duckdb": (
         ({"memory_limt": "1GiB"}, "did you mean 'memory_limit'"),
         ({"memory_limit": "lots"}, "Memory must have a number"),
@@ -71,7 +69,7 @@ REFUSED = {
         ({"java_heap": "512"}, "a size such as"),
     ),
 }
-SERVERS = ("postgres", "mysql", "mariadb", "voltdb")
+SERVERS = ("postgres", "mysql", "voltdb")
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_each_event_belongs_to_a_resource() -> None:
         "lock",
         "other",
     ]
-    assert "client" in observer.resources
+    assert "client" in observer.events.values()
 
 
 def test_duckdb_s_threads_run_while_it_executes_and_are_idle_otherwise(lab: Any) -> None:

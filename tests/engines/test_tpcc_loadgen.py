@@ -21,11 +21,9 @@ from harness.progress import SilentProgress
 from harness.sql_files import text_of
 from harness.workloads.tpcc.params import TRANSACTIONS
 
-INNODB = ("mysql", "mariadb")
 SETTINGS = {
     "postgres": {"max_connections": "60"},
     "mysql": {"innodb_buffer_pool_size": "268435456"},
-    "mariadb": {"innodb_buffer_pool_size": "268435456"},
     "voltdb": {"sitesperhost": "2", "snapshot_enabled": "false"},
 }
 
@@ -67,13 +65,11 @@ UNFIT = {
         ("alter table item drop i_name", "item.*i_name.* does not exist"),
         ("alter table item alter i_id type smallint", "item.*out of range"),
     ),
-    **dict.fromkeys(
-        INNODB, (("alter table item modify i_name varchar(3)", r"item.*do not fit.*i_name"),)
-    ),
+    "mysql": (("alter table item modify i_name varchar(3)", r"item.*do not fit.*i_name"),),
 }
 
 
-@pytest.mark.only("postgres", *INNODB)
+@pytest.mark.only("postgres", "mysql")
 def test_rows_that_do_not_fit_are_an_error(empty: Native) -> None:
     for change, words in UNFIT[empty.engine.name]:
 
@@ -97,7 +93,7 @@ def test_missing_rows_are_an_error(empty: Native) -> None:
         )
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_a_server_that_accepts_no_files_is_reported(empty: Native) -> None:
     with closing(empty.engine.connect()) as connection:
         connection.execute("create table item (i_id int)")
@@ -106,7 +102,7 @@ def test_a_server_that_accepts_no_files_is_reported(empty: Native) -> None:
         empty.load(empty.engine.native_connection())
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_no_load_waits_for_a_lock_on_a_whole_empty_table(empty: Native) -> None:
     """Two connections that would both wait for it deadlock."""
 
@@ -190,7 +186,7 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
     assert native.rows(count)[0][0] == before + new_order["count"]
     if native.engine.name == "postgres":  # an expected error is not logged
-        assert "is not in use" not in native.engine._server.log.read_text()
+        assert "is not in use" not in native.engine.log.read_text()
 
 
 def set_lock_timeout(native: Native, seconds: int) -> None:
@@ -198,7 +194,7 @@ def set_lock_timeout(native: Native, seconds: int) -> None:
         connection.execute(f"set global innodb_lock_wait_timeout = {seconds}")
 
 
-@pytest.mark.only("postgres", *INNODB)
+@pytest.mark.only("postgres", "mysql")
 def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(native: Native) -> None:
     """The lock is held for longer if the client stood still for all of that time."""
     if native.engine.name == "postgres":
@@ -225,24 +221,25 @@ def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(nativ
     assert payment["count"] == 100
     assert native.rows("select count(*) from history")[0][0] == history + 100
     native.holds()
-    if native.engine.name in INNODB:
+    if native.engine.name == "mysql":
         set_lock_timeout(native, 50)
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_sessions_have_the_isolation_level_of_the_connection(native: Native) -> None:
-    variable = {"mysql": "transaction_isolation", "mariadb": "tx_isolation"}[native.engine.name]
     for level, found in (("serializable", "SERIALIZABLE"), ("read committed", "READ-COMMITTED")):
         result = native.run(
             operations=10,
-            statements={"stock_level": f"select if(@@{variable} = '{found}', 1, 'another')"},
+            statements={
+                "stock_level": f"select if(@@transaction_isolation = '{found}', 1, 'another')"
+            },
             mix={"stock_level": 100},
             connection=connection_with(native, isolation=level),
         )
         assert operation(result, "stock_level")["count"] == 10
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_an_answer_in_several_parts_is_read_to_its_end(native: Native) -> None:
     """Of several statements and result sets the first row is the answer."""
     calls = native.engine.sql_folder / "tpcc" / "calls"
@@ -254,7 +251,7 @@ def test_an_answer_in_several_parts_is_read_to_its_end(native: Native) -> None:
     assert operation(result, "stock_level")["count"] == 50
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_a_delivery_reports_the_number_of_its_repetitions(native: Native) -> None:
     """Of two on one warehouse the second finds its orders taken when the first has ended."""
     reported: list[int] = []
@@ -286,7 +283,7 @@ def _waiting(connection: Any) -> int:
     return int(connection.execute(sql).rows[0][0])
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_retries_within_a_procedure_are_counted(native: Native) -> None:
     twice = "select 0 as delivered, '0,0,0,0,0,0,0,0,0,0' as order_ids, 2 as retries"
     result = native.run(operations=50, statements={"delivery": twice}, mix={"delivery": 100})
@@ -311,7 +308,6 @@ REFUSED = {
         ("select 3000000 as o_id", "3000000"),
     ),
     "mysql": INNODB_REFUSALS,
-    "mariadb": INNODB_REFUSALS,
     "voltdb": (
         ("NoSuchProcedure (:w_id)", "NoSuchProcedure"),
         ("OrderStatus (:w_id)", "EXPECTS 4"),
@@ -342,7 +338,7 @@ UNCONNECTED = {
         ("no_such_keyword", "x", 'invalid connection option "no_such_keyword"'),
         ("port", [1], r"connection\.port"),
     ),
-    **dict.fromkeys(INNODB, (("password", "wrong", "Access denied"),)),
+    "mysql": (("password", "wrong", "Access denied"),),
     "voltdb": (
         ("password", "0" * 64, "refuses user"),
         ("isolation", "read committed", "always serializable"),
@@ -357,7 +353,7 @@ def test_a_wrong_connection_is_an_error(native: Native) -> None:
             native.run(connection=connection_with(native, **{member: value}))
 
 
-@pytest.mark.only("postgres", *INNODB)
+@pytest.mark.only("postgres", "mysql")
 def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
     sleeping = "select ifnull(:c_id, 1), 1, sleep(0.01)"
     if empty.engine.name == "postgres":
@@ -395,7 +391,7 @@ def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) ->
 #: The counter of transactions; what each operation adds to it if it is committed, and if not.
 COUNTED = {
     "voltdb": ("voltdb_calls_count", ("count", "rolled_back")),
-    **dict.fromkeys(INNODB, ("server_commit_statements_count", ("count",))),
+    "mysql": ("server_commit_statements_count", ("count",)),
 }
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS
+from engines.voltdb.counters import write_back_warnings as window_warnings
 from engines.voltdb.deployment import deployment, settled
-from engines.voltdb.window import warnings as window_warnings
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
@@ -101,7 +101,7 @@ def _listening(process: int) -> list[tuple[str, int]]:
 def test_it_listens_on_the_loopback_alone(server: Any) -> None:
     process = server.processes()[0]
     mine = {port: address for address, port in _listening(process.pid)}
-    ports = server._used().ports
+    ports = server.ports
     assert {ports[name] for name in ("port", "internalport", "zkport")} <= set(mine)
     assert {mine[port] for port in ports.values() if port in mine} <= set(LOOPBACK)
 
@@ -111,7 +111,7 @@ def test_root_s_server_is_in_a_network_that_no_other_user_reaches(server: Any) -
     assert (server.network() is not None) == (os.geteuid() == 0)
     if server.network() is None:
         return
-    for port in server._used().ports.values():
+    for port in server.ports.values():
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
     process = server.processes()[0].pid

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engines._innodb.window import warnings as of_innodb
-from engines.postgres.window import warnings as of_postgres
-from engines.rocksdb.window import warnings as of_rocksdb
+from engines._innodb.counters import write_back_warnings as of_innodb
+from engines.postgres.counters import write_back_warnings as of_postgres
+from engines.rocksdb.background import write_back_warnings as of_rocksdb
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import write_back_warnings
 from harness.engine import Engine

@@ -34,7 +34,6 @@ MIX = {
 SETTINGS = {
     "postgres": {"max_connections": "60"},
     "mysql": {"innodb_buffer_pool_size": "268435456"},
-    "mariadb": {"innodb_buffer_pool_size": "268435456"},
 }
 
 
@@ -154,7 +153,7 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
     assert warning.code == "counters-published-late"
 
 
-@pytest.mark.only("mysql", "mariadb")
+@pytest.mark.only("mysql")
 def test_the_server_has_counted_every_acknowledged_operation_at_once(ycsb: Ycsb) -> None:
     """Two statements of read-modify-write are two transactions."""
     name = "server_handler_commits_count"

@@ -30,7 +30,7 @@ from harness.native_programs import find_native
 from harness.supervise.process import process_identity
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier
-from harness.waits import Observation, Resource
+from harness.waits import Observation, WaitObserver
 
 INTERVAL_S = 0.05
 TOY_PERF = Path(__file__).with_name("toy_perf.py")
@@ -48,22 +48,15 @@ MOVES: Mapping[str, str] = {
 SINCE_PREVIOUS = ("block", "perf")
 
 
-class OneSession:
+class OneSession(WaitObserver):
     """The server as an engine with one session, which is always active."""
 
-    resources: frozenset[Resource] = frozenset()
-
     def __init__(self, pid: int) -> None:
+        self.events = {}
         self._thread = Thread(pid, pid)
-
-    def resource(self, event: str) -> Resource:
-        return "other"
 
     def observe(self) -> Sequence[Observation]:
         return [Observation("running", thread=self._thread)]
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture

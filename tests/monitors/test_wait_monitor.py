@@ -11,21 +11,17 @@ from patience import eventually
 from harness.monitors import MonitorContext
 from harness.monitors import waits as module
 from harness.monitors.waits import WaitMonitor
-from harness.waits import Observation, Resource
+from harness.waits import Observation, WaitObserver
 
 
-class Engine:
+class Engine(WaitObserver):
     """One session that waits for a lock; at times the engine fails or does not answer."""
 
-    resources: frozenset[Resource] = frozenset({"lock"})
-
     def __init__(self) -> None:
+        self.events = {"row": "lock"}
         self.fails = self.hangs = self.closed = False
         self.observed = 0
         self.resumes = threading.Event()
-
-    def resource(self, event: str) -> Resource:
-        return "lock"
 
     def observe(self) -> Sequence[Observation]:
         self.observed += 1

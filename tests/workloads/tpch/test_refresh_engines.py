@@ -16,7 +16,7 @@ from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.tables import COLUMNS
 
 SCALE = 0.01
-ENGINES = {"duckdb": "parquet", "postgres": "csv", "mysql": "csv", "mariadb": "csv"}
+ENGINES = {"duckdb": "parquet", "postgres": "csv", "mysql": "csv"}
 KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey, l_linenumber"}
 
 
