@@ -8,54 +8,35 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING
 
 from harness.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
 _LINE_EVERY_S = 5.0
 
 
-class Task(Protocol):
-    """One running piece of work."""
-
-    def advance(self, amount: float = 1, note: str | None = None) -> None:
-        """Add to what is done; ``note`` replaces the text after the description."""
-
-
-TaskContext: TypeAlias = AbstractContextManager[Task]
-
-
-class Progress(Protocol):
-    """Where work reports how far it is. Safe to call from several threads."""
-
-    def task(self, description: str, total: float | None = None, unit: str = "") -> TaskContext:
-        """A context manager that yields a Task.
-
-        ``unit``: ``B`` for bytes, ``s`` for seconds; else what is counted (``rows``), if the
-        description does not say it.
-        """
-
-    def say(self, text: str) -> None:
-        """One line for a person, above the bars."""
-
-
 @dataclass
-class _Amount:
-    """What is done of a total, which may be an estimate. Safe to call from several threads."""
+class Task:
+    """A running piece of work; the total may be an estimate. Safe to call from several threads.
 
+    ``show``: called after each step with its note, which replaces the text after the description.
+    """
+
+    description: str
     total: float | None
     unit: str
+    show: Callable[[Task, str | None], None]
     done: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, amount: float) -> None:
+    def advance(self, amount: float = 1, note: str | None = None) -> None:
+        """Add to what is done."""
         with self._lock:
             self.done += amount
+        self.show(self, note)
 
     def __str__(self) -> str:
         """``3 of 22``, ``1.2 GiB of 1.9 GiB``, ``3.2 of 5 s`` or ``1,701 of 5,090 rows``.
@@ -71,21 +52,43 @@ class _Amount:
         return f"{text}{of} {self.unit}".rstrip()
 
 
-@dataclass
-class _BarTask:
-    bars: RichProgress
-    identity: TaskID
-    description: str
-    amount: _Amount
+class Progress:
+    """Reports how far work is: here by a line every few seconds, for logs and pipes.
 
-    def advance(self, amount: float = 1, note: str | None = None) -> None:
-        if note is not None:
-            self.bars.update(self.identity, description=f"{self.description}: {note}")
-        self.amount.add(amount)
-        self.bars.update(self.identity, completed=self.amount.done, count=str(self.amount))
+    Safe to call from several threads.
+    """
+
+    def task(
+        self, description: str, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[Task]:
+        """Return a context manager that yields a Task.
+
+        ``unit``: ``B`` for bytes, ``s`` for seconds; else what is counted (``rows``), if the
+        description does not say it.
+        """
+        last = time.monotonic()
+
+        def show(task: Task, note: str | None) -> None:
+            nonlocal last
+            if (now := time.monotonic()) - last >= _LINE_EVERY_S:
+                last = now
+                self.say(f"{description}: {task}{f' ({note})' if note else ''}")
+
+        return nullcontext(Task(description, total, unit, show))
+
+    def say(self, text: str) -> None:
+        """Print one line for a person, above the bars."""
+        print(text, file=sys.stderr, flush=True)
 
 
-class BarProgress:
+class SilentProgress(Progress):
+    """Reports nothing (tests, ``--quiet``)."""
+
+    def say(self, text: str) -> None:
+        return None
+
+
+class BarProgress(Progress):
     """Bars for a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -105,52 +108,25 @@ class BarProgress:
         self._bars.start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        amount = _Amount(total, unit)
-        identity = self._bars.add_task(description, total=total, count=str(amount))
+        def show(task: Task, note: str | None) -> None:
+            if note is not None:
+                self._bars.update(bar, description=f"{description}: {note}")
+            self._bars.update(bar, completed=task.done, count=str(task))
+
+        task = Task(description, total, unit, show)
+        bar = self._bars.add_task(description, total=total, count=str(task))
         try:
-            yield _BarTask(self._bars, identity, description, amount)
+            yield task
         finally:
-            self._bars.remove_task(identity)
+            self._bars.remove_task(bar)
 
     def say(self, text: str) -> None:
         self._bars.console.print(text, highlight=False, markup=False)
-
-
-@dataclass
-class _LineTask:
-    say: Callable[[str], None]
-    description: str
-    amount: _Amount
-    last: float = field(default_factory=time.monotonic)
-
-    def advance(self, amount: float = 1, note: str | None = None) -> None:
-        self.amount.add(amount)
-        now = time.monotonic()
-        if now - self.last >= _LINE_EVERY_S:
-            self.last = now
-            self.say(f"{self.description}: {self.amount}{f' ({note})' if note else ''}")
-
-
-class LineProgress:
-    """A line every few seconds, for logs and pipes."""
-
-    def task(self, description: str, total: float | None = None, unit: str = "") -> TaskContext:
-        return nullcontext(_LineTask(self.say, description, _Amount(total, unit)))
-
-    def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-
-class SilentProgress(LineProgress):
-    """Nothing at all (tests, ``--quiet``)."""
-
-    def say(self, text: str) -> None:
-        return None
 
 
 @contextmanager
@@ -164,4 +140,4 @@ def progress_on_stderr(quiet: bool = False) -> Iterator[Progress]:
         with BarProgress(Console(stderr=True)) as bars:
             yield bars
     else:
-        yield LineProgress()
+        yield Progress()

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from harness import progress
-from harness.progress import BarProgress, LineProgress
+from harness.progress import BarProgress, Progress
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_amounts_have_their_unit_and_are_never_over_all(
     amounts, total, unit, told, monkeypatch, capsys
 ):
     monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
-    with LineProgress().task("work", total, unit) as task:
+    with Progress().task("work", total, unit) as task:
         for amount in amounts:
             task.advance(amount, note="ramp-up")
     assert capsys.readouterr().err.splitlines()[-1] == f"work: {told} (ramp-up)"

@@ -12,13 +12,11 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from harness import registry
-from harness.monitors import MonitorContext, waits
+from harness.monitors import Monitor, MonitorContext, waits
 from harness.monitors._guarded import GuardedMonitor
-from harness.warnings import RunWarning
 
 _BLOCK_S = float(os.environ.get("ALTERNATING_BLOCK_S", "4"))
 _PAUSE_S = 0.1
@@ -28,25 +26,20 @@ def _pause_s(age_s: float) -> float:
     return _PAUSE_S
 
 
-class Alternating:
+class Alternating(Monitor):
     """Pairs of blocks, whose order is drawn: with all default monitors, and with none."""
 
     name: ClassVar[str] = "alternating"
     cost: ClassVar[str] = "that of the default monitors, half of the time"
     default: ClassVar[bool] = False
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(self, context: MonitorContext) -> None:
         waits.pause_s = _pause_s
-        kinds = [kind for kind in registry.monitors().values() if kind.default]
-        self._kinds = kinds
-        self._context = replace(context, monitors=frozenset(kind.name for kind in kinds))
+        super().__init__(context)
+        self._kinds = [kind for kind in registry.monitors().values() if kind.default]
         self._blocks: list[dict[str, Any]] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="alternating", daemon=True)
-
-    def preflight(self) -> RunWarning | None:
-        """Nothing is needed."""
 
     def start(self) -> None:
         """Begin with the first pair."""

@@ -112,12 +112,9 @@ def _version(text: str | None) -> str:
 
 
 def _monitors(tiers: Sequence[Tier]) -> Iterator[dict[str, Any]]:
-    """Each with its cost, and the problem that keeps it from working here, next to the defaults."""
-    kinds = registry.monitors()
-    defaults = [name for name, kind in kinds.items() if kind.default]
-    for name, kind in kinds.items():
-        context = MonitorContext(tiers=tiers, monitors=defaults)
-        problem = GuardedMonitor(kind, context).preflight()
+    """Each with its cost, and the problem that keeps it from working here."""
+    for name, kind in registry.monitors().items():
+        problem = GuardedMonitor(kind, MonitorContext(tiers=tiers)).preflight()
         yield {
             "name": name,
             "default": kind.default,

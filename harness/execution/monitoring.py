@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from harness import registry
@@ -39,7 +38,6 @@ class RunMonitors:
             if (kind.default or name in spec.monitors) and name not in spec.no_monitors
         }
         self._requested = frozenset(spec.monitors)
-        context = replace(context, monitors=frozenset(selected))
         self._selected = [GuardedMonitor(kind, context) for kind in selected.values()]
         self._unavailable: list[RunWarning] = []
         self.started: list[GuardedMonitor] = []

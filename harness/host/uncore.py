@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.host import cpu as processors
@@ -90,27 +90,41 @@ _CXL_EVENTS = {
     "cxl_read_bytes": ("s2m_drs_memdata",),
     "cxl_write_bytes": ("m2s_rwd_memwr", "m2s_rwd_memwrptl"),
 }
+#: Of processors' CXL ports, by Intel's event lists: UNC_CXLCM_RxC_PACK_BUF_INSERTS.MEM_DATA and
+#: UNC_CXLDP_TxC_AGF_INSERTS.M2S_DATA, 64 bytes each.
+_CXL_PORTS = (
+    _Rule(re.compile(r"uncore_cxlcm_\d+"), {}, {"cxl_read_bytes": "event=0x41,umask=0x10"}),
+    _Rule(re.compile(r"uncore_cxldp_\d+"), {}, {"cxl_write_bytes": "event=0x02,umask=0x20"}),
+)
 
 
 def traffic_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
     """Every counter of every memory controller; empty where the kernel offers none."""
     rules = (*_RULES, _OPTANE) if _takes_optane(kernel) else _RULES
+    return _by_rules(rules, kernel)
+
+
+def cxl_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
+    """Data read from and written to each CXL memory device that has a PMU and all the events.
+
+    Where no device has one, those of the processor's CXL ports.
+    """
+    of_devices = [
+        event
+        for pmu in kernel.names(_DEVICES)
+        if _CXL.fullmatch(pmu)
+        for event in _cxl_events(f"{_DEVICES}/{pmu}", pmu, kernel)
+    ]
+    return of_devices or _by_rules(_CXL_PORTS, kernel)
+
+
+def _by_rules(rules: Iterable[_Rule], kernel: Kernel) -> list[TrafficEvent]:
     return [
         event
         for pmu in kernel.names(_DEVICES)
         for rule in rules
         if rule.pmu.fullmatch(pmu)
         for event in _events(pmu, rule, kernel)
-    ]
-
-
-def cxl_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
-    """Data read from and written to each CXL memory device that has a PMU and all the events."""
-    return [
-        event
-        for pmu in kernel.names(_DEVICES)
-        if _CXL.fullmatch(pmu)
-        for event in _cxl_events(f"{_DEVICES}/{pmu}", pmu, kernel)
     ]
 
 

@@ -1,16 +1,16 @@
 """Monitors sample something during the measured phase, on the monotonic clock.
 
 Each is one file of this folder, or of a folder in ``$HARNESS_MONITOR_PATH``, whose ``MONITOR``
-is a class that implements :class:`Monitor`. docs/adding-a-monitor.md shows one, docs/monitors.md
+is a subclass of :class:`Monitor`. docs/adding-a-monitor.md shows one, docs/monitors.md
 lists those that come along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 from harness.iotrace.trace import IoTrace
 from harness.store.result import Metric
@@ -27,7 +27,7 @@ class MonitorContext:
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
     engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each
     once. ``cgroup``: the run's control group of version 2; None without one. ``io_trace``: that of
-    the engine's file I/O, or None; None outside of a run. ``monitors``: all that are to run.
+    the engine's file I/O, or None; None outside of a run.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
@@ -35,10 +35,9 @@ class MonitorContext:
     tiers: Sequence[Tier] = ()
     cgroup: Path | None = None
     io_trace: Callable[[], IoTrace | None] | None = None
-    monitors: Collection[str] = ()
 
 
-class Monitor(Protocol):
+class Monitor:
     """One monitor of one run. Its life: preflight → start → (totals …) → stop → series.
 
     A monitor never fails a run: what it cannot read is left out, and an exception becomes the
@@ -50,15 +49,16 @@ class Monitor(Protocol):
     #: What it does to the host while it runs, for ``harness doctor``.
     cost: ClassVar[str]
     #: Whether every run has it where its preflight passes; others only where requested.
-    default: ClassVar[bool]
+    default: ClassVar[bool] = True
     #: Whether it counts for the engine's processes alone, or for everything on the host.
-    scope: ClassVar[Literal["engine", "host"]]
+    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(self, context: MonitorContext) -> None:
-        """Nothing is opened yet."""
+        self._context = context
 
     def preflight(self) -> RunWarning | None:
-        """Why it cannot work on this host, with a fix; it is not started then."""
+        """Return why it cannot work on this host, with a fix; it is not started then."""
+        return None
 
     def start(self) -> None:
         """Begin to count and to sample."""
@@ -67,25 +67,19 @@ class Monitor(Protocol):
         """End both; no error when it was not started."""
 
     def totals(self) -> Mapping[str, float]:
-        """Cumulative counters at this moment, unit in each name: their differences are a
-        query's or a window's. They become metrics.
+        """Return cumulative counters, unit in each name: their differences are a query's or a
+        window's. They become metrics. A monitor that counts by intervals of its own has none.
         """
+        return {}
 
     def series(self) -> Mapping[str, Any]:
-        """The samples, as stored: ``{interval_s, clock, samples: [{monotonic_ns, …}]}``."""
-
-
-@runtime_checkable
-class Warns(Protocol):
-    """A monitor that has something to report when it has stopped."""
-
-    def warnings(self) -> Sequence[RunWarning]:
-        """What makes its numbers less trustworthy."""
-
-
-@runtime_checkable
-class Concludes(Protocol):
-    """A monitor with figures of the measured phase as a whole, when it has stopped."""
+        """Return the samples, as stored: ``{interval_s, clock, samples: [{monotonic_ns, …}]}``."""
+        raise NotImplementedError
 
     def metrics(self) -> Sequence[Metric]:
-        """The figures."""
+        """Return the figures of the measured phase as a whole, once it has stopped."""
+        return ()
+
+    def warnings(self) -> Sequence[RunWarning]:
+        """Return what makes its numbers less trustworthy, once it has stopped."""
+        return ()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
-from harness.monitors import Concludes, Monitor, MonitorContext, Warns
+from harness.monitors import Monitor, MonitorContext
 from harness.store.result import Metric
 from harness.warnings import RunWarning, unique
 
@@ -53,17 +53,14 @@ class GuardedMonitor:
     def metrics(self) -> Sequence[Metric]:
         """Its figures of the whole phase."""
         nothing: Sequence[Metric] = ()
-        if isinstance(monitor := self._monitor, Concludes):
-            return self._guarded(
-                lambda: [_storable_metric(one) for one in monitor.metrics()], nothing
-            )
-        return nothing
+        return self._guarded(
+            lambda: [_storable_metric(metric) for metric in self._monitor.metrics()], nothing
+        )
 
     def warnings(self) -> Sequence[RunWarning]:
         """Its own, and its first exception."""
-        own: Sequence[RunWarning] = ()
-        if isinstance(self._monitor, Warns):
-            own = self._guarded(self._monitor.warnings, ())
+        nothing: Sequence[RunWarning] = ()
+        own = self._guarded(self._monitor.warnings, nothing)
         return unique([*own, *self._warnings[:1]])
 
     def _guarded(self, call: Callable[[], T], otherwise: T) -> T:

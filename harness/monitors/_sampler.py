@@ -6,16 +6,16 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from harness.monitors import MonitorContext
+from harness.monitors import Monitor, MonitorContext
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 #: Of the interval, the last sample is at least this long after the previous one.
 _LEAST_SHARE = 0.1
 
 
-class SampledMonitor(ABC):
+class SampledMonitor(Monitor, ABC):
     """Calls ``sample`` every ``interval_s`` on a thread, at ``start``, and a last time at ``stop``.
 
     A kind adds ``name``, ``cost``, ``preflight`` and ``totals`` (harness.monitors.Monitor). An
@@ -23,12 +23,11 @@ class SampledMonitor(ABC):
     is stamped with the middle of its reading.
     """
 
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
     interval_s: ClassVar[float] = 1.0
 
     def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
-        self._context, self._kernel = context, kernel
+        super().__init__(context)
+        self._kernel = kernel
         self._stopped = threading.Event()
         self._samples: list[dict[str, Any]] = []
         self._stamp_error_ns = 0

@@ -14,9 +14,9 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from harness.monitors import MonitorContext
+from harness.monitors import Monitor, MonitorContext
 from harness.store.result import Metric
 from harness.supervise import programs
 from harness.warnings import RunWarning
@@ -46,13 +46,11 @@ class _Reading:
     modules: Counts
 
 
-class DimmMediaMonitor:
+class DimmMediaMonitor(Monitor):
     """Reads the modules' counters at both ends."""
 
     name: ClassVar[str] = "dimm-media"
     cost: ClassVar[str] = "runs ipmctl at both ends of the measured phase, waits 1 s at its start"
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self,
@@ -60,6 +58,7 @@ class DimmMediaMonitor:
         run: Callable[[], str] | None = None,
         idle_s: float = 1.0,
     ) -> None:
+        super().__init__(context)
         self._run = run or _ipmctl
         self._idle_s = idle_s
         self._idle: _Reading | None = None
@@ -86,10 +85,6 @@ class DimmMediaMonitor:
         """Read them again."""
         if self._ends:
             self._ends.append(self._read())
-
-    def totals(self) -> Mapping[str, float]:
-        """Nothing: a reading takes too long to be next to a query."""
-        return {}
 
     def series(self) -> Mapping[str, Any]:
         """``samples``: the ends, bytes by module; ``idle_bytes_per_s``: the drift by module."""

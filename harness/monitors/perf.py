@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from harness import jsonfile
 from harness.counters import labelled
-from harness.monitors import MonitorContext
-from harness.monitors._program import interrupt
+from harness.monitors import Monitor, MonitorContext
 from harness.supervise import programs
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
@@ -57,13 +57,11 @@ _PATIENCE_S = 10
 _NS_PER_S, _MS_NS = 1_000_000_000, 1_000_000
 
 
-class PerfMonitor:
+class PerfMonitor(Monitor):
     """Runs perf, and reads what it prints."""
 
     name: ClassVar[str] = "perf"
     cost: ClassVar[str] = "runs perf stat, which reads its counters once a second"
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(
         self,
@@ -73,6 +71,7 @@ class PerfMonitor:
         events: Sequence[str] = EVENTS,
         program: str = "perf",
     ) -> None:
+        super().__init__(context)
         self._kernel, self._interval_s = kernel, interval_s
         self._base = self._events = tuple(events)
         self._program = shutil.which(program)
@@ -127,16 +126,18 @@ class PerfMonitor:
         self._began = (before, time.monotonic_ns())
 
     def stop(self) -> None:
-        """End perf; it may have been killed."""
-        if self._process is not None:
-            self._ended = interrupt(self._process, _PATIENCE_S)
+        """End perf, which then prints its last counts; it may have been killed."""
+        if (process := self._process) is not None:
+            self._ended = process.poll()
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             self._process = None
             self._reader.join()
             os.close(self._control)
-
-    def totals(self) -> Mapping[str, float]:
-        """Nothing: perf counts by intervals of its own."""
-        return {}
 
     def series(self) -> Mapping[str, Any]:
         """``samples: [{monotonic_ns, perf_cycles[of=host], …}]``: counts since the previous one.

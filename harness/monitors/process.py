@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 from harness.host.process_counters import read_counters
 from harness.monitors._sampler import SampledMonitor
 from harness.supervise.process import ProcessId
-from harness.warnings import RunWarning
 
 
 class ProcessMonitor(SampledMonitor):
@@ -17,10 +16,6 @@ class ProcessMonitor(SampledMonitor):
     name: ClassVar[str] = "process"
     cost: ClassVar[str] = "reads /proc/PID/stat and io of each process once a second"
     scope: ClassVar[Literal["engine", "host"]] = "engine"
-
-    def preflight(self) -> RunWarning | None:
-        """/proc is there; what it does not show of another user's processes is left out."""
-        return None
 
     def totals(self) -> Mapping[str, float]:
         """Sums over the processes now."""

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness import jsonfile
 from harness.engine import Credentials
@@ -41,6 +41,9 @@ from harness.supervise.user_files import (
 )
 from harness.warnings import RunWarning, warn
 
+if TYPE_CHECKING:
+    from harness.supervise.journal import Journal
+
 Kind = Literal["golden", "source"]
 _CHUNK = 1 << 22
 #: Files that an error names.
@@ -50,21 +53,6 @@ _MOST_NAMED = 3
 _Stamps = dict[str, tuple[int, int, int, int]]
 #: By directory: datasets whose files this process has read and found as recorded.
 _intact: dict[Path, _Stamps] = {}
-
-
-class DirectoryKeeper(Protocol):
-    """Makes directories that do not outlive the harness (harness.supervise.journal)."""
-
-    def register_directory(
-        self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
-    ) -> Path:
-        """Make ``path``; it is removed when the harness ends, however it ends."""
-
-    def release_directory(self, path: Path) -> None:
-        """It is no longer to be removed: it was renamed to its final place."""
-
-    def remove_directory(self, path: Path) -> None:
-        """Remove it now."""
 
 
 @lru_cache(maxsize=8)  # a run reads its dataset's several times
@@ -181,7 +169,7 @@ class DatasetBuilder:
     """A dataset being built in ``partial``; its files go into ``content``, which is ours alone."""
 
     store: DatasetStore
-    keeper: DirectoryKeeper
+    keeper: Journal
     partial: Path
     target: Path
     published: bool = False
@@ -239,7 +227,7 @@ class DatasetStore:
     def __init__(
         self,
         root: Path,
-        keeper: DirectoryKeeper | None = None,
+        keeper: Journal | None = None,
     ) -> None:
         self.root = root
         self._keeper = keeper

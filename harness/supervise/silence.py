@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from harness.errors import RunFailed, UsageError, nearest
 from harness.supervise.process import (
@@ -32,6 +32,9 @@ from harness.supervise.process import (
     read_proc,
 )
 from harness.supervise.segments import end_stopped_supervisor
+
+if TYPE_CHECKING:
+    from harness.supervise.supervisor import SupervisedProcess
 
 VARIABLE = "HARNESS_SILENCE"
 
@@ -145,15 +148,6 @@ def current_phase() -> str:
 # Processes ---------------------------------------------------------------------
 
 
-class Child(Protocol):
-    """A process started under the supervisor."""
-
-    id: ProcessId
-
-    def kill(self) -> None:
-        """Kill it and everything it started; RunFailed where something does not die."""
-
-
 @dataclass(frozen=True)
 class Silence:
     """A process that could not work for longer than its limit, and was killed."""
@@ -190,7 +184,9 @@ class Watch:
     #: How long the harness may take to end after it was interrupted for an unkillable process.
     _GIVE_UP_S = 60.0
 
-    def __init__(self, supervisor: ProcessId, children: Callable[[], Sequence[Child]]) -> None:
+    def __init__(
+        self, supervisor: ProcessId, children: Callable[[], Sequence[SupervisedProcess]]
+    ) -> None:
         self.found: Silence | None = None
         self._supervisor = supervisor
         self._children = children
@@ -251,7 +247,7 @@ class Watch:
         for child in self._children():
             self._look_at(child, now, threads)
 
-    def _look_at(self, child: Child, now: float, threads: bool) -> None:
+    def _look_at(self, child: SupervisedProcess, now: float, threads: bool) -> None:
         for stat in _family(child.id):
             if stat.dead or stat.id in self._killed:
                 continue
@@ -285,7 +281,7 @@ class Watch:
         self.found = self.found or silence
         return silence
 
-    def _end(self, child: Child, stat: ProcessStat, limit: Limited) -> None:
+    def _end(self, child: SupervisedProcess, stat: ProcessStat, limit: Limited) -> None:
         silence = self._note(stat, limit)
         try:
             child.kill()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import playbook_modules  # noqa: F401
 import pytest
@@ -303,7 +303,7 @@ def dataset(folder: Path) -> Kind:
         def release_directory(self, path: Path) -> None: ...
         def remove_directory(self, path: Path) -> None: ...
 
-    store = DatasetStore(folder, Keeper())
+    store = DatasetStore(folder, cast(Journal, Keeper()))
     for name in ("tpch-broken", "tpch-sound"):
         with store.building(name) as building:
             assert building is not None

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from narrowed import present
@@ -18,6 +19,7 @@ from harness.errors import RunFailed, UsageError
 from harness.supervise import silence
 from harness.supervise.process import descendants, process_stat
 from harness.supervise.silence import LIMITS, Watch, changed_limits, current_phase, limit_s, phase
+from harness.supervise.supervisor import SupervisedProcess
 
 #: A process in vfork(2): the state of one that waits for a device, without one.
 BLOCKED = """
@@ -165,7 +167,9 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     process = supervisor.spawn(["sleep", "1000"])
-    watch = Watch(supervisor.silence._supervisor, lambda: [Unkillable(process.id)])
+    watch = Watch(
+        supervisor.silence._supervisor, lambda: [cast(SupervisedProcess, Unkillable(process.id))]
+    )
     stop(process.pid)
     watch.look(0)
     # Once this thread waits: an interruption while it starts another one may be lost.

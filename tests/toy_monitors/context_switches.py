@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from harness.monitors import MonitorContext
+from harness.monitors import Monitor, MonitorContext
 from harness.warnings import RunWarning
 
 
-class ContextSwitches:
+class ContextSwitches(Monitor):
     """The host's context switches, from /proc/stat."""
 
     name: ClassVar[str] = "context-switches"
     cost: ClassVar[str] = "reads /proc/stat at both ends"
     default: ClassVar[bool] = False
-    scope: ClassVar[Literal["engine", "host"]] = "host"
 
     def __init__(self, context: MonitorContext) -> None:
+        super().__init__(context)
         self._stat = Path("/proc/stat")
         self._ends: list[float] = []
 
