@@ -266,7 +266,7 @@ static void check_params(const char *text, const char *error_holds)
 static void params_are_checked(void)
 {
     check_params("{\"warehouses\": 1, \"data_seed\": 0}", NULL);
-    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"threshold\": null, \"mix\": \"deck\","
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": \"deck\","
                  " \"home\": \"fixed\", \"procedures\": \"hammerdb\"}", NULL);
     check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": 0.5}}", NULL);
     check_params("{\"data_seed\": 0}", "warehouses");
@@ -278,7 +278,6 @@ static void params_are_checked(void)
     check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": -1}}", "mix");
     check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": 0}}", "mix");
     check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": 7}", "mix");
-    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"threshold\": 0}", "threshold");
     check_params("{\"warehouses\": 1, \"data_seed\": 0, \"wharehouses\": 2}", "wharehouses");
 }
 

@@ -156,12 +156,11 @@ static void draw_delivery(const struct lg_tpcc *tpcc, struct lg_terminal *termin
 static void draw_stock_level(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)
 {
     const struct lg_tpcc_terminal *own = terminal->own;
-    int32_t threshold = tpcc->params.threshold;
 
     bind_integer(terminal, STOCK_LEVEL_W, draw_home(tpcc, terminal));
     bind_integer(terminal, STOCK_LEVEL_D,
                   own->home_d ? own->home_d : draw(terminal, 1, TPCC_DISTRICTS));
-    bind_integer(terminal, STOCK_LEVEL_THRESHOLD, threshold ? threshold : draw(terminal, 10, 20));
+    bind_integer(terminal, STOCK_LEVEL_THRESHOLD, draw(terminal, 10, 20));
 }
 
 void lg_tpcc_draw_inputs(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)

@@ -19,7 +19,6 @@ static const struct tb_param keys[] = {
     TB_INTEGER_KEY(struct lg_tpcc_params, "warehouses", warehouses, 1, TPCC_MAX_WAREHOUSES,
                    TB_REQUIRED),
     TB_INTEGER_KEY(struct lg_tpcc_params, "data_seed", data_seed, 0, INT64_MAX, TB_REQUIRED),
-    TB_INTEGER_KEY(struct lg_tpcc_params, "threshold", threshold, 1, 1000, 0),
     TB_WORD_KEY(struct lg_tpcc_params, "home", fixed_home, homes, 0, 0),
     TB_WORD_KEY(struct lg_tpcc_params, "procedures", hammerdb, procedures, 0, 0),
     TB_OTHER_KEY("mix"),

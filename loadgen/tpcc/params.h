@@ -15,7 +15,7 @@ enum lg_tpcc_transaction {
 
 /*
  * {"warehouses": W, "data_seed": S, "home": "all"|"fixed", "mix": "deck"|{name: weight},
- *  "threshold": null|N, "procedures": "own"|"hammerdb"}; all but the first two may be left out.
+ *  "procedures": "own"|"hammerdb"}; all but the first two may be left out.
  */
 struct lg_tpcc_params {
     int32_t warehouses;
@@ -24,7 +24,6 @@ struct lg_tpcc_params {
     bool fixed_home;
     bool deck;                          /* clause 5.2.4.2's deck of cards; else `weights` */
     double weights[TPCC_TRANSACTIONS];  /* cumulative, the last is 1 */
-    int32_t threshold;                  /* of Stock-Level; 0: drawn (clause 2.8.1.2) */
     /* HammerDB's procedures draw much themselves and do not return what ours do. */
     bool hammerdb;
 };

@@ -36,7 +36,6 @@ static const struct tb_param keys[] = {
     INTEGER(operationcount, 0, MOST, 0),
     INTEGER(insertstart, 0, MOST, 0),
     INTEGER(insertcount, 1, MOST, DERIVED),
-    INTEGER(expectednewkeys, 0, MOST, DERIVED),
     INTEGER(fieldcount, 1, YCSB_MAX_FIELDS, 10),
     INTEGER(fieldlength, 1, YCSB_MAX_FIELD_BYTES, 100),
     INTEGER(minfieldlength, 1, YCSB_MAX_FIELD_BYTES, 1),
@@ -80,8 +79,7 @@ static void derive(struct lg_ycsb_params *read)
 
     if (read->insertcount == DERIVED)
         read->insertcount = read->recordcount - read->insertstart;
-    if (read->expectednewkeys == DERIVED)
-        read->expectednewkeys = new_keys < (double)MOST ? (int64_t)new_keys : MOST;
+    read->expectednewkeys = new_keys < (double)MOST ? (int64_t)new_keys : MOST;
     if (read->inserts_begun < read->inserted)
         read->inserts_begun = read->inserted;
 }

@@ -33,8 +33,7 @@ enum {
 
 /*
  * What is not given is what the official core (0.17.0) takes then. Ours: data_seed,
- * verify_reads, update (stated in the notes), expectednewkeys (room for new keys in the
- * zipfian key space); of task "verify": inserted, inserts_begun.
+ * verify_reads, update (stated in the notes); of task "verify": inserted, inserts_begun.
  */
 struct lg_ycsb_params {
     int64_t recordcount, operationcount, insertstart, insertcount, expectednewkeys;

@@ -1,10 +1,9 @@
 /*
- * Reading everything back. With a `scan` statement the table is gone through once, in
+ * Reading everything back. The table is gone through once, in
  * pages, in as many ranges of keys as keep all threads busy. Whether every record that
  * belongs there was among them is known without remembering any: the number of keys and the
  * sum of their hashes must be those of the keys that were written. Only where they are not,
- * each record is read by its key, to say which are missing. Without `scan` that is
- * done in any case. Of each field that an update wrote last it is noted that it was (updated.h),
+ * each record is read by its key, to say which are missing. Of each field that an update wrote last it is noted that it was (updated.h),
  * to be held against the updates that were acknowledged.
  */
 #include "ycsb.h"
@@ -49,7 +48,7 @@ struct page {
     const struct key *end; /* NULL: the table's */
     struct key from, last;
     bool begun;            /* a row has been seen in this range */
-    bool behind_end, checked;
+    bool behind_end;
     size_t rows;
     struct set found;
     int64_t malformed;
@@ -233,19 +232,16 @@ static void sum_keys(struct lg_thread_pool *pool, int64_t first, int64_t end)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* A row of a read: the fields, or the key and these. */
+/* A row of a read: its fields were checked by the scan. */
 static void read_row(void *context, const struct lg_cell *cells, size_t columns)
 {
     struct page *page = context;
-    const struct verify *verify = page->verify;
-    bool keyed = verify->values.key_value || columns == (size_t)verify->params.fieldcount + 1;
-    uint64_t hash = lg_ycsb_key_hash(&verify->values, page->from.text, page->from.length);
+    uint64_t hash = lg_ycsb_key_hash(&page->verify->values, page->from.text, page->from.length);
 
+    (void)cells, (void)columns;
     page->rows++;
     page->found.count++;
     page->found.sum += hash;
-    if (page->checked)
-        check_fields(page, &page->from, hash, cells + keyed, columns - keyed);
 }
 
 /* Asks for records by their keys; `into` takes those that are there. */
@@ -253,8 +249,7 @@ static bool read_keys(struct lg_pool_thread *thread, int64_t first, int64_t end,
                       struct set *into, struct tb_error *error)
 {
     struct verify *verify = thread->pool->context;
-    struct page page = {.verify = verify, .checked = verify->ranges == 0,
-                        .seen = seen_by(thread)};
+    struct page page = {.verify = verify, .seen = seen_by(thread)};
     char absent[YCSB_KEY_BYTES + 64] = "";
     int64_t missing = 0;
 
@@ -268,7 +263,6 @@ static bool read_keys(struct lg_pool_thread *thread, int64_t first, int64_t end,
                      page.from.text);
     }
     keep_page(thread->pool, &page, into, missing, absent);
-    lg_pool_count(thread->pool, 0, verify->ranges ? 0 : page.found.count);
     return true;
 }
 
@@ -329,9 +323,8 @@ static void set_bounds(struct verify *verify, uint32_t threads)
 static bool open_verify(struct verify *verify, const struct lg_job *job, struct tb_error *error)
 {
     const struct lg_spec *spec = job->spec;
-    size_t wanted[LG_MAX_OPERATIONS] = {[YCSB_READ] = 1};
+    const size_t wanted[LG_MAX_OPERATIONS] = {[YCSB_READ] = 1, [YCSB_SCAN] = 1};
 
-    wanted[YCSB_SCAN] = json_object_get(spec->statements, lg_ycsb_operation_names[YCSB_SCAN]) != NULL;
     if (!lg_ycsb_params_read(&verify->params, spec->params, error) ||
         !lg_statements_read(&verify->statements, spec->statements, &lg_ycsb, wanted, error))
         return false;
@@ -342,8 +335,7 @@ static bool open_verify(struct verify *verify, const struct lg_job *job, struct 
     verify->extra_chunks = chunks_of(verify->extra, CHUNK_KEYS);
     verify->sum_chunks = chunks_of(verify->expected, SUM_CHUNK_KEYS);
     verify->chunks = chunks_of(verify->expected, CHUNK_KEYS);
-    if (wanted[YCSB_SCAN])
-        set_bounds(verify, spec->threads);
+    set_bounds(verify, spec->threads);
     return true;
 }
 
@@ -368,19 +360,12 @@ static bool all_there(const struct verify *verify)
 static bool read_back(struct verify *verify, const struct lg_job *job, struct tb_error *error)
 {
     if (!run_pool(verify, job, scan_package,
-                  verify->ranges + verify->extra_chunks + (verify->ranges ? verify->sum_chunks : 0),
-                  error))
+                  verify->ranges + verify->extra_chunks + verify->sum_chunks, error))
         return false;
-    if (verify->ranges && all_there(verify))
+    if (all_there(verify))
         return true;
     verify->wanted = (struct set){0};
-    if (!run_pool(verify, job, key_package, verify->chunks, error))
-        return false;
-    if (verify->ranges == 0) {
-        verify->found = verify->wanted;
-        add_set(&verify->found, &verify->extras);
-    }
-    return true;
+    return run_pool(verify, job, key_package, verify->chunks, error);
 }
 
 bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct tb_error *error)

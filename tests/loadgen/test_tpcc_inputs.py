@@ -251,11 +251,6 @@ def test_weights_instead_of_the_deck(loadgen: Loadgen, tmp_path: Path) -> None:
         assert_share(len(calls[transaction]), 100_000, weight / 100)
 
 
-def test_a_threshold_that_is_given_is_taken(loadgen: Loadgen, tmp_path: Path) -> None:
-    loadgen(spec(tmp_path / "15", params={"threshold": 15}, operations=5_000))
-    assert {call["threshold"] for call in read(tmp_path / "15")["stock_level"]} == {"15"}
-
-
 def test_a_seed_names_a_sequence(loadgen: Loadgen, tmp_path: Path) -> None:
     """One terminal asks the same of any run with that seed, and other things with another."""
     texts = {}

@@ -81,13 +81,13 @@ class Store:
     def load(self, **params: Any) -> dict[str, Any]:
         return self._job("load", params, {})
 
-    def verified(self, statements: dict[str, str] = VERBS, **params: Any) -> dict[str, Any]:
+    def verified(self, **params: Any) -> dict[str, Any]:
         """What was found of the records, without what was found of updates."""
-        found = self.verification(statements, **params)
+        found = self.verification(**params)
         return {name: found[name] for name in WHOLE}
 
-    def verification(self, statements: dict[str, str] = VERBS, **params: Any) -> dict[str, Any]:
-        found = self._job("verify", params, {"statements": statements})["verified"]
+    def verification(self, **params: Any) -> dict[str, Any]:
+        found = self._job("verify", params, {"statements": VERBS})["verified"]
         assert isinstance(found, dict)
         return found
 
