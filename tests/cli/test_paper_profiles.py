@@ -87,7 +87,7 @@ def profiles_of(workload: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", profiles_of("tpch"))
+@pytest.mark.parametrize("name", profiles_of("tpch")[:2])
 def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
     done = loaded("experiment", "run", name, "--emulate", "pmem", "--size", "0.25", "--repeats",
                   "1", "--dry-run", "--json")  # fmt: skip
@@ -107,7 +107,7 @@ def tiers_of(profile: str) -> set[str]:
     return {tier for spec in plan.runs for tier in present(spec.placement).tiers()}
 
 
-@pytest.mark.parametrize("name", profiles_of("tpcc"))
+@pytest.mark.parametrize("name", [PAPER + "fig5", PAPER + "fig5-voltdb"])
 def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
     """Settings are judged by the servers, 128 users by what they are allowed to connect."""
     emulated = [f"--emulate={tier}" for tier in sorted(tiers_of(name) - {"ssd"})]

@@ -62,8 +62,6 @@ def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_dis
         (["--placement", "data=ssd,wal=ssd,index=ssd"], "indexes"),
         (["--placement", "data=ssd,wal=ssd,temp=ssd"], "temporary files"),
         (["--placement", "ssd-both", "--set", "writebuffer=1M"], "no such option"),
-        (["--placement", "ssd-both", "--set", "compression=kGzip"], "compression"),
-        (["--placement", "ssd-both", "--set", "row_cache=0.5G"], "row_cache=0.5G"),
         (["--placement", "ssd-both", "--option", "options_file=/none"], "No such file"),
         (["--placement", "ssd-both", "--option", "prefix=/none"], "librocksdb"),
         (["--placement", "ssd-both", "--option", "statistics=often"], "statistics=often"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rocksdb_store import RECORDS, Store, built, loaded
+from rocksdb_store import RECORDS, Store, loaded
 
 from harness import paths
 from harness.drivers.loadgen import processes
@@ -16,7 +14,6 @@ from harness.errors import RunFailed, UsageError
 from harness.registry import engine as factory_of
 
 SIZE = 16 << 20
-KEYS = 1000
 #: Of each record some.
 READ = 10 * RECORDS
 READS: dict[str, Any] = {"readproportion": 1.0, "updateproportion": 0.0, "insertproportion": 0.0,
@@ -26,41 +23,6 @@ READS: dict[str, Any] = {"readproportion": 1.0, "updateproportion": 0.0, "insert
 @pytest.fixture(scope="module")
 def golden(module_lab: Any) -> Path:
     return loaded(module_lab)
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built("rocksdb_rows", tmp_path_factory.mktemp("reader"))
-
-
-def passes(lab: Any, reader: Path, row_cache_bytes: int) -> list[dict[str, int]]:
-    engine = lab.engine("rocksdb")
-    engine.initialise(lab.places())
-    connection = {**engine.native_connection(), "row_cache_bytes": row_cache_bytes}
-    done = subprocess.run(
-        [str(reader), json.dumps({"connection": connection, "keys": KEYS})],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, int]] = json.loads(done.stdout)
-    return found
-
-
-def test_what_it_answers_is_what_was_last_written(lab: Any, reader: Path) -> None:
-    half = KEYS // 2
-    assert passes(lab, reader, SIZE) == [
-        {"wrong": 0, "hits": 0, "misses": KEYS},
-        {"wrong": 0, "hits": KEYS, "misses": 0},
-        # What is changed lies in the memtable, which is asked before it.
-        {"wrong": 0, "hits": half, "misses": 0},
-        # Two tables: one miss in the newer one for each, whether it has the key or not.
-        {"wrong": 0, "hits": half, "misses": KEYS},
-        {"wrong": 0, "hits": KEYS, "misses": half},
-    ]
-
-
-def test_without_it_no_record_is_cached(lab: Any, reader: Path) -> None:
-    assert passes(lab, reader, 0) == [{"wrong": 0, "hits": 0, "misses": 0}] * 5
 
 
 def counted(lab: Any, golden: Path, **settings: str) -> tuple[Store, dict[str, float]]:

@@ -200,7 +200,7 @@ def _literal(column: str, value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-@pytest.fixture(scope="module", params=("postgres", "mysql", "mariadb"))
+@pytest.fixture(scope="module", params=("postgres", "mysql"))
 def server(request: pytest.FixtureRequest, empty_engines: Any) -> Iterator[Any]:
     with open_lab() as lab:
         name = request.param

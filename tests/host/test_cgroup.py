@@ -163,10 +163,10 @@ def nest(directory: Path, levels: int) -> None:
 def test_directories_nested_without_end_do_not_stop_it(supervisor, tmpfs_directory, when):
     try:
         if when == "before":
-            nest(tmpfs_directory, 3000)
+            nest(tmpfs_directory, 1000)
         with capped(supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
             if when == "meanwhile":
-                nest(tmpfs_directory, 3000)
+                nest(tmpfs_directory, 1000)
             (tmpfs_directory / "log").write_bytes(bytes(16 * MIB))
             assert eventually(lambda: room.charged_bytes == 16 * MIB)
     finally:

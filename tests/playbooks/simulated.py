@@ -489,3 +489,29 @@ class SimulatedKernel(Kernel):
 
     def mount_id(self, path: Path) -> int | None:
         return None
+
+
+def new_host(root: Path, ghost: tuple[str, str, str] | None = None) -> SimulatedHost:
+    """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
+    host = SimulatedHost(root)
+    host.shows_through = ghost or host.shows_through
+    host.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
+    host.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None)}
+    host.spaces["namespace1.0"] = Space_(
+        "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
+    )
+    host.mounts = {f"{root}/srv": ("pmem1", "ext4", "rw,dax")}
+    (root / "srv").mkdir()
+    host.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
+    host.write_tree()
+    return host
+
+
+def everything(host: SimulatedHost) -> tuple[object, ...]:
+    files = {
+        str(path.relative_to(host.root)): path.read_text()
+        for path in sorted(host.root.rglob("*"))
+        if path.is_file() and not {"sys", "proc"} & set(path.parts) and path.suffix != ".lock"
+    }
+    spaces = sorted((s.name, s.mode, s.uuid, s.label, s.signature) for s in host.spaces.values())
+    return (repr(host.regions), spaces, sorted(host.mounts), files)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from faults import Faults
-from simulated import GIB, Cut, Region_, SimulatedHost, Space_
+from simulated import Cut, SimulatedHost, everything, new_host
 from tierbench.run import Consent, Outcome
 
 Signature = tuple[str, str, str]
@@ -29,21 +29,6 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
-    """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
-    host = SimulatedHost(root, shows_through=ghost)
-    host.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
-    host.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None)}
-    host.spaces["namespace1.0"] = Space_(
-        "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
-    )
-    host.mounts = {f"{root}/srv": ("pmem1", "ext4", "rw,dax")}
-    (root / "srv").mkdir()
-    host.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
-    host.write_tree()
-    return host
-
-
 def provision(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
     desired = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
     return host.provision(consent, **desired)
@@ -51,16 +36,6 @@ def provision(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
 
 def teardown(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
     return host.teardown(consent)
-
-
-def everything(host: SimulatedHost) -> tuple[object, ...]:
-    files = {
-        str(path.relative_to(host.root)): path.read_text()
-        for path in sorted(host.root.rglob("*"))
-        if path.is_file() and not {"sys", "proc"} & set(path.parts) and path.suffix != ".lock"
-    }
-    spaces = sorted((s.name, s.mode, s.uuid, s.label, s.signature) for s in host.spaces.values())
-    return (repr(host.regions), spaces, sorted(host.mounts), files)
 
 
 def put_data(host: SimulatedHost) -> set[str]:

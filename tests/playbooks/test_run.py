@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import GIB, Region_, SimulatedHost, Space_
+from simulated import GIB, SimulatedHost, Space_, everything, new_host
 from tierbench.commands import Done
 from tierbench.run import Consent, Outcome
 
@@ -15,36 +15,12 @@ CONFIRMED = Consent(True, ("namespace0.0",))
 
 @pytest.fixture
 def host(tmp_path: Path) -> SimulatedHost:
-    """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
-    made = SimulatedHost(tmp_path)
-    made.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
-    made.spaces = {
-        "namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None),
-        "namespace1.0": Space_(
-            "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
-        ),
-    }
-    (tmp_path / "srv").mkdir()
-    made.mounts = {str(tmp_path / "srv"): ("pmem1", "ext4", "rw,dax")}
-    made.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
-    made.write_tree()
-    return made
+    return new_host(tmp_path)
 
 
 def provision(host: SimulatedHost, consent: Consent = CONFIRMED, **desired: Any) -> Outcome:
     given = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
     return host.provision(consent, **{**given, **desired})
-
-
-def everything(host: SimulatedHost) -> tuple[object, ...]:
-    """All that a run could change of the host."""
-    files = {
-        str(path): path.read_bytes()
-        for path in sorted(host.root.rglob("*"))
-        if path.is_file() and not {"sys", "proc"} & set(path.parts) and path.suffix != ".lock"
-    }
-    spaces = sorted(map(repr, host.spaces.values()))
-    return (repr(host.regions), spaces, repr(host.mounts), files)
 
 
 def theirs(host: SimulatedHost) -> Space_:

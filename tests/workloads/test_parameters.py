@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from harness.errors import UsageError
 from harness.workloads.parameters import (
     Choice,
     Count,
@@ -117,10 +118,57 @@ def test_a_bad_value_is_refused_by_its_name(params, name, kind):
         assert error.value.hint, value
 
 
-@pytest.mark.parametrize(("name", "meant"), [("hosts", "targets"), ("wait", "pause")])
-def test_aliases_and_options_are_suggested(name, meant):
+#: Values that exclude each other, or that a test does not have.
+EXCLUDED: list[tuple[type[Parameters], dict[str, Any]]] = [
+    (YcsbParams, {"fieldcount": 64, "fieldlength": 1_000_000}),
+    (YcsbParams, {"readproportion": 0, "updateproportion": 0}),
+    (YcsbParams, {"minscanlength": 20, "maxscanlength": 10}),
+    (YcsbParams, {"recordcount": 10, "insertstart": 10}),
+    (YcsbParams, {"recordcount": 10, "insertstart": 5, "insertcount": 6}),
+    (YcsbParams, {"recordcount": 10, "insertcount": 6}),
+    (YcsbParams, {"insertstart": 5, "requestdistribution": "latest"}),
+    (YcsbParams, {"threadcount": 2, "clients": 3}),
+    (YcsbParams, {"client_hosts": "a,b", "clients": 1}),
+    (YcsbParams, {"client_hosts": "a,b", "workload": "d"}),
+    (YcsbParams, {"client_hosts": "a", "clients": 2, "workload": "e"}),
+    (YcsbParams, {"fieldlengthdistribution": "uniform", "minfieldlength": 101}),
+    (TpccParams, {"rate_per_s": 10, "think_time": True}),
+    (TpccParams, {"users": 4, "connections": 5}),
+    (TpccParams, {"users": 4, "clients": 5}),
+    (TpccParams, {"client_hosts": "a,b", "clients": 1}),
+    (TpchParams, {"warmups": 1}),
+    (TpchParams, {"test": "power", "queries": "1,6"}),
+    (TpchParams, {"test": "power", "streams": 2}),
+    (TpchParams, {"test": "both", "cache": "cold-per-query"}),
+    (TpchParams, {"test": "throughput", "plans": True}),
+    (TpchParams, {"test": "power", "refresh": False, "refresh_batch_orders": 5}),
+    (TpchParams, {"test": "power", "q6_dates": "1994-01-01,1995-01-01"}),
+    (TpchParams, {"queries": "1", "q6_dates": "1994-01-01,1995-01-01"}),
+    (TpchParams, {"streams": 2}),
+    (TpchParams, {"refresh": True}),
+    (TpchParams, {"refresh": False}),
+]
+
+
+@pytest.mark.parametrize(("params", "given"), EXCLUDED, ids=str)
+def test_values_that_exclude_each_other_are_refused(params, given):
+    with pytest.raises(UsageError) as error:
+        params.from_mapping(given)
+    assert not isinstance(error.value, ParameterError)
+    assert error.value.hint
+
+
+ALIASES = [
+    (params, alias, meant)
+    for params in (PingParams, TpchParams, TpccParams, YcsbParams)
+    for alias, meant in params.aliases.items()
+] + [(PingParams, "wait", "pause"), (YcsbParams, "recordcont", "recordcount")]
+
+
+@pytest.mark.parametrize(("params", "name", "meant"), ALIASES)
+def test_the_parameter_is_named_that_an_alias_an_option_or_a_slip_means(params, name, meant):
     with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
-        PingParams.from_mapping({name: 1})
+        params.from_mapping({name: 5})
 
 
 def test_the_tables_of_the_docs_are_those_of_the_parameters():

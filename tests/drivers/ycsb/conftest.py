@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab, memory, open_lab
+from lab import Lab, open_lab
 
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb.build import Build, built
 from harness.drivers.ycsb.process import properties_text
-from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients, Loading, Session
-from harness.workloads.parameters import Duration
-from harness.workloads.ycsb import data
+from harness.workloads.ycsb import data, official_client
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 
-#: A machine that stood still made its client end too soon, or its clock jump.
-_MACHINE = "ended before its window did|went .* astray"
 JAVA = Path(__file__).with_name("java")
 
 
@@ -114,30 +107,8 @@ class Bench:
         )  # fmt: skip
 
     def drive(self, params: YcsbParams, drives: WindowCallbacks | None = None) -> DriverResult:
-        """Again, on data as they were loaded, where the machine stood still meanwhile."""
         drives = drives or WindowCallbacks()
-        for _ in range(4):
-            try:
-                return Official(params).drive(self.session(), drives)
-            except RunFailed as failure:
-                if not re.search(_MACHINE, failure.context):
-                    raise
-                self.engine.stop()
-                self.restore()
         return Official(params).drive(self.session(), drives)
-
-    def drive_in_time(
-        self, params: YcsbParams, drives: WindowCallbacks | None = None
-    ) -> DriverResult:
-        """Again where the machine was too busy to read the counters of the window in time, or
-        stood still for all of it.
-        """
-        for seconds in (3, 10, 30):
-            driven = self.drive(replace(params, duration=Duration(seconds * 10**9)), drives)
-            some = all(one.count for one in driven.operations.values())
-            if driven.counters_late_ns is None and some:
-                break
-        return driven
 
     def verify(self, params: YcsbParams, driven: DriverResult) -> Sequence[Any]:
         return Official(params).verify(self.session(), driven)
@@ -145,14 +116,14 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def golden() -> Iterator[Golden]:
-    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir=memory() or "/var/tmp"))
-    root.chmod(0o755)
-    yield Golden(root)
-    shutil.rmtree(root, ignore_errors=True)
+    with open_lab() as lab:
+        yield Golden(lab.root)
 
 
 @pytest.fixture
-def bench(golden: Golden) -> Iterator[Bench]:
+def bench(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Counters of a window count however late a busy machine reads them."""
+    monkeypatch.setattr(official_client, "_LATE", 1.0)
     with open_lab() as lab:
         bench = Bench(lab, golden)
         try:

@@ -14,6 +14,6 @@ def params(**more: Any) -> YcsbParams:
         "recordcount": 2000,
         "threadcount": 2,
         "ramp_up": "1s",
-        "duration": "3s",
+        "duration": "5s",
     }
     return YcsbParams.from_mapping({**small, **more})

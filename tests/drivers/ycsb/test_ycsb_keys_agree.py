@@ -16,15 +16,13 @@ RECORDS = 20_000
 CHOICES = 1_000_000
 READS = {name: float(name == "readproportion") for name in PROPORTIONS}
 DISTRIBUTIONS = [
-    {"requestdistribution": "zipfian"},
     {"requestdistribution": "zipfian", "insertstart": 5000, "insertcount": 15_000},
     {"requestdistribution": "zipfian", "insertorder": "ordered", "zeropadding": 12},
     {"requestdistribution": "latest"},
     {"requestdistribution": "hotspot"},
     {"requestdistribution": "exponential"},
-    {"requestdistribution": "uniform"},
 ]
-#: Of two counts of the same share, in standard deviations: of the 700 pairs here one is as far
+#: Of two counts of the same share, in standard deviations: of the 500 pairs here one is as far
 #: apart in about one run of a million. (The official client's choices have no seed.)
 FAR = 6.0
 

@@ -25,7 +25,7 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
         lambda: moments.append(("begin", len(bench.engine.processes()))),
         lambda: moments.append(("end", len(bench.engine.processes()))),
     )
-    driven = bench.drive_in_time(requested, drives)
+    driven = bench.drive(requested, drives)
     # The engine's process is the client, as long as it runs.
     assert moments[-2:] == [("begin", 1), ("end", 1)]
     assert bench.engine.processes() == []
@@ -37,8 +37,8 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
         assert one.count > 0
         # Of intended starts: the client closes this log and that of the count in turn.
         assert hdr.decode(one.duration_hdr).total > 0
-    # Three seconds of the client's, or fewer and longer ones on a busy machine.
-    assert driven.window_ns >= 2.9e9
+    # Seconds of the client's, or fewer and longer ones on a busy machine.
+    assert driven.window_ns >= 4.5e9
     assert driven.series
     in_seconds = [sum(second["counts"].values()) for second in driven.series]
     assert sum(in_seconds) == driven.done_count
@@ -70,10 +70,7 @@ def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are
 def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
     requested = params(workload="f", target=200)
     bench.load("rocksdb", requested)
-    for _ in range(5):  # as many as were offered, but for what the machine made late
-        driven = bench.drive(requested)
-        if driven.done_count <= 1.3 * driven.offered_count + 200:
-            break
+    driven = bench.drive(requested)
     assert set(driven.operations) == {"read", "read_modify_write"}
     assert driven.offered_count == pytest.approx(200 * driven.window_ns / 1e9, abs=1)
     assert driven.backlog_count is not None
@@ -89,17 +86,12 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
     assert hdr.decode(driven.operations["read"].duration_hdr).total == 5000
     # Nothing is written: the core workload as it is.
     assert driven.notes["workload_class"] == "site.ycsb.workloads.CoreWorkload"
-    # Counted from its first status line on, which comes when many operations are done: either
-    # that is all but as long as the whole, or nothing of what was counted is told.
-    late_ns = driven.notes["counters_late_ns"]
-    assert (driven.counters_late_ns is None) == (late_ns <= 0.05 * driven.window_ns)
-    assert bool(driven.engine_counters) == (driven.counters_late_ns is None)
 
 
 def test_blind_updates_write_whole_records(bench):
     requested = params(workload="a", update="blind", target=500)
     bench.load("rocksdb", requested)
-    driven = bench.drive_in_time(requested)
+    driven = bench.drive(requested)
     # Nothing but the reads reads.
     reads = driven.engine_counters["rocksdb_number_keys_read_count"]
     writes = driven.engine_counters["rocksdb_number_keys_written_count"]
@@ -127,7 +119,7 @@ def test_servers_are_driven_through_their_sockets(name, bench):
 def test_updates_of_one_field_leave_the_others_of_a_row(bench):
     requested = params(workload="a", readallfields=False, target=500)
     bench.load("postgres", requested)
-    driven = bench.drive_in_time(requested)
+    driven = bench.drive(requested)
     assert driven.operations["update"].count > 0
     (check,) = bench.verify(requested, driven)
     assert check.status == "passed", check.detail

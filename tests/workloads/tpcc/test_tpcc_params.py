@@ -2,8 +2,6 @@
 
 import pytest
 
-from harness.errors import UsageError
-from harness.workloads.parameters import ParameterError
 from harness.workloads.tpcc.params import TpccParams, shares
 
 
@@ -68,36 +66,6 @@ def test_weights_are_of_their_sum():
         "delivery": 0,
         "stock_level": 0,
     }
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"rate_per_s": 10, "think_time": True},
-        {"users": 4, "connections": 5},
-        {"users": 4, "clients": 5},
-        {"client_hosts": "a,b", "clients": 1},
-    ],
-    ids=str,
-)
-def test_values_that_exclude_each_other_are_refused(params):
-    with pytest.raises(UsageError) as error:
-        normalised(params)
-    assert not isinstance(error.value, ParameterError)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("scale", "warehouses"),
-        ("streams", "users"),
-        ("rate", "rate_per_s"),
-        ("warehuoses", "warehouses"),
-    ],
-)
-def test_a_name_of_another_workload_or_program_names_the_parameter_here(name, meant):
-    with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
-        normalised({name: 1})
 
 
 def test_runs_without_hosts_keep_their_hash():

@@ -3,7 +3,6 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.workloads.parameters import ParameterError
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.workload import WORKLOAD
 
@@ -78,27 +77,3 @@ def test_power_is_one_stream_cold_per_query_with_refresh_functions():
 def test_throughput_has_the_streams_of_its_scale_cold_once(scale, streams):
     params = normalised({"test": "throughput", "scale": scale})
     assert (params["streams"], params["cache"], params["plans"]) == (streams, "cold-per-run", False)
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"warmups": 1},
-        {"test": "power", "queries": "1,6"},
-        {"test": "power", "streams": 2},
-        {"test": "both", "cache": "cold-per-query"},
-        {"test": "throughput", "plans": True},
-        {"test": "power", "refresh": False, "refresh_batch_orders": 5},
-        {"test": "power", "q6_dates": "1994-01-01,1995-01-01"},
-        {"queries": "1", "q6_dates": "1994-01-01,1995-01-01"},
-        {"streams": 2},
-        {"refresh": True},
-        {"refresh": False},
-    ],
-    ids=str,
-)
-def test_what_a_test_does_not_have_is_refused(params):
-    with pytest.raises(UsageError) as refused:
-        normalised(params)
-    assert not isinstance(refused.value, ParameterError)
-    assert refused.value.hint

@@ -2,8 +2,6 @@
 
 import pytest
 
-from harness.errors import UsageError
-from harness.workloads.parameters import ParameterError
 from harness.workloads.ycsb import official_client
 from harness.workloads.ycsb.data import estimate_bytes, key
 from harness.workloads.ycsb.official_client import Official
@@ -131,46 +129,6 @@ def test_room_grows_with_records_and_with_what_is_written():
     alone = estimate_bytes(made({}), key_value=True)
     assert (alone["index"], alone["data"]) == (0, needed()["data"])
     assert alone["wal"] < needed()["wal"] / 3
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"fieldcount": 64, "fieldlength": 1_000_000},
-        {"readproportion": 0, "updateproportion": 0},
-        {"minscanlength": 20, "maxscanlength": 10},
-        {"recordcount": 10, "insertstart": 10},
-        {"recordcount": 10, "insertstart": 5, "insertcount": 6},
-        {"recordcount": 10, "insertcount": 6},
-        {"insertstart": 5, "requestdistribution": "latest"},
-        {"threadcount": 2, "clients": 3},
-        {"client_hosts": "a,b", "clients": 1},
-        {"client_hosts": "a,b", "workload": "d"},
-        {"client_hosts": "a", "clients": 2, "workload": "e"},
-        {"fieldlengthdistribution": "uniform", "minfieldlength": 101},
-    ],
-    ids=str,
-)
-def test_values_that_exclude_each_other_are_refused(params):
-    with pytest.raises(UsageError) as error:
-        made(params)
-    assert not isinstance(error.value, ParameterError)
-    assert error.value.hint
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("records", "recordcount"),
-        ("threads", "threadcount"),
-        ("rate", "target"),
-        ("warehouses", "recordcount"),
-        ("recordcont", "recordcount"),
-    ],
-)
-def test_a_name_of_another_workload_or_option_names_the_parameter_here(name, meant):
-    with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
-        made({name: 5})
 
 
 def test_the_native_client_is_told_what_has_an_effect_on_records_and_operations():
