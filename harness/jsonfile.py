@@ -5,6 +5,7 @@ Standard library only: also used inside the supervisor process.
 
 from __future__ import annotations
 
+import binascii
 import errno
 import json
 import math
@@ -54,6 +55,23 @@ def parse_among_notes(text: str) -> tuple[Any, str]:
             _, end = decoder.raw_decode(text, start)
             return parse(text[start:end]), f"{text[:start].strip()}\n{text[end:].strip()}".strip()
     raise ValueError("no JSON object begins a line")
+
+
+def log_line(document: Any) -> bytes:
+    """Return a line of a log that is only appended to: a checksum and the document.
+
+    ValueError for what JSON cannot express.
+    """
+    text = json.dumps(document, allow_nan=False).encode()
+    return b"%08x %s\n" % (binascii.crc32(text), text)
+
+
+def parse_log_line(line: bytes) -> Any:
+    """Return the document of a :func:`log_line`; ValueError where the line is not as written."""
+    checksum, text = line[:8], line[9:].removesuffix(b"\n")
+    if checksum != b"%08x" % binascii.crc32(text):
+        raise ValueError("its checksum differs")
+    return parse(text)
 
 
 def read(path: Path, most_bytes: int = MOST_BYTES) -> Any:

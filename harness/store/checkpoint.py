@@ -1,11 +1,11 @@
 """The checkpoint of a run without a result: its finished steps, and the attempts to measure it.
 
-``steps.jsonl`` lies in the run's directory, one JSON document a line, in this order::
+``steps.jsonl`` lies in the run's directory, a checksum and a JSON document a line, in this order::
 
-    {"attempt": {...}, ...}                a process begins to measure: when, under what conditions
-    {"step": "q14", "document": ..., ...}  the result of a finished step
-    {"step": "q2",  "document": ..., ...}
-    {"attempt": {...}, ...}                it was interrupted; another process resumes the run
+    … {"attempt": {...}, ...}                a process begins to measure: when, which conditions
+    … {"step": "q14", "document": ..., ...}  the result of a finished step
+    … {"step": "q2",  "document": ..., ...}
+    … {"attempt": {...}, ...}                it was interrupted; another process resumes the run
     ...
 
 A line counts when it is whole, by its checksum: it is fsync'd before the next step begins, and
@@ -17,7 +17,6 @@ that can be locked belongs to no living process.
 
 from __future__ import annotations
 
-import binascii
 import fcntl
 import json
 import os
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from harness.store.runs import StoredRun
 
 FILE = "steps.jsonl"
-_CHECKSUM = "crc32"
 #: ``under_way`` holds the lock for a moment.
 _LOOKS, _LOOK_S = 10, 0.01
 
@@ -171,9 +169,8 @@ class Checkpoint:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         """RunFailed, and the file as before, where the line cannot be written."""
-        line = {**line, _CHECKSUM: _checksum(line)}
         schemas.validate(line, "run-step", source=f"step of {self.path.parent.name}")
-        data = _text(line) + b"\n"
+        data = jsonfile.log_line(line)
         try:
             _write(self._descriptor, data, self._end)
         except OSError as error:
@@ -185,7 +182,7 @@ class Checkpoint:
                 "free space there, and rerun the command: it resumes after the finished steps",
             ) from error
         self._end += len(data)
-        self._lines.append(jsonfile.parse(data))
+        self._lines.append(jsonfile.parse_log_line(data))
 
     def move(self, directory: Path) -> None:
         """Move it, with its lock, to the run that continues an earlier one."""
@@ -242,7 +239,7 @@ def steps_kept(directory: Path) -> int:
     except (OSError, ValueError):
         return 0
     lines = content.splitlines(keepends=True)
-    return sum(line.startswith(b'{"step"') and line.endswith(b"\n") for line in lines)
+    return sum(line[9:].startswith(b'{"step"') and line.endswith(b"\n") for line in lines)
 
 
 def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
@@ -264,21 +261,11 @@ def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
 def _whole(text: bytes) -> dict[str, Any] | None:
     """The line as it was written; None for anything else."""
     try:
-        line = jsonfile.parse(text)
+        line: dict[str, Any] = jsonfile.parse_log_line(text)
         schemas.validate(line, "run-step", source=FILE)
-        written = line[_CHECKSUM] == _checksum(line)
     except (ValueError, UsageError):
         return None
-    return line if written and text.endswith(b"\n") else None
-
-
-def _checksum(line: Mapping[str, Any]) -> int:
-    """Of everything else in the line; ValueError for what JSON cannot express."""
-    return binascii.crc32(_text({key: line[key] for key in line if key != _CHECKSUM}))
-
-
-def _text(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
+    return line if text.endswith(b"\n") else None
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

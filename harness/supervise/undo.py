@@ -18,9 +18,7 @@ Standard library only: also used inside the supervisor process.
 
 from __future__ import annotations
 
-import binascii
 import errno
-import json
 import os
 import re
 import signal
@@ -87,8 +85,7 @@ def append_entry(descriptor: int, entry: Entry, *, sync: bool) -> None:
 
     OSError where not all of it was written; what it announces must not be done then.
     """
-    text = json.dumps(entry).encode()
-    line = b"\n%08x %s\n" % (binascii.crc32(text), text)
+    line = b"\n" + jsonfile.log_line(entry)
     if os.write(descriptor, line) < len(line):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if sync:
@@ -120,19 +117,17 @@ def read_notes(path: str) -> Notes:
         lines = file.read().split(b"\n")
     notes = Notes([], [])
     for number, line in enumerate(lines, 1):
-        checksum, text = line[:8], line[9:]
-        entry = _entry(text) if checksum == b"%08x" % binascii.crc32(text) else None
-        if entry is not None:
+        if (entry := _entry(line)) is not None:
             notes.entries.append(entry)
         elif not _CUT_OFF.fullmatch(line):
             notes.damaged.append(number)
     return notes
 
 
-def _entry(text: bytes) -> Entry | None:
-    """The entry if its members are as :mod:`harness.supervise.journal` writes them, else None."""
+def _entry(line: bytes) -> Entry | None:
+    """Return the entry of a whole line whose members are as the journal writes them, else None."""
     try:
-        entry = jsonfile.parse(text)
+        entry = jsonfile.parse_log_line(line)
     except ValueError:
         return None
     if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):

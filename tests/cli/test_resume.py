@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
+from harness.jsonfile import parse_log_line
 from harness.store.checkpoint import Attempt, Checkpoint
 
 POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
@@ -46,7 +47,7 @@ def steps(harness) -> dict[str, dict]:
         lines = left[-1].read_text().splitlines(keepends=True) if left else []
     except FileNotFoundError:  # it was completed meanwhile
         return {}
-    whole = [json.loads(line) for line in lines if line.endswith("\n")]
+    whole = [parse_log_line(line.encode()) for line in lines if line.endswith("\n")]
     found = [line for line in whole if "step" in line]
     assert len({line["step"] for line in found}) == len(found), "a step was measured twice"
     return {line["step"]: line["document"] for line in found}
@@ -288,7 +289,7 @@ def test_another_condition_or_again_starts_anew(loaded):
     files = (loaded.results / "runs").glob("*/steps.jsonl")
     (file,) = [file for file in files if not complete(file.parent)]
     first, *rest = file.read_text().splitlines(keepends=True)
-    attempt = json.loads(first)["attempt"]
+    attempt = parse_log_line(first.encode())["attempt"]
     file.unlink()
     changed = Checkpoint.create(file.parent)
     conditions = {**attempt["conditions"], "kernel": "2.6.32"}

@@ -1,5 +1,6 @@
 """Finished steps: what survives a cut, and that no process resumes what another works on."""
 
+import binascii
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,8 @@ def test_what_is_no_line_of_a_checkpoint_and_all_after_it_does_not_count(directo
     steps.finish("q14", 1)
     steps.finish("q9", 2)
     first, last = (directory / FILE).read_text().splitlines()
-    (directory / FILE).write_text(f"{first}\n{text}\n{last}\n")
+    checksum = f"{binascii.crc32(text.encode()):08x}"
+    (directory / FILE).write_text(f"{first}\n{checksum} {text}\n{last}\n")
     steps.close()
     assert opened(directory).finished == ["q14"]
 
