@@ -20,6 +20,7 @@ _MODULES = {
     "run": "run",
     "experiment": "experiment",
     "model": "model",
+    "advise": "advise",
     "curve": "curve",
     "runs": "runs",
     "data": "data",

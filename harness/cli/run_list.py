@@ -73,12 +73,14 @@ def execute_experiment(
     goal: Goal | None = None,
     skip_missing: bool = False,
     with_canary: bool = False,
+    print_results: Callable[[Sequence[StoredRun], str], None] | None = None,
 ) -> None:
     """Run an experiment and print its results; with --dry-run print its runs instead.
 
     ``again``: complete runs are repeated, too. ``goal``: when there are enough repeats, in place
     of the plan's number. ``skip_missing``: leave out engines that are not installed.
-    ``with_canary``: the tiers are measured before and after all runs, too.
+    ``with_canary``: the tiers are measured before and after all runs, too. ``print_results``:
+    prints all attempts, with the reason why there are no more of them.
     """
     restart = options.again
     into = store(options.results)
@@ -116,7 +118,9 @@ def execute_experiment(
                 finished, ended = run_sequence(
                     sequence, steps, run, cost_ns, budget, env.progress.say
                 )
-    if sequence is None:
+    if print_results is not None:
+        print_results(finished, ended)
+    elif sequence is None:
         show.runs(finished, options.json_)
     else:
         _print_sequence(sequence, finished, ended, options.json_)

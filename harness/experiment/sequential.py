@@ -34,12 +34,14 @@ _MOST_TIMES = 3
 class Goal:
     """When there are enough repeats; at least one of ``budget_ns`` and ``resolve`` is set.
 
-    ``resolve``: a difference, as a share. ``most``: repeats, whatever is resolved.
+    ``resolve``: a difference, as a share. ``most``: repeats, whatever is resolved. ``looks``: how
+    often results may decide whether there are more.
     """
 
     budget_ns: int | None = None
     resolve: float | None = None
     most: int | None = None
+    looks: int = LOOKS
 
 
 @dataclass
@@ -126,7 +128,7 @@ def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
             "give --repeats",
         )
     decides = goal.resolve is not None or len(together) > 1
-    looks = LOOKS if decides else 1
+    looks = goal.looks if decides else 1
     comparisons = sum(one.comparisons for one in together)
     first = repeats_needed(ALPHA / looks / comparisons, "paired")
     most = goal.most or (MOST_REPEATS if goal.budget_ns is not None else _MOST_TIMES * first)

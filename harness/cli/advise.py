@@ -1,0 +1,229 @@
+"""``harness advise WORKLOAD``: which part of a database pays off on a faster device."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import registry
+from harness.cli.common import print_json, stand_ins
+from harness.cli.curve import CurveOptions, curve
+from harness.cli.options import option_text, workload_commands
+from harness.cli.run import RunOptions, plan_of
+from harness.cli.run_list import execute_experiment
+from harness.errors import RunFailed, UsageError
+from harness.execution.environment import command_environment
+from harness.experiment.placement import TIER_NAME
+from harness.experiment.sequential import Goal
+from harness.models.device import find_model
+from harness.store.runs import StoredRun
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.units import parse_duration_ns
+from harness.workloads.parameters import Parameters
+
+#: A difference that is not shown is excluded from this share on.
+_RESOLVE = 0.05
+#: With two looks at three comparisons, so many pairs can show a difference.
+_PAIRS = 8
+_MOST_PAIRS = 24
+_LOOKS = 2
+#: What a run takes in addition to its phases: restoring data, starting, checking, stopping.
+_OTHER_S = 8.0
+_SHORTEST_S, _LONGEST_S = 3.0, 120.0
+_WITHOUT = (
+    "placement",
+    "repeats",
+    "plant",
+    "observe",
+    "dsn",
+    "label",
+    "listen",
+    "name",
+    "load_curve",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions(RunOptions):
+    """Options of ``harness advise``, in addition to those of a run."""
+
+    from_: Annotated[str, typer.Option("--from", metavar="TIER", help="Today's tier.")] = "ssd"
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIER|MODEL",
+            help="Faster tier, or a model of a device; may repeat [other tiers, else a curve].",
+        ),
+    ] = None
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Time for everything, loading included.")
+    ] = "20m"
+
+
+def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
+    """Measure what moving each part would gain, and print the answer first."""
+    if len(options.engine or ()) != 1:
+        context = f"--engine is given {len(options.engine or ())} times"
+        raise UsageError("advise", context, "give it once")
+    options = _with_models(options)
+    requests = stand_ins(options.emulate, options.model)
+    with command_environment(options.host, requests, options.quiet) as env:
+        tiers = _faster(options, env.tiers)
+    parts = _parts(parameters, options)
+    if not tiers:
+        _by_curve(parameters, options, parts)
+        return
+    arms = _arms(options.from_, tiers, parts)
+    budget_ns = parse_duration_ns(options.budget)
+    phases = _phases(parameters, options.pairs, budget_ns / 1e9, 1 + len(arms))
+    name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
+    options = replace(options, placement=[f"{options.from_}-both", *arms], name=name, pairs=phases)
+    goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
+    plan = plan_of(parameters, options)
+    execute_experiment(plan, options, False, goal, print_results=partial(_print, arms, options))
+
+
+def _with_models(options: AdviseOptions) -> AdviseOptions:
+    """A device model that is named as a tier becomes a modelled tier: ``--to optane-p4800x``."""
+    to, model = [], list(options.model or ())
+    named = {one.partition("=")[0] for one in (*model, *(options.emulate or ()))}
+    for one in options.to or ():
+        tier = "".join(c if c.isalnum() else "_" for c in one)
+        if one in named or (TIER_NAME.match(one) and not _is_model(one)):
+            to.append(one)
+            continue
+        find_model(one)
+        to.append(tier)
+        model.append(f"{tier}={one}")
+    return replace(options, to=to or None, model=model or None)
+
+
+def _is_model(name: str) -> bool:
+    try:
+        find_model(name)
+    except UsageError:
+        return False
+    return True
+
+
+def _faster(options: AdviseOptions, tiers: Mapping[str, Tier]) -> list[str]:
+    """Return the tiers to try: those that are named, else every other directory of the host."""
+    if options.from_ not in tiers:
+        known = ", ".join(tiers)
+        raise UsageError(f"--from {options.from_}", "no such tier", f"tiers: {known}")
+    for name in options.to or ():
+        if name not in tiers:
+            context = f"no tier and no device model has this name (tiers: {', '.join(tiers)})"
+            raise UsageError(f"--to {name}", context, "`harness model list` lists the models")
+    others = [n for n, one in tiers.items() if one.facts.kind in DIRECTORY_KINDS]
+    return list(options.to or [name for name in others if name != options.from_])
+
+
+def _parts(parameters: type[Parameters], options: AdviseOptions) -> tuple[str, ...]:
+    """Return the parts that may move alone: of a workload that writes, the log and the data."""
+    from reports.metric_registry import load_of
+
+    engine = registry.engine((options.engine or [""])[0], parameters.workload)
+    apart = {"data", "wal"} <= set(engine.supported_parts({}))
+    return ("wal", "data") if apart and load_of(parameters.workload) is not None else ()
+
+
+def _arms(
+    today: str, tiers: Sequence[str], parts: Sequence[str]
+) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return the parts that move, and their tier, by placement: each part alone, and all."""
+    arms: dict[str, tuple[tuple[str, ...], str]] = {}
+    for tier in tiers:
+        if parts:
+            arms[f"{today}-data-{tier}-wal"] = (("wal",), tier)
+            arms[f"{tier}-data-{today}-wal"] = (("data",), tier)
+        arms[f"{tier}-both"] = (("wal", "data") if parts else ("data",), tier)
+    return arms
+
+
+def _phases(
+    parameters: type[Parameters], given: Mapping[str, str], budget_s: float, arms: int
+) -> dict[str, str]:
+    """Return phases with which the budget has as many pairs as show a difference."""
+    declared = parameters.declared()
+    if "operationcount" in given or not {"ramp_up", "duration"} <= declared.keys():
+        return dict(given)
+    each_s = 0.85 * budget_s / (_PAIRS * arms) - _OTHER_S
+    window_s = min(_LONGEST_S, max(_SHORTEST_S, each_s * 0.75))
+    ramp_up_s = max(1.0, window_s / 4)
+    return {"ramp_up": f"{ramp_up_s:.0f}s", "duration": f"{window_s:.0f}s", **given}
+
+
+def _by_curve(parameters: type[Parameters], options: AdviseOptions, parts: Sequence[str]) -> None:
+    """No second tier: measure how fast the device of each part has to be."""
+    names = {"from_", "to", "budget"}
+    common = {k: v for k, v in vars(options).items() if k not in names}
+    chosen = ",".join(parts) or "data"
+    curve(parameters, CurveOptions(**common, from_=options.from_, parts=chosen, out=Path("curve")))
+
+
+def _print(
+    arms: Mapping[str, tuple[tuple[str, ...], str]],
+    options: AdviseOptions,
+    runs: Sequence[StoredRun],
+    ended: str,
+) -> None:
+    from reports.advice import Trial, answers, lines, trials_of
+
+    base = f"{options.from_}-both"
+    today, *trials = trials_of(runs, {base: ((), options.from_), **arms}) or [
+        Trial(base, (), options.from_, ())
+    ]
+    if today.placement != base or not trials:
+        context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
+        hint = "see the failed runs above, or give a larger --budget"
+        raise RunFailed("advise", context, hint)
+    found = answers(today, trials, runs)
+    if options.json_:
+        documents = [answer.to_json() for answer in found]
+        print_json({"answers": documents, "ended": ended, "experiment": options.name})
+        return
+    for line in lines(found):
+        print(textwrap.fill(line, 80, break_long_words=False, break_on_hyphens=False))
+    where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
+    if any(answer.undecided for answer in found):
+        pairs = max(1, min(len(trial.runs) for trial in trials))
+        print(f"Not all is decided: `{_again(options, pairs)}` adds to these runs.")
+    print(f"ended: {ended}; `harness report -e {options.name}{where}` draws it")
+
+
+def _again(options: AdviseOptions, pairs: int) -> str:
+    """Return the same command with the time that is needed for enough pairs, and these phases."""
+    budget_ns = parse_duration_ns(options.budget)
+    needed_ns = max(budget_ns * (_PAIRS + 1 - pairs) / pairs, budget_ns / 2)
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if before != "--budget" and not word.startswith("--budget")
+    ]
+    phases = [
+        word
+        for name in ("ramp_up", "duration")
+        if name in options.pairs and option_text(name) not in kept
+        for word in (option_text(name), options.pairs[name])
+    ]
+    return shlex.join([*kept, *phases, "--budget", f"{math.ceil(needed_ns / 60e9)}m"])
+
+
+app = workload_commands(
+    "Answer which part of a database pays off on a faster device, and why.",
+    AdviseOptions,
+    advise,
+    "Measure what moving each part gains; the first line is the answer.",
+    _WITHOUT,
+)

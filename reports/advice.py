@@ -1,0 +1,244 @@
+"""The answers of ``harness advise``: which parts should move to which device, and why.
+
+Each answer compares two arms of paired runs, by the same comparison as ``harness compare``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.store.runs import StoredRun
+from harness.units import format_ns
+from reports.basis import Fact
+from reports.compare import Group, compare
+from reports.explain.ceilings import ceilings
+from reports.explain.devices import PARTS, Call, Devices, longest_call, timed_calls
+from reports.formatting import counted, interval_text, percent, stand_in_mark, times
+from reports.money import money
+from reports.series import panels
+
+#: Parts as a sentence names them.
+_WORDS = {"data": "the data", "wal": "the WAL", "temp": "temporary files", "index": "the indexes"}
+#: What a session waits for, by the operation.
+_CALLS = {"sync": "a sync", "read": "a read", "write": "a write"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An arm of the plan: the parts that are on another tier than today, and their tier.
+
+    ``runs``: without failed ones, at least one.
+    """
+
+    placement: str
+    parts: tuple[str, ...]
+    tier: str
+    runs: tuple[StoredRun, ...]
+
+    @property
+    def what(self) -> str:
+        """``the WAL and the data``."""
+        return " and ".join(_WORDS.get(part, part) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question with its answer in a sentence, and the comparison that it rests on."""
+
+    question: str
+    sentence: str
+    group: Group
+    why: tuple[str, ...] = ()
+
+    @property
+    def undecided(self) -> bool:
+        """Whether there are too few repeats to show any difference."""
+        return self.group.verdict == "not resolvable"
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``harness advise --json``."""
+        row = self.group.deciding
+        estimate = row.estimate if row else None
+        return {
+            "question": self.question,
+            "sentence": self.sentence,
+            "verdict": self.group.verdict,
+            "a": self.group.a.name,
+            "b": self.group.b.name,
+            "value": estimate.to_json() if estimate else None,
+            "pairs": estimate.repeats if estimate else 0,
+            "why": list(self.why),
+            "rests_on": [vars(fact) for fact in self.group.rests_on],
+        }
+
+
+def answers(today: Trial, trials: Sequence[Trial], every: Sequence[StoredRun]) -> list[Answer]:
+    """Answer what should move, most important first.
+
+    ``every``: all runs of the experiment, which say how long its blocks took.
+    """
+
+    def between(a: Trial, b: Trial) -> Group:
+        return compare(a.runs, b.runs, ["placement"], neighbours=every).groups[0]
+
+    gains = {trial.placement: between(today, trial) for trial in trials}
+    ranked = sorted(trials, key=lambda trial: -_value(gains[trial.placement]))
+    best = next((t for t in ranked if gains[t.placement].verdict == "faster"), None)
+    if best is None:
+        return [_stay(today, trial, gains[trial.placement]) for trial in ranked]
+    smaller = [
+        trial
+        for trial in ranked
+        if set(trial.parts) < set(best.parts)
+        and trial.tier == best.tier
+        and gains[trial.placement].verdict == "faster"
+        and between(trial, best).verdict != "faster"
+    ]
+    chosen = smaller[0] if smaller else best
+    found = [_move(today, chosen, gains[chosen.placement], every)]
+    for trial in ranked:
+        if trial.tier == chosen.tier and set(trial.parts) > set(chosen.parts):
+            found.append(_as_well(chosen, trial, between(chosen, trial)))
+        elif trial != chosen:
+            found.append(_alone(trial, gains[trial.placement]))
+    return found
+
+
+def _value(group: Group) -> float:
+    row = group.deciding
+    return row.estimate.value if row and row.estimate else 0.0
+
+
+def ratio_text(group: Group) -> str:
+    """Return ``3.1× [2.8, 3.5] New-Orders per minute (8 pairs)``; what is missing without one."""
+    row = group.deciding
+    if row is None or row.estimate is None:
+        return "no result"
+    pairs = counted(row.estimate.repeats, "pair" if group.pairing == "paired" else "repeat")
+    mark = stand_in_mark(group.emulated)
+    marked = f", {mark}" if mark else ""
+    return (
+        f"{times(row.estimate.value)} {interval_text(row.estimate)} {row.title} ({pairs}{marked})"
+    )
+
+
+def _move(today: Trial, trial: Trial, group: Group, every: Sequence[StoredRun]) -> Answer:
+    why = [text for text in (_cause(today, trial),) if text]
+    sentence = f"Move {trial.what} to {trial.tier}: {ratio_text(group)}."
+    if why:
+        sentence += f" Why: {why[0]}."
+    if price := _price(today, trial, every):
+        sentence += f" {price}"
+    return Answer(f"What should move from {today.tier}?", sentence, group, tuple(why))
+
+
+def _stay(today: Trial, trial: Trial, group: Group) -> Answer:
+    ratio = ratio_text(group)
+    sentence = {
+        "slower": f"Leave {trial.what} on {today.tier}: {trial.tier} is slower, {ratio}.",
+        "no difference": f"Leave {trial.what} on {today.tier}: {trial.tier} gains nothing shown, "
+        f"{ratio}.",
+        "part not used": f"Leave {trial.what} on {today.tier}: the runs did not use it.",
+    }.get(group.verdict, f"Not decided yet: moving {trial.what} to {trial.tier} gives {ratio}.")
+    why = _cause(today, trial)
+    return Answer(
+        f"Should {trial.what} move to {trial.tier}?",
+        sentence + (f" Why: {why}." if why else ""),
+        group,
+        (why,) if why else (),
+    )
+
+
+def _as_well(chosen: Trial, trial: Trial, group: Group) -> Answer:
+    more = " and ".join(_WORDS.get(p, p) for p in trial.parts if p not in chosen.parts)
+    verdict = {"faster": "gains more", "slower": "loses some of it"}.get(
+        group.verdict, "adds nothing shown"
+    )
+    sentence = f"Moving {more} as well {verdict}: {ratio_text(group)}."
+    return Answer(f"Should {more} move as well?", sentence, group)
+
+
+def _alone(trial: Trial, group: Group) -> Answer:
+    verdict = {"faster": "gains less", "slower": "loses"}.get(group.verdict, "gains nothing shown")
+    sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {ratio_text(group)}."
+    return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
+
+
+def _cause(today: Trial, trial: Trial) -> str:
+    """Return what sessions wait for on today's tier and on the other one; empty without a trace."""
+    call = longest_call(today.runs, trial.parts)
+    if call is None:
+        return ""
+    before, after = (_mean_ns(one.runs, call) for one in (today, trial))
+    if before is None or after is None:
+        return ""
+    part = _WORDS.get(call.part, call.part).removeprefix("the ")
+    text = (
+        f"{_CALLS[call.operation]} of the {part} takes {format_ns(before)} on {today.tier}, "
+        f"{format_ns(after)} on {trial.tier}"
+    )
+    share = _waiting(today.runs, trial.parts)
+    return text + (f" ({share})" if share else "")
+
+
+def _mean_ns(runs: Sequence[StoredRun], call: Call) -> float | None:
+    spent = [
+        (one.calls, one.calls * one.mean_ns)
+        for cell, one in timed_calls(runs).items()
+        if (cell.part, cell.operation) == (call.part, call.operation)
+    ]
+    calls = sum(count for count, _ in spent)
+    return sum(ns for _, ns in spent) / calls if calls else None
+
+
+def _waiting(runs: Sequence[StoredRun], parts: Sequence[str]) -> str:
+    """Return ``84 % of a transaction is waiting for it``; empty where waits were not observed."""
+    found = ceilings(runs)
+    sets: tuple[Devices, ...] = ("log", "data", "all")
+    devices = next((one for one in sets if set(parts) <= PARTS[one]), None)
+    one = found.of(devices) if found and devices else None
+    if found is None or one is None or not one.latency_ns:
+        return ""
+    return f"{percent(round(one.direct_ns / one.latency_ns, 2))} of a {found.noun}"
+
+
+def _price(today: Trial, trial: Trial, every: Sequence[StoredRun]) -> str:
+    """Return up to which price it pays; empty without prices."""
+    made = panels([*today.runs, *trial.runs], "placement", today.placement)
+    table = money(made)
+    if table is None:
+        return ""
+    found = (row.break_even for one in table.tables for row in one.rows if row.break_even)
+    price = next(found, None)
+    return f"Pays below {price.value:.3g} {table.currency}/GB of {price.tier}." if price else ""
+
+
+def not_controlled(found: Sequence[Answer]) -> list[Fact]:
+    """Return what the certainty of the first answer rests on, but for the number of pairs."""
+    return [fact for fact in found[0].group.rests_on if fact.code not in ("pairs", "repeats")]
+
+
+def lines(found: Sequence[Answer]) -> Iterator[str]:
+    """Return the sentences, most important first, and what was not controlled."""
+    for answer in found:
+        yield answer.sentence
+    if rest := not_controlled(found):
+        yield f"Not controlled: {'; '.join(fact.text for fact in rest)}."
+
+
+def trials_of(
+    runs: Sequence[StoredRun], arms: Mapping[str, tuple[tuple[str, ...], str]]
+) -> list[Trial]:
+    """Return the arms that have runs; ``arms``: by placement, the parts that move and the tier."""
+    usable: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        placement = run.spec.placement
+        if run.run["status"] != "failed" and placement is not None:
+            usable.setdefault(placement.name, []).append(run)
+    return [
+        Trial(name, parts, tier, tuple(usable[name]))
+        for name, (parts, tier) in arms.items()
+        if name in usable
+    ]
