@@ -1,0 +1,70 @@
+"""What ``harness advise`` answers, of made-up runs whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from explained_runs import tpcc
+
+from reports.advice import Answer, answers, lines, trials_of
+
+ARMS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "ssd-both": ((), "ssd"),
+    "ssd-data-pmem-wal": (("wal",), "pmem"),
+    "pmem-data-ssd-wal": (("data",), "pmem"),
+    "pmem-both": (("wal", "data"), "pmem"),
+}
+
+
+def advised(root: Path, gains: Mapping[str, float], blocks: int = 8) -> list[Answer]:
+    """Return the answers where arms are so many times as fast as today's tier."""
+    runs = [
+        tpcc(root, name, block, 60_000 * gains.get(name, 1) * (1 + 0.01 * ((block * wave) % 5)))
+        for block in range(blocks)
+        for wave, name in enumerate(ARMS, 1)
+    ]
+    today, *trials = trials_of(runs, ARMS)
+    return answers(today, trials, runs)
+
+
+def asked(found: list[Answer]) -> list[tuple[str, str, str]]:
+    return [(one.group.a.name, one.group.b.name, one.group.verdict) for one in found]
+
+
+def test_the_smallest_move_that_gains_all_comes_first(tmp_path: Path) -> None:
+    found = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3})
+    assert asked(found) == [
+        ("ssd-both", "ssd-data-pmem-wal", "faster"),
+        ("ssd-data-pmem-wal", "pmem-both", "no difference"),
+        ("ssd-both", "pmem-data-ssd-wal", "no difference"),
+    ]
+    value = found[0].to_json()["value"]
+    assert value["low"] < 3 < value["high"]
+    assert value["value"] == pytest.approx(3, rel=0.05)
+    assert "wal" in found[0].why[0].lower()
+    assert next(lines(found)) == found[0].sentence
+
+
+def test_everything_moves_where_the_rest_gains_more(tmp_path: Path) -> None:
+    found = advised(tmp_path, {"ssd-data-pmem-wal": 2, "pmem-both": 4})
+    assert asked(found)[0] == ("ssd-both", "pmem-both", "faster")
+    assert {b for _, b, _ in asked(found)[1:]} == {"ssd-data-pmem-wal", "pmem-data-ssd-wal"}
+
+
+def test_nothing_moves_where_nothing_gains(tmp_path: Path) -> None:
+    found = advised(tmp_path, {})
+    assert {verdict for _, _, verdict in asked(found)} == {"no difference"}
+    assert not any(one.undecided for one in found)
+
+
+def test_few_pairs_decide_nothing(tmp_path: Path) -> None:
+    found = advised(tmp_path, {"pmem-both": 3}, blocks=2)
+    assert all(one.undecided for one in found)
+    assert found[0].to_json()["pairs"] == 2
+
+
+def test_failed_arms_have_no_trial(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, "ssd-both"), tpcc(tmp_path, "pmem-both")]
+    assert [one.placement for one in trials_of(runs, ARMS)] == ["ssd-both", "pmem-both"]
