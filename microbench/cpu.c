@@ -37,7 +37,6 @@ static void find_caches(void)
     }
 }
 
-#if defined(__x86_64__)
 #include <cpuid.h>
 
 static bool has_bit(uint32_t word, int bit)
@@ -65,19 +64,6 @@ static void find_abilities(void)
 
 #define ADD "add %1, %0\n\t"
 
-#else
-
-static void find_abilities(void)
-{
-    mb_cpu.isa[MB_NEON] = true;
-    for (int i = 0; i < MB_FLUSHES; i++)
-        mb_cpu.flush[i] = true;
-    mb_cpu.invariant_clock = true; /* the architecture's counter */
-}
-
-#define ADD "add %0, %0, %1\n\t"
-
-#endif
 
 /* Each to the result of the one before; a register's value: newer cores add constants for nothing. */
 static void add_chain(uint64_t rounds)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const char *const mb_isa_names[MB_ISAS + 1] = {"sse2", "avx2", "avx512", "neon", NULL};
+const char *const mb_isa_names[MB_ISAS + 1] = {"sse2", "avx2", "avx512", NULL};
 const char *const mb_access_names[MB_ACCESSES + 1] = {"load",    "ntload", "store",
                                                       "ntstore", "empty",  NULL};
 const char *const mb_flush_names[MB_FLUSHES + 1] = {"none", "clwb", "clflushopt", "clflush",
@@ -23,7 +23,7 @@ bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *er
             return true;
         }
     }
-    return tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\"");
+    return tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\"");
 }
 
 static bool read_flush(const struct mb_job *job, enum mb_flush *flush, struct tb_error *error)

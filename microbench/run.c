@@ -30,11 +30,7 @@
 
 static void relax(void)
 {
-#if defined(__x86_64__)
     __builtin_ia32_pause();
-#else
-    __asm__ volatile("yield");
-#endif
 }
 
 static void wait_until(uint64_t due_ns)

@@ -114,11 +114,7 @@ static void begin(struct mb_thread *thread)
     }
 }
 
-#if defined(__x86_64__)
 #define HOP(at) __asm__ volatile("movq (%0), %0" : "+r"(at)::"memory");
-#else
-#define HOP(at) __asm__ volatile("ldr %0, [%0]" : "+r"(at)::"memory");
-#endif
 #define HOP8(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at)
 
 static char *chase_one(char *at, uint64_t hops)

@@ -175,7 +175,6 @@ static struct mb_ceiling ceiling(const struct mb_job *job)
         [MB_SSE2] = {.load = 3 * 16, .store = 2 * 16}, /* ports times bytes, of any core sold */
         [MB_AVX2] = {.load = 3 * 32, .store = 2 * 32},
         [MB_AVX512] = {.load = 2 * 64, .store = 64},
-        [MB_NEON] = {.load = 4 * 16, .store = 2 * 16},
     };
     return of[((const struct params *)job->params)->operation.isa];
 }

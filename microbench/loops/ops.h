@@ -2,7 +2,7 @@
  * One line of 64 bytes, loaded, stored, flushed, with the vectors of one instruction set.
  *
  * Files in loops/ are compiled once for each instruction set, with MB_ISA set to its name
- * (sse2, avx2, avx512, neon); what they export is named by MB_FOR(name): name_avx2 …
+ * (sse2, avx2, avx512); what they export is named by MB_FOR(name): name_avx2 …
  *
  * Every instruction that counts is a volatile asm statement: the compiler may neither drop
  * nor merge nor reorder them, whatever it finds out about the values. tests/ reads the
@@ -22,13 +22,11 @@
 #define MB_VECTOR_sse2 16
 #define MB_VECTOR_avx2 32
 #define MB_VECTOR_avx512 64
-#define MB_VECTOR_neon 16
 #define MB_VECTOR MB_JOIN(MB_VECTOR, MB_ISA)
 
 typedef char mb_vector __attribute__((vector_size(MB_VECTOR), may_alias));
 enum { MB_VECTORS_A_LINE = MB_LINE / MB_VECTOR };
 
-#if defined(__x86_64__)
 
 #if MB_VECTOR == 64
 #define MB_MOVE "vmovdqa64"
@@ -106,69 +104,6 @@ MB_INLINE void mb_fence_do(enum mb_fence fence)
         __asm__ volatile("mfence" ::: "memory");
 }
 
-#elif defined(__aarch64__)
-
-#define MB_REGISTER "w"
-
-/*
- * The nearest of arm64: clean to the point of coherency (dc cvac) for clwb, clean and
- * invalidate (dc civac) for the two others, dsb sy for both fences (of stores alone, it would
- * wait for no clean), stnp and ldnp for what is non-temporal (a hint there).
- */
-MB_INLINE void mb_line_load(const char *line)
-{
-    MB_UNROLL
-    for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
-        mb_vector value;
-        __asm__ volatile("ldr %q0, %1" : "=" MB_REGISTER(value) : "m"(((const mb_vector *)line)[i]));
-    }
-}
-
-MB_INLINE void mb_line_ntload(const char *line)
-{
-    MB_UNROLL
-    for (int i = 0; i < MB_VECTORS_A_LINE; i += 2) {
-        mb_vector first, second;
-        const mb_vector *pair = (const mb_vector *)line + i;
-        __asm__ volatile("ldnp %q0, %q1, [%2]"
-                         : "=" MB_REGISTER(first), "=" MB_REGISTER(second)
-                         : "r"(pair), "m"(pair[0]), "m"(pair[1]));
-    }
-}
-
-MB_INLINE void mb_line_store(char *line, mb_vector value)
-{
-    MB_UNROLL
-    for (int i = 0; i < MB_VECTORS_A_LINE; i++)
-        __asm__ volatile("str %q1, %0" : "=m"(((mb_vector *)line)[i]) : MB_REGISTER(value));
-}
-
-MB_INLINE void mb_line_ntstore(char *line, mb_vector value)
-{
-    MB_UNROLL
-    for (int i = 0; i < MB_VECTORS_A_LINE; i += 2) {
-        mb_vector *pair = (mb_vector *)line + i;
-        __asm__ volatile("stnp %q2, %q2, [%3]"
-                         : "=m"(pair[0]), "=m"(pair[1])
-                         : MB_REGISTER(value), "r"(pair));
-    }
-}
-
-MB_INLINE void mb_line_flush(char *line, enum mb_flush flush)
-{
-    if (flush == MB_CLWB)
-        __asm__ volatile("dc cvac, %0" ::"r"(line) : "memory");
-    else if (flush != MB_NO_FLUSH)
-        __asm__ volatile("dc civac, %0" ::"r"(line) : "memory");
-}
-
-MB_INLINE void mb_fence_do(enum mb_fence fence)
-{
-    if (fence != MB_NO_FENCE)
-        __asm__ volatile("dsb sy" ::: "memory");
-}
-
-#endif
 
 /* What is stored: any value does, as long as it is not what fresh pages hold. */
 #define MB_STORED_BYTE 0xa5

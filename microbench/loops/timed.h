@@ -30,6 +30,5 @@ mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation);
 mb_timed_loop *mb_timed_sse2(const struct mb_operation *operation);
 mb_timed_loop *mb_timed_avx2(const struct mb_operation *operation);
 mb_timed_loop *mb_timed_avx512(const struct mb_operation *operation);
-mb_timed_loop *mb_timed_neon(const struct mb_operation *operation);
 
 #endif

@@ -95,7 +95,6 @@ REFUSED_BY_PROGRAM = [
     ("entry", "kind: log, writer: zero, entry: 2MiB"),
     ("dirty_lines", "kind: page, method: cow, page: 16KiB, dirty_lines: 257"),
     ("page", "kind: page, method: cow, page: 128KiB, dirty_lines: 1"),
-    ("isa", f"{ACCESSES}, isa: neon"),
 ]
 
 
@@ -106,7 +105,7 @@ def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
     with pytest.raises(UsageError) as refused:
         native.refuse(scaled, DRAM, here)
     assert refused.value.problem == "mine.yml:6, m"
-    assert refused.value.context.startswith(key)
+    assert f"{key}: " in refused.value.context or refused.value.context.startswith(key)
     assert refused.value.hint
 
 

@@ -31,7 +31,7 @@ PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
         ("partitions", throughput(threads=3, partitions=2)),
         ("flush", throughput(flush="clwb")),
         ("cpus", throughput(cpus=[1023])),
-        ("isa", throughput(isa="neon")),
+        ("isa", throughput(isa="sse9")),
         ("hotspot_bytes", throughput(pattern="hotspot", hotspot_bytes=1 << 30)),
         ("hotspot_bytes", throughput(pattern="hotspot", hotspot_bytes=64, access_bytes=512)),
         ("second: range_bytes", throughput(threads=2, second=SECOND | {"range_bytes": 64})),
