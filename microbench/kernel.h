@@ -38,7 +38,7 @@ struct mb_counts {
     uint64_t operations;
     uint64_t read_bytes, written_bytes; /* on both targets */
     uint64_t second_bytes;              /* of these, on the job's second target */
-    uint64_t beside_ns; /* time for what is not measured: taken off before a rate is formed */
+    uint64_t excluded_ns; /* time for what is not measured: taken off before a rate is formed */
 };
 
 struct mb_thread {

@@ -29,7 +29,7 @@ static struct totals totals_of(const struct mb_repeat *repeat, const struct mb_j
         const struct mb_worker *worker = &repeat->workers[i];
         if (worker->thread.job != job)
             continue;
-        uint64_t ran_ns = worker->window_ns - worker->begin_ns - worker->window.beside_ns;
+        uint64_t ran_ns = worker->window_ns - worker->begin_ns - worker->window.excluded_ns;
         double seconds = (double)(ran_ns ? ran_ns : 1) / 1e9;
         add(&totals.all, &worker->thread.done);
         add(&totals.window, &worker->window);

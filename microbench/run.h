@@ -50,7 +50,7 @@ void mb_repeat_free(struct mb_repeat *repeat);
 bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64_t duration_ns,
                   double core_hz, struct tb_error *error);
 
-/* The result of a repeat as microbench-result.json has it; NULL with the error. */
+/* The result of a repeat, as printed; NULL with the error. */
 json_t *mb_repeat_result(const struct mb_repeat *repeat, struct tb_error *error);
 json_t *mb_cpu_facts(void);
 

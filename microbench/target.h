@@ -13,7 +13,7 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
 /* Maps it, and touches each page, by several threads. */
 bool mb_target_map(struct mb_target *target, struct tb_error *error);
 void mb_target_unmap(struct mb_target *target);
-/* What it turned out to be: page sizes, nodes, file system … (microbench-result.json). */
+/* What it turned out to be: page sizes, nodes, file system …, as printed. */
 json_t *mb_target_facts(const struct mb_target *target);
 
 /* Of the calling thread since it began: the page was in memory, or came from storage. */

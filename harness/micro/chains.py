@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from harness.errors import UsageError, nearest
 
@@ -48,6 +48,16 @@ class ChainOperation:
         letters = self.kind[0] + ("d" if self.place == "dram" else "p")
         parts = [letters, str(self.size_bytes), *([self.persist] if self.persist else [])]
         return "_".join([*parts, *([str(self.offset_bytes)] if self.offset_bytes else [])])
+
+
+class Chain:
+    """The kind of a value that is a chain (workloads.parameters.Kind)."""
+
+    values = "PerMA-Bench's operations"
+
+    def parse(self, name: str, value: Any) -> tuple[ChainOperation, ...]:
+        """The operations; UsageError naming the wrong one."""
+        return parse_chain(str(value), name)
 
 
 def parse_chain(text: str, source: str) -> tuple[ChainOperation, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import RunFailed, UsageError
-from harness.micro.protocol import Workplace
+from harness.micro.protocol import MicroContext
 from harness.supervise import programs
 from harness.supervise.conversation import converse
 from harness.supervise.failures import ending, log_tail
@@ -71,7 +71,7 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
         )
 
 
-def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
+def run(work: MicroContext, argv: Sequence[str], stdin: str = "") -> str:
     """Run a program in the run's directory as the unprivileged user; return what it printed.
 
     RunFailed with its last words where it fails.

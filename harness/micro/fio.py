@@ -21,7 +21,7 @@ from harness.micro import direct_io, external_tools, page_cache
 from harness.micro.fio_result import OLDEST, IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
 from harness.micro.model import Job, Measurement
-from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
+from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, ProgramOutcome
 from harness.store.result import Check, Metric
 from harness.supervise.user_files import acting_as
 from harness.tiers.linux.kernel import LIVE
@@ -76,7 +76,7 @@ class Fio(FioParams, MeasuringProgram):
             f"the writing of a file of {format_bytes(self.size_bytes)}",
         )
 
-    def measure(self, work: Workplace) -> Measured:
+    def measure(self, work: MicroContext) -> ProgramOutcome:
         """Every configuration (see :mod:`harness.micro.io_jobs`) on the tier."""
         found_version = version()
         directory = work.files
@@ -104,7 +104,7 @@ class Fio(FioParams, MeasuringProgram):
             for job, samples in found.items()
             for metric in metrics_of(samples, _labels(job, work.tier, past_cache), job.sync)
         ]
-        return Measured(
+        return ProgramOutcome(
             metrics=[*metrics, Metric("file_bytes", "bytes", "none", {}, value=self.size_bytes)],
             checks=[_everything(found)],
             version=found_version,
@@ -122,7 +122,7 @@ def version() -> str:
     return external_tools.require("fio", ["--version"], OLDEST)
 
 
-def _measured(work: Workplace, job: IoJob, text: str, warmed: bool) -> dict[str, Any]:
+def _measured(work: MicroContext, job: IoJob, text: str, warmed: bool) -> dict[str, Any]:
     if warmed:
         page_cache.warm(work.files / _FILE, work.env.credentials)
     document, notes = _fio(work, text)
@@ -188,7 +188,7 @@ def _direct(job: IoJob, past_cache: bool) -> bool:
     return job.direct == "yes"
 
 
-def fill(work: Workplace, name: str, size_bytes: int, past_cache: bool) -> None:
+def fill(work: MicroContext, name: str, size_bytes: int, past_cache: bool) -> None:
     """Write all of a file: of blocks that were never written reads fetch nothing.
 
     ``size_bytes``: whole MiB.
@@ -212,7 +212,7 @@ def fill(work: Workplace, name: str, size_bytes: int, past_cache: bool) -> None:
         raise RunFailed(f"write {size_bytes} bytes on {work.tier.name}", f"the file has {written}")
 
 
-def _fio(work: Workplace, text: str) -> tuple[dict[str, Any], str]:
+def _fio(work: MicroContext, text: str) -> tuple[dict[str, Any], str]:
     """The document of one run of fio, and its notes."""
     return document_of(external_tools.run(work, ["fio", "--output-format=json+", "-"], text))
 

@@ -17,9 +17,10 @@ from harness.errors import RunFailed, UsageError
 from harness.micro import direct_io, external_tools
 from harness.micro.fio_result import histogram, number
 from harness.micro.io_jobs import SECTOR_BYTES
+from harness.micro.keys import Size
 from harness.micro.model import Job, Measurement
-from harness.micro.params import Patterns, Size, chosen
-from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace
+from harness.micro.params import Patterns, chosen
+from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, ProgramOutcome
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
@@ -81,7 +82,7 @@ class Ioping(Parameters, MeasuringProgram):
             f"the writing of files of {format_bytes(self.working_set_bytes)}",
         )
 
-    def measure(self, work: Workplace) -> Measured:
+    def measure(self, work: MicroContext) -> ProgramOutcome:
         """Random and sequential reads and writes; latencies of all repeats in one histogram."""
         found_version = version()
         direct = direct_io.takes_direct(work.files, work.env.credentials)
@@ -100,7 +101,7 @@ class Ioping(Parameters, MeasuringProgram):
             for metric in _metrics(_labels(work, self, operation, pattern, direct), repeats)
         ]
         requests = sum(len(one) for repeats in times.values() for one in repeats)
-        return Measured(
+        return ProgramOutcome(
             metrics=metrics,
             checks=[Check("io_without_errors", "passed", f"{requests:,} requests, none failed")],
             version=found_version,
@@ -126,7 +127,7 @@ def _argv(plan: Ioping, operation: str, pattern: str, direct: bool, seed: int) -
     return [*argv, "."]
 
 
-def _times(work: Workplace, argv: list[str], requests: int) -> list[int]:
+def _times(work: MicroContext, argv: list[str], requests: int) -> list[int]:
     """Nanoseconds of each request; RunFailed where some are missing."""
     printed = external_tools.run(work, argv)
     try:
@@ -147,7 +148,7 @@ def _configuration(operation: str, pattern: str) -> str:
 
 
 def _labels(
-    work: Workplace, plan: Ioping, operation: str, pattern: str, direct: bool
+    work: MicroContext, plan: Ioping, operation: str, pattern: str, direct: bool
 ) -> dict[str, str]:
     facts = work.tier.facts
     cached = direct_io.caches_direct_writes(work.tier)

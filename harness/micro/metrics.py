@@ -8,7 +8,7 @@ of, and the rest what was done.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness import hdr
@@ -16,6 +16,7 @@ from harness.micro.chains import chain_text
 from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import BLOCK, measurement_name
+from harness.store.documents import from_members
 from harness.store.result import Metric
 
 #: Kinds that load memory while another one measures.
@@ -33,12 +34,77 @@ NOTHING_DONE = "one of its threads got nothing done while all ran: give it more 
 
 
 @dataclass(frozen=True)
+class Target:
+    """Where bytes lay. ``huge_bytes``: those on huge pages; None: unknown. ``nodes``: sampled pages
+    by node."""
+
+    kind: str
+    size_bytes: int
+    pages: str | None
+    huge_bytes: int | None
+    map_sync: bool | None
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Thread:
+    """What a thread did from its own begin to its own end."""
+
+    cpu: int
+    begin_ns: int
+    end_ns: int
+    cpu_ns: int
+    minor_faults: int
+    major_faults: int
+    operations: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """The time in which all threads of all jobs ran, and what was done in it."""
+
+    duration_ns: int
+    operations: int = 0
+
+
+@dataclass(frozen=True)
+class JobRepeat:
+    """One repeat of one job. ``durable``: yes, no, eADR, or None where it writes nothing."""
+
+    kind: str
+    window: Window
+    threads: tuple[Thread, ...]
+    target: str = ""
+    operations_per_second: float = 0.0
+    bandwidth_bytes_per_second: float = 0.0
+    latency_hdr: str | None = None
+    durable: str | None = None
+    durable_why: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One repeat of a measurement. ``stolen_ns``: by the hypervisor; None: unknown."""
+
+    duration_ns: int
+    stolen_ns: int | None
+    core_hz: float
+    jobs: tuple[JobRepeat, ...]
+
+
+def read_targets(document: Mapping[str, Any]) -> dict[str, Target]:
+    """Return the targets of a result of the program, by name."""
+    return {name: from_members(Target, one) for name, one in document["targets"].items()}
+
+
+@dataclass(frozen=True)
 class JobResults:
     """What the repeats of one job of one configuration gave, in their order."""
 
     measurement: Measurement
     job: Job
-    repeats: tuple[Mapping[str, Any], ...]
+    repeats: tuple[JobRepeat, ...]
 
     @property
     def idle(self) -> bool:
@@ -47,42 +113,58 @@ class JobResults:
         Its figures would be zero, or those of fewer threads than reported: either is wrong.
         """
         return any(
-            repeat["window"]["operations"] == 0
-            or any(thread["operations"] == 0 for thread in repeat["threads"])
+            repeat.window.operations == 0 or any(one.operations == 0 for one in repeat.threads)
             for repeat in self.repeats
         )
-
-    def values(self, key: str) -> tuple[float, ...]:
-        """One number of each repeat."""
-        return tuple(float(one[key]) for one in self.repeats)
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What the program returned (``document``) of measurements, each with so many repeats."""
+    """What the program returned of measurements, each with the same number of repeats.
+
+    ``by_name``: as the spec names them (spec.measurement_name), in the order of measuring.
+    """
 
     measurements: Sequence[Measurement]
-    document: Mapping[str, Any]
     repeats: int
+    targets: Mapping[str, Target]
+    by_name: Mapping[str, Repeat]
+    notes: Sequence[str]
+    stamp_step_ns: float
 
-    def in_order(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    @classmethod
+    def read(
+        cls, measurements: Sequence[Measurement], repeats: int, document: Mapping[str, Any]
+    ) -> SuiteResult:
+        """Read the document of the program."""
+        return cls(
+            measurements,
+            repeats,
+            read_targets(document),
+            {
+                one["name"]: from_members(Repeat, one["repeats"][0])
+                for one in document["measurements"]
+            },
+            document["notes"],
+            document["cpu"]["stamp_step_ns"],
+        )
+
+    def in_order(self) -> Iterator[tuple[str, Repeat]]:
         """The repeats as they were measured, each with its configuration."""
-        for one in self.document["measurements"]:
-            index = int(one["name"].partition(BLOCK)[0])
-            yield self.measurements[index].configuration, one["repeats"][0]
+        for name, repeat in self.by_name.items():
+            yield self.measurements[int(name.partition(BLOCK)[0])].configuration, repeat
 
-    def by_measurement(self) -> Iterator[tuple[Measurement, list[Mapping[str, Any]]]]:
+    def by_measurement(self) -> Iterator[tuple[Measurement, list[Repeat]]]:
         """Each measurement with its repeats."""
-        by_name = {one["name"]: one["repeats"][0] for one in self.document["measurements"]}
         for index, measurement in enumerate(self.measurements):
             names = [measurement_name(index, block) for block in range(self.repeats)]
-            yield measurement, [by_name[name] for name in names]
+            yield measurement, [self.by_name[name] for name in names]
 
     def jobs(self) -> Iterator[JobResults]:
         """The jobs of all configurations with their repeats."""
         for measurement, repeats in self.by_measurement():
             for position, job in enumerate(measurement.jobs):
-                of_job = tuple(repeat["jobs"][position] for repeat in repeats)
+                of_job = tuple(repeat.jobs[position] for repeat in repeats)
                 yield JobResults(measurement, job, of_job)
 
 
@@ -91,7 +173,7 @@ def metrics_of(result: SuiteResult) -> Iterator[Metric]:
     for one in result.jobs():
         if one.idle:
             continue
-        labels = labels_of(one, result.document)
+        labels = labels_of(one, result.targets)
         yield from _rates(one, labels)
         yield from _times(one, labels)
 
@@ -99,41 +181,37 @@ def metrics_of(result: SuiteResult) -> Iterator[Metric]:
 def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     for name, (unit, kinds) in _RATES.items():
         if one.job.kind in kinds:
-            yield Metric(name, unit, "higher", labels, samples=one.values(name))
+            rates = tuple(float(getattr(repeat, name)) for repeat in one.repeats)
+            yield Metric(name, unit, "higher", labels, samples=rates)
 
 
 def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     hop = one.job.kind == "chase"  # its histogram is of means over many loads
     if hop:
         yield Metric("latency_ns", "ns", "lower", labels, samples=tuple(_chased(one)))
-    encoded = [repeat["latency_hdr"] for repeat in one.repeats if repeat["latency_hdr"]]
+    encoded = [repeat.latency_hdr for repeat in one.repeats if repeat.latency_hdr]
     if encoded:
         times = hdr.merge_encoded(encoded)
         if hdr.decode(times).total:
-            name = f"mean_latency_of_{_hops(one)}_loads_ns" if hop else "operation_duration_ns"
+            loads = one.repeats[0].facts.get("hops_a_sample")  # of each mean
+            name = f"mean_latency_of_{loads}_loads_ns" if hop else "operation_duration_ns"
             yield Metric(name, "ns", "none" if hop else "lower", labels, hdr=times)
-    empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
+    empty = [r.facts["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r.facts]
     if empty:
         yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
     for name in _COUNTED if one.job.kind == "index" else ():
-        counts = tuple(float(repeat["facts"][name]) for repeat in one.repeats)
+        counts = tuple(float(repeat.facts[name]) for repeat in one.repeats)
         yield Metric(name, "1", "lower", labels, samples=counts)
-
-
-def _hops(one: JobResults) -> int:
-    """Over how many loads each value of a chase's histogram is the mean."""
-    return int(one.repeats[0]["facts"]["hops_a_sample"])
 
 
 def _chased(one: JobResults) -> Iterator[float]:
     """Time of a load: each waits for the one before it in its chain; those go side by side."""
     side_by_side = one.job.threads * int(one.job.keys.get("chains", 1))
     for repeat in one.repeats:
-        window = repeat["window"]
-        yield side_by_side * window["duration_ns"] / max(1, window["operations"])
+        yield side_by_side * repeat.window.duration_ns / max(1, repeat.window.operations)
 
 
-def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
+def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
     """The labels of a job's metrics."""
     job, measurement, first = one.job, one.measurement, one.repeats[0]
     labels = {"measurement": measurement.name, "configuration": measurement.configuration}
@@ -146,7 +224,7 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
     labels |= {
         "threads": str(job.threads),
         "range_bytes": str(job.range_bytes),
-        "pages": pages_of(result["targets"][first["target"]]),
+        "pages": pages_of(targets[first.target]),
     }
     optional = {
         "place": job.place if job.place == "dram" else "",
@@ -154,8 +232,8 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
         "partitions": str(job.partitions) if job.partitions != 1 else "",
         "dram_range_bytes": str(job.dram_range_bytes or ""),
         "dram_share": _text(job.dram_share) if job.dram_share else "",
-        "isa": str(first["facts"].get("isa", "")),
-        "persistent": first["durable"],
+        "isa": str(first.facts.get("isa", "")),
+        "persistent": first.durable,
     }
     labels |= {name: text for name, text in optional.items() if text}
     return labels | _pace_label(measurement, job) | _load_beside(measurement, job)
@@ -192,12 +270,11 @@ def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
     return labels
 
 
-def pages_of(target: Mapping[str, Any]) -> str:
+def pages_of(target: Target) -> str:
     """Return the pages of a target as measured: huge, base or mixed; file in the page cache."""
-    huge = target["huge_bytes"]
-    if huge is None or (target["kind"] == "file" and not target["map_sync"]):
-        return str(target["kind"])
-    share = huge / target["size_bytes"]
+    if target.huge_bytes is None or (target.kind == "file" and not target.map_sync):
+        return target.kind
+    share = target.huge_bytes / target.size_bytes
     return "huge" if share > 0.95 else "base" if share < 0.05 else "mixed"
 
 

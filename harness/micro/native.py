@@ -17,15 +17,27 @@ from harness.execution.environment import Environment
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity, capacity_of
 from harness.micro.keys import KEYS
-from harness.micro.metrics import NOTHING_DONE, SuiteResult, metrics_of, pages_of
+from harness.micro.metrics import (
+    NOTHING_DONE,
+    SuiteResult,
+    Target,
+    metrics_of,
+    pages_of,
+    read_targets,
+)
 from harness.micro.model import Job, Measurement, Suite
 from harness.micro.params import MicroParams
-from harness.micro.protocol import Measured, MeasuringProgram, Planned, Workplace, failed_in
+from harness.micro.protocol import (
+    MeasuringProgram,
+    MicroContext,
+    Planned,
+    ProgramOutcome,
+    failed_in,
+)
 from harness.micro.result_warnings import warnings_of
 from harness.micro.scaling import ScaledSuite, job_source, scale, target_sizes
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
-from harness.store import schemas
 from harness.store.result import Check, CheckStatus
 from harness.supervise import programs
 from harness.supervise.conversation import converse
@@ -75,7 +87,7 @@ class Microbench(MeasuringProgram):
         """Each configuration once in every block."""
         return estimate(self.scaled.measurements, self.capacity, repeats)
 
-    def measure(self, work: Workplace) -> Measured:
+    def measure(self, work: MicroContext) -> ProgramOutcome:
         """Run all measurements, interleaved."""
         scaled = self.scaled
         spec = spec_json(
@@ -87,10 +99,14 @@ class Microbench(MeasuringProgram):
             repeats=work.repeats,
         )
         document = _result_of(spec, work, scaled, f"{self.suite.name} on {work.tier.name}")
-        result = SuiteResult(scaled.measurements, document, work.repeats)
-        return Measured(
+        result = SuiteResult.read(scaled.measurements, work.repeats, document)
+        return ProgramOutcome(
             metrics=list(metrics_of(result)),
-            checks=[_plausible(result), *_on_node(spec, document), *_got_nothing_done(result)],
+            checks=[
+                _plausible(result),
+                *_on_node(spec, result.targets),
+                *_got_nothing_done(result),
+            ],
             version=document["version"],
             artifacts={"microbench": {"spec": spec, "result": document}},
             uncontrolled=tuple(warnings_of(result)),
@@ -133,7 +149,7 @@ def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
 
 
 def _result_of(
-    spec: dict[str, Any], work: Workplace, scaled: ScaledSuite, label: str
+    spec: dict[str, Any], work: MicroContext, scaled: ScaledSuite, label: str
 ) -> dict[str, Any]:
     """Of all measurements, of those that an earlier attempt finished, too."""
     every = [one["name"] for one in spec["measurements"]]
@@ -153,7 +169,7 @@ def _result_of(
 def _run(
     program: Path,
     spec: Mapping[str, Any],
-    work: Workplace,
+    work: MicroContext,
     on_event: Callable[[str, dict[str, Any]], None],
 ) -> None:
     """The program with its spec on stdin and its progress on descriptor 3; RunFailed in its words.
@@ -190,9 +206,7 @@ def _joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One result of those of single measurements, perhaps of several processes."""
     measurements = [one for result in results for one in result["measurements"]]
     notes = list(dict.fromkeys(note for result in results for note in result["notes"]))
-    joined = {**results[-1], "measurements": measurements, "notes": notes}
-    schemas.validate(joined, "microbench-result", "microbench's result")
-    return joined
+    return {**results[-1], "measurements": measurements, "notes": notes}
 
 
 @dataclass
@@ -204,7 +218,7 @@ class UnderWay:
 
     scaled: ScaledSuite
     spec: dict[str, Any]
-    work: Workplace
+    work: MicroContext
     task: Task
     results: dict[str, dict[str, Any]]
     said: str = ""
@@ -244,11 +258,12 @@ class UnderWay:
 
 
 def _memory(spec: dict[str, Any], result: dict[str, Any]) -> str:
-    pages = [f"{name} {pages_of(target)}" for name, target in result["targets"].items()]
-    return ", ".join([*pages, *(f"{one.name} {one.status}" for one in _on_node(spec, result))])
+    targets = read_targets(result)
+    pages = [f"{name} {pages_of(target)}" for name, target in targets.items()]
+    return ", ".join([*pages, *(f"{one.name} {one.status}" for one in _on_node(spec, targets))])
 
 
-def _user(work: Workplace) -> Credentials | None:
+def _user(work: MicroContext) -> Credentials | None:
     """The unprivileged user, except on a raw device, which only its owner may open."""
     return None if work.tier.facts.kind == "devdax" else work.env.credentials
 
@@ -271,12 +286,12 @@ def _got_nothing_done(result: SuiteResult) -> Iterator[Check]:
             yield Check("measured", "unknown", NOTHING_DONE, labels)
 
 
-def _on_node(spec: dict[str, Any], result: dict[str, Any]) -> Iterator[Check]:
+def _on_node(spec: dict[str, Any], targets: Mapping[str, Target]) -> Iterator[Check]:
     """Whether a sample of pages lies on the requested node."""
     for name, target in spec["targets"].items():
         if target["kind"] != "dram" or target["node"] is None:
             continue
-        found = result["targets"][name]["nodes"]
+        found = targets[name].nodes
         there = found.get(str(target["node"]), 0)
         total = sum(found.values())
         detail = f"{there} of {total} pages looked at lie on node {target['node']}"

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError, nearest
 from harness.host.processors import parse_cpus
-from harness.micro.keys import KEYS
+from harness.micro.keys import KEYS, Size
 from harness.micro.model import Pages
 from harness.store.spec import MICRO
-from harness.units import format_bytes, parse_size
 from harness.workloads.parameters import (
     Choice,
     Count,
@@ -26,31 +25,6 @@ from harness.workloads.parameters import (
 )
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Size:
-    """Bytes, from 1 to ``most``, in whole units of ``unit``."""
-
-    most: int = 1 << 62
-    unit: int = 1
-    values = "size"
-
-    def parse(self, name: str, value: Any) -> int:
-        """Convert a number or a text with a unit."""
-        problem = f"{name} {value!r}"
-        try:
-            size = parse_size(value)
-        except UsageError as error:
-            raise UsageError(problem, error.context, error.hint) from error
-        if not 0 < size <= self.most:
-            raise UsageError(
-                problem, "out of range", f"choose a size up to {format_bytes(self.most)}"
-            )
-        if size % self.unit:
-            unit = format_bytes(self.unit)
-            raise UsageError(problem, f"must be a multiple of {unit}", f"write {unit}, say")
-        return size
 
 
 @dataclass(frozen=True)
@@ -110,9 +84,7 @@ class MicroParams(Parameters):
         Size(), name="range", help="Largest range of a job.", **_SUITES
     )
     pages: Pages | None = parameter(Choice(("huge", "base")), help="Pages of DRAM.", **_SUITES)
-    isa: str | None = parameter(
-        Choice(tuple(KEYS["isa"].values.split(", "))), help="Instruction set.", **_SUITES
-    )
+    isa: str | None = parameter(KEYS["isa"].kind, help="Instruction set.", **_SUITES)
 
 
 def chosen(

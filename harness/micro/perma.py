@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, unknown
 from harness.micro.chains import PERSIST, SAMPLE_EVERY
 from harness.micro.model import Axis, Job, Measurement
 from harness.micro.perma_config import PermaConfig, check, read_value
@@ -118,11 +118,8 @@ def _check_keys(
 ) -> None:
     for key in body:
         if key not in known:
-            raise UsageError(
-                document.at((*where, key)),
-                f"unknown key {key!r}{nearest(str(key), known)}",
-                f"known here: {', '.join(known)}",
-            )
+            found = f"unknown key {key!r}"
+            raise unknown(document.at((*where, key)), found, str(key), known, "known here: {}")
 
 
 # Measurements ------------------------------------------------------------------

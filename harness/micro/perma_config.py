@@ -7,13 +7,14 @@ the published program), with its own words for values. Sizes are 1024-based.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from harness.errors import UsageError, nearest
-from harness.micro.chains import LINE_BYTES, PERSIST, ChainOperation, parse_chain
+from harness.errors import UsageError, unknown
+from harness.micro.chains import LINE_BYTES, PERSIST, Chain, ChainOperation
 from harness.units import GIB, KIB, MIB
+from harness.workloads.parameters import Choice, Count, Kind, Number
 
 _SIZE = re.compile(r"^(\d+)([kKmMgG]?)$")
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
@@ -61,50 +62,39 @@ class PermaConfig:
         return self.dram_operation_ratio > 0 or chained
 
 
-class _Wrong(Exception):
-    """What was found in place of a value, and what to write."""
+class _Size:
+    values = "512, 64K, 10G"
+
+    def parse(self, name: str, value: Any) -> int:
+        """Bytes of a number, or of one with K, M or G (1024-based)."""
+        match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
+        if match is None:
+            hint = "a number of bytes, or one with K, M or G (1024-based): 512, 64K, 10G"
+            raise UsageError(name, "not a size", hint)
+        return int(match.group(1)) * _FACTORS[match.group(2).lower()]
 
 
-def _size(value: Any) -> int:
-    match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
-    if match is None:
-        raise _Wrong("a number of bytes, or one with K, M or G (1024-based): 512, 64K, 10G")
-    return int(match.group(1)) * _FACTORS[match.group(2).lower()]
+class _Flag:
+    values = "true, false"
+
+    def parse(self, name: str, value: Any) -> bool:
+        """Also of yes, no, on and off."""
+        return Choice((*_YES, *_NO)).parse(name, str(value).lower()) in _YES
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not str(value).isdigit():
-        raise _Wrong("a whole number without a suffix: 100000000")
-    return int(value)
-
-
-def _fraction(value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise _Wrong("a number: 0.9") from error
-
-
-def _flag(value: Any) -> bool:
-    text = str(value).lower()
-    if text not in (*_YES, *_NO):
-        raise _Wrong("true or false")
-    return text in _YES
-
-
-#: Words of the keys that have them, and keys that are sizes: 512, 64K, 10G.
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "operation": ("read", "write"),
-    "exec_mode": ("sequential", "sequential_desc", "random", "custom"),
-    "persist_instruction": tuple(PERSIST),
-    "numa_pattern": ("near", "far"),
-    "random_distribution": ("uniform", "zipf"),
+#: Kinds of the keys' values: by name, all others by the type of the default.
+_KINDS: Mapping[str, Kind] = {
+    "operation": Choice(("read", "write")),
+    "exec_mode": Choice(("sequential", "sequential_desc", "random", "custom")),
+    "persist_instruction": Choice(tuple(PERSIST)),
+    "numa_pattern": Choice(("near", "far")),
+    "random_distribution": Choice(("uniform", "zipf")),
+    "custom_operations": Chain(),
+    **dict.fromkeys(
+        ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size"), _Size()
+    ),
 }
-_SIZES = ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size")
-#: Readers of all others, by the type of the default.
-_READERS: Mapping[type, Callable[[Any], Any]] = {int: _whole, float: _fraction, bool: _flag}
+_BY_TYPE: Mapping[type, Kind] = {int: Count(1 << 62, 0), float: Number(0), bool: _Flag()}
 _DEFAULTS = {field.name: field.default for field in fields(PermaConfig)}
 KEYS = tuple(_DEFAULTS)
 
@@ -112,24 +102,12 @@ KEYS = tuple(_DEFAULTS)
 def read_value(key: str, value: Any, source: str) -> Any:
     """One key's value; UsageError naming ``source`` for an unknown key or what does not fit it."""
     if key not in KEYS:
-        raise UsageError(
-            source, f"unknown key {key!r}{nearest(key, KEYS)}", f"keys: {', '.join(KEYS)}"
-        )
-    if key == "custom_operations":
-        return parse_chain(str(value), source)
-    if key in _WORDS:
-        return _word(key, value, source)
+        raise unknown(source, f"unknown key {key!r}", key, KEYS, "keys: {}")
+    kind = _KINDS.get(key) or _BY_TYPE[type(_DEFAULTS[key])]
     try:
-        return (_size if key in _SIZES else _READERS[type(_DEFAULTS[key])])(value)
-    except _Wrong as wrong:
-        raise UsageError(source, f"{key}: {value!r}", str(wrong)) from wrong
-
-
-def _word(key: str, value: Any, source: str) -> str:
-    if value in _WORDS[key]:
-        return str(value)
-    known = f"one of {', '.join(_WORDS[key])}{nearest(str(value), _WORDS[key])}"
-    raise UsageError(source, f"{key}: {value!r}", known)
+        return kind.parse(key, value)
+    except UsageError as error:
+        raise UsageError(source, f"{key}: {value!r}: {error.context}", error.hint) from error
 
 
 def check(config: PermaConfig, source: str) -> None:

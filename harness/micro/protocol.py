@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
@@ -20,7 +20,7 @@ from harness.workload import Outcome
 
 
 @dataclass(frozen=True)
-class Workplace:
+class MicroContext:
     """Where a program measures, and what an earlier attempt measured already.
 
     ``directory``: the run's own on the tier, of the unprivileged user, removed at the end
@@ -62,7 +62,7 @@ class Workplace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(Outcome):
+class ProgramOutcome(Outcome):
     """What one program measured on one tier.
 
     ``version``: of the program; ``tool``: that the host has, empty for our own. ``checks``: at
@@ -87,13 +87,11 @@ class Planned:
 
     ``setup_ns``: what else takes time, about; None where that is not known: ``extra`` says what it
     is. ``counted``: configurations that end by a number of operations, whose time is in neither.
-    ``details``: for programs that read it.
     """
 
     configurations: Sequence[Measurement]
     measuring_ns: int | None
     extra: str = ""
-    details: Mapping[str, Any] | None = None
     setup_ns: int | None = None
     counted: int | None = None
 
@@ -103,7 +101,7 @@ class Planned:
         return (self.measuring_ns or 0) + (self.setup_ns or 0)
 
 
-class MeasuringProgram(Protocol):
+class MeasuringProgram:
     """What measures a suite on a tier; made with its parameters, which are checked."""
 
     #: As in a suite.
@@ -116,9 +114,11 @@ class MeasuringProgram(Protocol):
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """What it will do; without a tier, as if that had all the room."""
+        raise NotImplementedError
 
-    def measure(self, work: Workplace) -> Measured:
+    def measure(self, work: MicroContext) -> ProgramOutcome:
         """Measure all of it."""
+        raise NotImplementedError
 
 
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:

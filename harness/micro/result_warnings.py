@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from harness.micro.metrics import SuiteResult, pages_of
+from harness.micro.metrics import Repeat, SuiteResult, pages_of
 from harness.micro.spec import BLOCK
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
@@ -51,7 +50,7 @@ def warnings_of(result: SuiteResult) -> Iterator[RunWarning]:
 def _notes(result: SuiteResult) -> Iterator[RunWarning]:
     """The program's own words, with configurations by their names; the same ones once."""
     by_words: dict[str, list[str]] = {}
-    for note in result.document["notes"]:
+    for note in result.notes:
         match = _NOTED.match(note)
         words = match.group(2) if match else note
         names = by_words.setdefault(words, [])
@@ -69,12 +68,12 @@ def _notes(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _pages(result: SuiteResult) -> Iterator[RunWarning]:
-    for name, target in result.document["targets"].items():
+    for name, target in result.targets.items():
         found = pages_of(target)
-        if target["pages"] == "huge" and found != "huge":
+        if target.pages == "huge" and found != "huge":
             how = "lie on huge pages"
             hint = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory"
-        elif target["pages"] is None and found in ("base", "mixed"):
+        elif target.pages is None and found in ("base", "mixed"):
             how = "are mapped by pages of 2 MiB"
             hint = (
                 "align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
@@ -82,11 +81,11 @@ def _pages(result: SuiteResult) -> Iterator[RunWarning]:
             )
         else:
             continue
-        size = format_bytes(target["size_bytes"])
+        size = format_bytes(target.size_bytes)
         yield RunWarning(
             code="huge-pages-missing",
             problem=f"target {name} does not lie on huge pages",
-            context=f"{format_bytes(target['huge_bytes'] or 0)} of {size} {how}",
+            context=f"{format_bytes(target.huge_bytes or 0)} of {size} {how}",
             hint=hint,
         )
 
@@ -94,10 +93,10 @@ def _pages(result: SuiteResult) -> Iterator[RunWarning]:
 def _persistence(result: SuiteResult) -> Iterator[RunWarning]:
     """Where nothing that was written would survive."""
     answers = {
-        repeat["durable"]: repeat["durable_why"]
+        repeat.durable: repeat.durable_why or ""
         for one in result.jobs()
         for repeat in one.repeats
-        if repeat["durable"] is not None
+        if repeat.durable is not None
     }
     if answers and set(answers) == {"no"}:
         yield RunWarning(
@@ -150,9 +149,9 @@ def _processor_times(result: SuiteResult) -> Iterator[_ProcessorTime]:
     """Of every repeat, from the warm-up on: ``stolen_ns`` is a sum over processors since then."""
     for measurement, repeats in result.by_measurement():
         for one in repeats:
-            cpus = {thread["cpu"] for job in one["jobs"] for thread in job["threads"]}
-            stolen = -1 if one["stolen_ns"] is None else one["stolen_ns"]
-            wall = measurement.warm_up_ns + one["duration_ns"]
+            cpus = {thread.cpu for job in one.jobs for thread in job.threads}
+            stolen = -1 if one.stolen_ns is None else one.stolen_ns
+            wall = measurement.warm_up_ns + one.duration_ns
             yield _ProcessorTime(stolen, wall * len(cpus), wall)
 
 
@@ -194,14 +193,14 @@ def _faults(result: SuiteResult) -> Iterator[RunWarning]:
         )
 
 
-def _most_faulting(repeat: Mapping[str, Any]) -> float:
+def _most_faulting(repeat: Repeat) -> float:
     """The largest share of a thread's time that its page faults took at the least."""
     shares = (
-        (_MINOR_NS * thread["minor_faults"] + _MAJOR_NS * thread["major_faults"])
-        / (thread["end_ns"] - thread["begin_ns"])
-        for job in repeat["jobs"]
-        for thread in job["threads"]
-        if thread["end_ns"] - thread["begin_ns"] >= _LEAST_NS
+        (_MINOR_NS * thread.minor_faults + _MAJOR_NS * thread.major_faults)
+        / (thread.end_ns - thread.begin_ns)
+        for job in repeat.jobs
+        for thread in job.threads
+        if thread.end_ns - thread.begin_ns >= _LEAST_NS
     )
     return min(1.0, max(shares, default=0.0))
 
@@ -210,8 +209,7 @@ def _short(result: SuiteResult) -> Iterator[RunWarning]:
     """Rates over less time than some steps of the program, between which it does not look."""
     short: dict[str, int] = {}  # ns, by configuration
     for name, repeat in result.in_order():
-        rated = [job for job in repeat["jobs"] if job["kind"] in _RATED]
-        windows = [job["window"]["duration_ns"] for job in rated]
+        windows = [job.window.duration_ns for job in repeat.jobs if job.kind in _RATED]
         if windows and min(windows) < _LEAST_WINDOW_NS:
             short[name] = min(*windows, short.get(name, _LEAST_WINDOW_NS))
     shortest = sorted(short, key=lambda name: short[name])[:_WORST]
@@ -226,18 +224,18 @@ def _short(result: SuiteResult) -> Iterator[RunWarning]:
         )
 
 
-def _most_lost(repeat: Mapping[str, Any]) -> float:
+def _most_lost(repeat: Repeat) -> float:
     """The largest share of a thread's time that it did not run, of all threads."""
     ran = (
-        (thread["cpu_ns"], thread["end_ns"] - thread["begin_ns"])
-        for job in repeat["jobs"]
-        for thread in job["threads"]
+        (thread.cpu_ns, thread.end_ns - thread.begin_ns)
+        for job in repeat.jobs
+        for thread in job.threads
     )
     return max((1 - cpu / wall for cpu, wall in ran if wall >= _LEAST_NS), default=0.0)
 
 
 def _clock(result: SuiteResult) -> Iterator[RunWarning]:
-    clocks = [repeat["core_hz"] for _, repeat in result.in_order() if repeat["core_hz"] > 0]
+    clocks = [repeat.core_hz for _, repeat in result.in_order() if repeat.core_hz > 0]
     if len(clocks) < 2:
         return
     middle = statistics.median(clocks)
@@ -252,9 +250,9 @@ def _clock(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _stamps(result: SuiteResult) -> Iterator[RunWarning]:
-    step_ns = result.document["cpu"]["stamp_step_ns"]
-    jobs = (job for _, repeat in result.in_order() for job in repeat["jobs"])
-    if step_ns > _STAMP_STEP_NS and any(j["latency_hdr"] and j["kind"] != "chase" for j in jobs):
+    step_ns = result.stamp_step_ns
+    jobs = (job for _, repeat in result.in_order() for job in repeat.jobs)
+    if step_ns > _STAMP_STEP_NS and any(j.latency_hdr and j.kind != "chase" for j in jobs):
         yield RunWarning(
             code="coarse-time-stamps",
             problem="time stamps of single operations are coarse",

@@ -32,7 +32,7 @@ from harness.micro.host_capacity import llc_bytes
 from harness.micro.ioping import Ioping
 from harness.micro.model import Suite
 from harness.micro.params import MicroParams
-from harness.micro.protocol import MeasuringProgram, Planned, Workplace
+from harness.micro.protocol import MeasuringProgram, MicroContext, Planned
 from harness.micro.scaling import ScaledSuite
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.models.tier import refuse_modelled
@@ -109,7 +109,6 @@ class ResolvedSuite(ResolvedRun):
             "setup_s": None if setup_ns is None else setup_ns / NS_PER_S,
             "ended_by_a_count": planned.counted,
             "configurations": [one.configuration for one in planned.configurations],
-            "details": planned.details,
             "scaled": [one.to_json() for one in self.scaled.warnings],
         }
 
@@ -163,14 +162,14 @@ class ResolvedSuite(ResolvedRun):
         }
 
     @contextmanager
-    def _workplace(self, env: Environment, run: RunFolder) -> Iterator[Workplace]:
+    def _workplace(self, env: Environment, run: RunFolder) -> Iterator[MicroContext]:
         tier, seed = self.tier, self.request.seed
         with ExitStack() as stack:
             scratch, directory = stack.enter_context(env.scratch()), None
             if tier.facts.kind in DIRECTORY_KINDS:
                 place = work_directory(tier, run.run_id, "data")
                 directory = stack.enter_context(env.directory(place))
-            yield Workplace(tier, env, directory, scratch, seed, self.repeats, run.checkpoint)
+            yield MicroContext(tier, env, directory, scratch, seed, self.repeats, run.checkpoint)
 
 
 # Preparation -------------------------------------------------------------------

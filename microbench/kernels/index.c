@@ -291,7 +291,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
         return;
     }
     draw(indexed, user, &thread->random, operations, changes);
-    thread->done.beside_ns += tb_monotonic_ns() - drawing_ns;
+    thread->done.excluded_ns += tb_monotonic_ns() - drawing_ns;
     for (bool done = true; done && i < operations; i++) {
         bool timed = mb_sample_due(&indexed->durable.sampler, &user->until_sample);
         uint64_t from = timed ? mb_clock_begin() : 0;

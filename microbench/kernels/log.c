@@ -97,7 +97,7 @@ static __attribute__((noinline)) void next_lap(struct mb_thread *thread)
     uint64_t from = tb_monotonic_ns();
     start_log(thread);
     uint64_t taken = tb_monotonic_ns() - from;
-    thread->done.beside_ns += taken;
+    thread->done.excluded_ns += taken;
     if (!thread->recording)
         return;
     atomic_fetch_add(&logged->zeroing_ns, taken);

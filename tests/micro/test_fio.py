@@ -32,7 +32,7 @@ from harness.micro import direct_io, external_tools, fio
 from harness.micro.fio import Fio
 from harness.micro.fio_result import histogram, sample_of
 from harness.micro.ioping import Ioping
-from harness.micro.protocol import Measured, Workplace
+from harness.micro.protocol import MicroContext, ProgramOutcome
 from harness.micro.suite import find_suite, load_documents
 from harness.progress import progress_on_stderr
 from harness.store.spec import Json
@@ -64,7 +64,7 @@ def tier_path() -> Iterator[Path]:
 
 
 @pytest.fixture
-def work(tier_path: Path) -> Iterator[Workplace]:
+def work(tier_path: Path) -> Iterator[MicroContext]:
     host = tier_path.parent / "host.yml"
     with (
         progress_on_stderr(quiet=True) as progress,
@@ -72,19 +72,19 @@ def work(tier_path: Path) -> Iterator[Workplace]:
         env.directory(tier_path / "run") as directory,
         env.scratch() as scratch,
     ):
-        yield Workplace(env.tiers["ssd"], env, directory, scratch, seed=3, repeats=2)
+        yield MicroContext(env.tiers["ssd"], env, directory, scratch, seed=3, repeats=2)
 
 
-def _fio(work: Workplace, size: Json = TINY["size"], **measurements: Any) -> Measured:
+def _fio(work: MicroContext, size: Json = TINY["size"], **measurements: Any) -> ProgramOutcome:
     params: dict[str, Json] = {"size": size, "measurements": measurements, "duration": DURATION}
     return Fio.from_mapping(params).measure(work)
 
 
-def _by_configuration(measured: Measured, name: str) -> dict[str, Any]:
+def _by_configuration(measured: ProgramOutcome, name: str) -> dict[str, Any]:
     return {m.labels["configuration"]: m for m in measured.metrics if m.name == name}
 
 
-def test_every_configuration_has_a_sample_each_repeat(work: Workplace) -> None:
+def test_every_configuration_has_a_sample_each_repeat(work: MicroContext) -> None:
     measured = _fio(work, random_read=READ | {"queue_depth": [1, 4]})
     rates = _by_configuration(measured, "bandwidth_bytes_per_second")
     assert [metric.labels["queue_depth"] for metric in rates.values()] == ["1", "4"]
@@ -98,7 +98,7 @@ def test_every_configuration_has_a_sample_each_repeat(work: Workplace) -> None:
     assert all(hdr.decode(metric.hdr).total > 0 for metric in durations.values())
 
 
-def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
+def test_a_write_with_its_sync_takes_what_both_take(work: MicroContext) -> None:
     measured = _fio(work, wal=WAL)
     (mean,) = _by_configuration(measured, "operation_mean_duration_ns").values()
     (call,) = _by_configuration(measured, "write_call_duration_ns").values()
@@ -117,7 +117,7 @@ def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
         assert per_second * mean_ns <= 1e9 * (1.02 + 2 / done)
 
 
-def test_a_log_that_appends_grows_and_is_gone_afterwards(work: Workplace) -> None:
+def test_a_log_that_appends_grows_and_is_gone_afterwards(work: MicroContext) -> None:
     """Each thread's own, and never to more than its share of the size."""
     sizes: dict[str, set[int]] = {}
     ended = threading.Event()
@@ -149,7 +149,7 @@ def test_a_log_that_appends_has_room_beforehand() -> None:
         assert Fio.from_mapping(TINY | {"measurements": {"w": body}}).room_bytes == room
 
 
-def test_percentiles_are_those_of_fio(work: Workplace) -> None:
+def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
     fio.fill(work, "data", 8 * MIB, past_cache=False)
 
     plan = Fio.from_mapping(TINY | {"duration": DURATION, "measurements": {"r": READ}})
@@ -231,7 +231,7 @@ def test_notes_around_the_document_are_kept() -> None:
     ],
 )
 def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
-    work: Workplace, release: str, options: tuple[str, ...], filesystem: str, cached: bool
+    work: MicroContext, release: str, options: tuple[str, ...], filesystem: str, cached: bool
 ) -> None:
     (work.scratch / "proc/sys/kernel").mkdir(parents=True)
     (work.scratch / "proc/sys/kernel/osrelease").write_text(release)
@@ -241,7 +241,7 @@ def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
 
 
 def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(
-    work: Workplace, monkeypatch: pytest.MonkeyPatch
+    work: MicroContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_io, "caches_direct_writes", lambda tier: True)
     write = {"operation": "write", "pattern": "random", "access": "4KiB"}
@@ -263,7 +263,7 @@ def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
 
 
 def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
-    work: Workplace, monkeypatch: pytest.MonkeyPatch
+    work: MicroContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(**more: Any) -> dict[str, Any]:
         return TINY | {"measurements": {"r": READ | more}}
@@ -283,7 +283,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
     Fio.from_mapping(asked(direct="auto")).check(work.tier)
 
 
-def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workplace) -> None:
+def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: MicroContext) -> None:
     measured = _fio(work, small=READ | {"access": 64, "direct": False})
     resident = resident_bytes(work.files / "data")
     (duration,) = _by_configuration(measured, "operation_duration_ns").values()
@@ -293,7 +293,7 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workp
     assert 7 * MIB <= resident <= 8 * MIB  # the kernel may take clean pages back
 
 
-def test_small_writes_do_not_find_the_large_folios_of_readahead(work: Workplace) -> None:
+def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroContext) -> None:
     """Which ext4 walks block by block: 64 bytes took ten times as long as 4 KiB."""
     sizes = {"operation": "write", "pattern": "random", "access": [64, 4096], "direct": False}
     measured = _fio(work, size="64MiB", w=sizes)
@@ -305,7 +305,7 @@ def test_small_writes_do_not_find_the_large_folios_of_readahead(work: Workplace)
 
 
 def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
-    work: Workplace, monkeypatch: pytest.MonkeyPatch
+    work: MicroContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
     (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
@@ -313,7 +313,7 @@ def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
     assert _fio(work, whole=READ | {"direct": True}).uncontrolled == ()
 
 
-def test_ioping_tells_every_request(work: Workplace) -> None:
+def test_ioping_tells_every_request(work: MicroContext) -> None:
     measured = Ioping.from_mapping({"requests": 8, "working_set": "4MiB"}).measure(work)
     durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
     cases = {(m.labels["operation"], m.labels["pattern"]) for m in durations}
@@ -346,7 +346,7 @@ def test_what_ioping_would_not_ask_for_is_refused(
     [({"access": "1000"}, "access 1000"), ({"working_set": "1000000"}, "working_set 1000000")],
 )
 def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them(
-    work: Workplace, params: dict[str, str], named: str
+    work: MicroContext, params: dict[str, str], named: str
 ) -> None:
     few = Ioping.from_mapping({"working_set": "1MiB", "requests": 4, **params})
     try:
@@ -359,7 +359,7 @@ def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them
         assert few.measure(work).metrics
 
 
-def test_threads_side_by_side_begin_at_whole_blocks(work: Workplace) -> None:
+def test_threads_side_by_side_begin_at_whole_blocks(work: MicroContext) -> None:
     """A third of 8 MiB is none, and direct I/O fails there."""
     measured = _fio(work, r=READ | {"pattern": "sequential", "threads": 3})
     (text,) = measured.artifacts["fio"]["jobs"].values()
@@ -367,7 +367,7 @@ def test_threads_side_by_side_begin_at_whole_blocks(work: Workplace) -> None:
     assert int(begin) == 8 * MIB // 3 // 4096 * 4096
 
 
-def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: Workplace) -> None:
+def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: MicroContext) -> None:
     with pytest.raises(UsageError, match="are free"):
         Fio.from_mapping({"size": "900TiB", "measurements": {"r": READ}}).check(work.tier)
 
@@ -408,7 +408,7 @@ _MEASURE = textwrap.dedent("""
     import sys
     from pathlib import Path
     from harness.micro.fio import Fio
-    from harness.micro.protocol import Workplace
+    from harness.micro.protocol import MicroContext
     from harness.execution.environment import open_environment
     from harness.progress import progress_on_stderr
 
@@ -417,7 +417,7 @@ _MEASURE = textwrap.dedent("""
     with (progress_on_stderr(quiet=True) as progress,
           open_environment(tier.parent / "host.yml", [], progress) as env,
           env.directory(tier / "run") as directory, env.scratch() as scratch):
-        work = Workplace(env.tiers["ssd"], env, directory, scratch, 1, 1)
+        work = MicroContext(env.tiers["ssd"], env, directory, scratch, 1, 1)
         params = {"size": "8MiB", "duration": "10m", "measurements": {"r": body}}
         Fio.from_mapping(params).measure(work)
 """)
@@ -453,7 +453,7 @@ LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
     ],
 )
 def test_a_program_that_dies_is_named_with_its_configuration(
-    work: Workplace, tier_path: Path, program: Any, params: dict[str, Any], named: str
+    work: MicroContext, tier_path: Path, program: Any, params: dict[str, Any], named: str
 ) -> None:
     """As the kernel kills it where memory is short."""
     killed: list[int] = []
@@ -502,7 +502,7 @@ def _working_in(folder: Path) -> list[int]:
     return found
 
 
-def test_a_job_can_be_repeated_by_hand(work: Workplace) -> None:
+def test_a_job_can_be_repeated_by_hand(work: MicroContext) -> None:
     measured = _fio(work, r=READ | {"pattern": "sequential", "access": "128KiB"})
     (text,) = measured.artifacts["fio"]["jobs"].values()
     for _ in range(10):  # its duration is short

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from micro_suites import RANDOM, suite
 
-from harness.micro.metrics import SuiteResult, pages_of
+from harness.micro.metrics import SuiteResult, Target, pages_of
 from harness.micro.model import Job, Measurement
 from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
+from harness.store.documents import from_members
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -53,7 +54,7 @@ def contexts(
         ],
     }
     blocks = 1 + max((block for _, block in repeats or {}), default=-1)
-    found = warnings_of(SuiteResult(measurements, result, blocks))
+    found = warnings_of(SuiteResult.read(measurements, blocks, result))
     return [one.context for one in found if one.code == code]
 
 
@@ -219,6 +220,6 @@ def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
 def test_the_label_is_what_was_had_and_small_pages_are_told(
     found: dict[str, Any], label: str, warning: str | None
 ) -> None:
-    assert pages_of(found) == label
+    assert pages_of(from_members(Target, found)) == label
     said = contexts("huge-pages-missing", t=found)
     assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)

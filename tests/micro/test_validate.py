@@ -77,7 +77,7 @@ REFUSED_BY_PROGRAM = [
     ("stride", "kernel: load, access: 256, pattern: strided, stride: 1GiB"),
     (
         "stride",
-        "kernel: load, access: 256, pattern: strided, stride: 256MiB, threads: 4, partitions: 1",
+        "kernel: load, access: 256, pattern: strided, stride: 512MiB, threads: 2, partitions: 1",
     ),
     ("count", f"{ACCESSES}, threads: 2, count: 1"),
     ("partitions", f"{ACCESSES}, threads: 1, partitions: 2"),

@@ -27,7 +27,7 @@ def tested_build(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def microbench(tested_build: Path) -> Run:
-    """Run measurements that end well; the result, valid by its schema."""
+    """Run measurements that end well; return the result."""
     return runner(tested_build / "microbench")
 
 

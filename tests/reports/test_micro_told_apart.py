@@ -10,7 +10,7 @@ import pytest
 from micro_runs import GB, KINDS, duration, micro_run, paper_cells, rate, shown, with_suite
 from narrowed import present
 
-from harness.micro.metrics import JobResults, labels_of
+from harness.micro.metrics import JobRepeat, JobResults, Target, Window, labels_of
 from harness.micro.suite import suite_of
 from harness.store.runs import StoredRun
 from harness.yamlfile import parse_yaml
@@ -236,9 +236,9 @@ def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
         args: {kind: latency, kernel: load, access: 64, pattern: random, before: written}
     """
     suite = suite_of("mine", [parse_yaml(dedent(text), "mine.yml")], {"cpus": 4.0})
-    result = {"targets": {"t": {"kind": "dram", "huge_bytes": None}}}
-    repeat: dict[str, Any] = {"target": "t", "facts": {}, "durable": None}
-    labels = [labels_of(JobResults(one, one.jobs[0], (repeat,)), result)
+    targets = {"t": Target("dram", 1 << 30, "huge", None, None)}
+    repeat = JobRepeat("latency", Window(1), (), target="t")
+    labels = [labels_of(JobResults(one, one.jobs[0], (repeat,)), targets)
               for one in suite.measurements]  # fmt: skip
     assert [(one["written_by"], one["before"]) for one in labels] == [
         ("clwb", "written"),

@@ -7,7 +7,7 @@ from harness.store import schemas
 
 CONTRACTS = {
     "calibration", "canary", "dataset", "host-facts", "host-file", "loadgen-result", "manifest",
-    "micro-suite", "microbench-result", "profile", "published-csv", "run",
+    "micro-suite", "profile", "published-csv", "run",
     "run-spec",
 }  # fmt: skip
 
