@@ -33,17 +33,17 @@ static void shuffle(uint32_t *numbers, uint64_t count, struct tb_random *random)
     }
 }
 
-void mb_cycle_write(char *base, uint64_t nodes, uint64_t bytes, struct tb_random *random)
+void mb_cycle_write(char *base, uint64_t lines, struct tb_random *random)
 {
-    uint32_t *order = tb_allocate(nodes, sizeof *order);
-    for (uint64_t i = 0; i < nodes; i++)
+    uint32_t *order = tb_allocate(lines, sizeof *order);
+    for (uint64_t i = 0; i < lines; i++)
         order[i] = (uint32_t)i;
-    shuffle(order, nodes, random);
-    for (uint64_t i = 0; i < nodes; i++) {
-        if (i + AHEAD < nodes)
-            __builtin_prefetch(base + order[i + AHEAD] * bytes, 1);
-        char *next = base + order[i + 1 < nodes ? i + 1 : 0] * bytes;
-        *(char **)(void *)(base + order[i] * bytes) = next;
+    shuffle(order, lines, random);
+    for (uint64_t i = 0; i < lines; i++) {
+        if (i + AHEAD < lines)
+            __builtin_prefetch(base + order[i + AHEAD] * MB_LINE, 1);
+        char *next = base + order[i + 1 < lines ? i + 1 : 0] * MB_LINE;
+        *(char **)(void *)(base + order[i] * MB_LINE) = next;
     }
     free(order);
 }

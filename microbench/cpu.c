@@ -48,7 +48,7 @@ static void find_abilities(void)
 {
     uint32_t a, b = 0, c = 0, d = 0;
     __builtin_cpu_init();
-    mb_cpu.isa[MB_SSE2] = __builtin_cpu_supports("sse4.1"); /* movntdqa of its ntload */
+    mb_cpu.isa[MB_SSE2] = true;
     mb_cpu.isa[MB_AVX2] = __builtin_cpu_supports("avx2");
     mb_cpu.isa[MB_AVX512] = __builtin_cpu_supports("avx512f");
     mb_cpu.flush[MB_NO_FLUSH] = true;

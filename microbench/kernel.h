@@ -28,7 +28,7 @@
 /* ---- words ---------------------------------------------------------------------------- */
 
 enum mb_isa { MB_SSE2, MB_AVX2, MB_AVX512, MB_ISAS };
-enum mb_access { MB_LOAD, MB_NTLOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
+enum mb_access { MB_LOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
 enum mb_flush { MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH, MB_FLUSHES };
 enum mb_fence { MB_NO_FENCE, MB_SFENCE, MB_MFENCE, MB_FENCES };
 

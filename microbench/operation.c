@@ -4,8 +4,7 @@
 #include <string.h>
 
 const char *const mb_isa_names[MB_ISAS + 1] = {"sse2", "avx2", "avx512", NULL};
-const char *const mb_access_names[MB_ACCESSES + 1] = {"load",    "ntload", "store",
-                                                      "ntstore", "empty",  NULL};
+const char *const mb_access_names[MB_ACCESSES + 1] = {"load", "store", "ntstore", "empty", NULL};
 const char *const mb_flush_names[MB_FLUSHES + 1] = {"none", "clwb", "clflushopt", "clflush",
                                                     NULL};
 const char *const mb_fence_names[MB_FENCES + 1] = {"none", "sfence", "mfence", NULL};

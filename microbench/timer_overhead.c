@@ -37,20 +37,3 @@ void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *
     json_object_set_new(facts, "empty_body_least_ns", json_real(overhead->least));
     json_object_set_new(facts, "empty_body_mean_ns", json_real(overhead->mean));
 }
-
-bool mb_sampler_read(const struct mb_job *job, struct mb_sampler *sampler, struct tb_error *error)
-{
-    return tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &sampler->every, error);
-}
-
-void mb_sampler_prepare(struct mb_sampler *sampler, enum mb_isa isa, char *base)
-{
-    if (sampler->every > 0)
-        mb_timer_overhead_measure(&sampler->overhead, isa, base);
-}
-
-void mb_sampler_report(const struct mb_sampler *sampler, json_t *facts)
-{
-    if (sampler->every > 0)
-        mb_timer_overhead_report(&sampler->overhead, facts);
-}

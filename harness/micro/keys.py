@@ -29,7 +29,7 @@ IDLE = "idle"
 UNLIMITED = "unlimited"
 #: The program counts in 63 bits.
 _LARGEST = 1 << 62
-_ACCESSES = ("load", "ntload", "store", "ntstore", "empty")
+_ACCESSES = ("load", "store", "ntstore", "empty")
 _STORES = ("store", "ntstore")
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 _FENCES = ("sfence", "mfence")

@@ -205,10 +205,9 @@ def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _chased(one: JobResults) -> Iterator[float]:
-    """Time of a load: each waits for the one before it in its chain; those go side by side."""
-    side_by_side = one.job.threads * int(one.job.keys.get("chains", 1))
+    """Yield the time of a load: each waits for the one before it; threads go side by side."""
     for repeat in one.repeats:
-        yield side_by_side * repeat.window.duration_ns / max(1, repeat.window.operations)
+        yield one.job.threads * repeat.window.duration_ns / max(1, repeat.window.operations)
 
 
 def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:

@@ -336,11 +336,11 @@ def _setup_ns(job: Job) -> int:
 
 
 def _chase_ns(job: Job) -> int:
-    nodes = job.range_bytes // int(job.keys.get("node_bytes", LINE_BYTES))
+    nodes = job.range_bytes // LINE_BYTES
     return round(nodes * _NODE_NS * math.pow(nodes / _NODES, _NODE_POWER))
 
 
 def _timed(job: Job) -> bool:
     """Whether operations of it are timed alone, so that their stamps are measured before."""
     chained = job.kind == "chain" and job.keys.get("mode") == "dependent"
-    return job.kind == "latency" or chained or bool(job.keys.get("sample_every"))
+    return job.kind == "latency" or chained

@@ -1,13 +1,11 @@
 /*
  * Dependent loads: each one's address is what the load before it brought.
  *
- *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1, "node_bytes": 64, "chains": 1}
+ *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1}
  *
  * The latency of a load without any overlap, stamp or fence: duration / operations. The walk
- * goes through every node of the range before it comes back to one, so that a range much
- * larger than the caches misses them always. `node_bytes`: distance of two nodes (multichase's
- * -s). `chains`: concurrent walks of one thread, each from
- * another place: how many misses the core bears at a time. Together with throughput jobs in
+ * goes through every line of the range before it comes back to one, so that a range much
+ * larger than the caches misses them always. Together with throughput jobs in
  * the same measurement: loaded latency (FAST'20, Figure 6).
  *
  * The histogram is of means over `hops_a_sample` loads, not of single loads.
@@ -21,33 +19,27 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { HOPS = 256, MOST_CHAINS = 8 };
+enum { HOPS = 256 };
 
 struct chase {
-    uint64_t nodes, node_bytes; /* of each partition's cycle */
-    int64_t chains;
+    uint64_t lines; /* of each partition */
 };
 
 struct walk {
-    char *at[MOST_CHAINS];
+    char *at;
 };
 
 static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct chase *chase = job->params = tb_allocate(1, sizeof *chase);
-    if (!mb_read_bytes(job->given, "node_bytes", MB_LINE, &chase->node_bytes, error) ||
-        !tb_read_integer(job->given, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
-        return false;
-    uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
-    chase->nodes = mb_part_bytes(job, job->range_bytes) / chase->node_bytes;
-    if (chase->nodes < 2 || chase->nodes < walks)
-        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " "
-                              "bytes; one for each walk is required, at least two",
-                       chase->nodes, chase->node_bytes);
-    if (chase->nodes > UINT32_MAX)
-        return tb_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, more than the %"
-                              PRIu32 " of a cycle; use larger nodes or more partitions",
-                       chase->nodes, UINT32_MAX);
+    uint64_t walks = job->threads / job->partitions;
+    chase->lines = mb_part_bytes(job, job->range_bytes) / MB_LINE;
+    if (chase->lines < 2 || chase->lines < walks)
+        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " lines; one for each thread is "
+                              "required, at least two", chase->lines);
+    if (chase->lines > UINT32_MAX)
+        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " lines, more than the %"
+                              PRIu32 " of a cycle; use more partitions", chase->lines, UINT32_MAX);
     return true;
 }
 
@@ -97,8 +89,7 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     for (uint32_t i = 0; i < job->partitions; i++) {
         struct tb_random random;
         tb_random_seed(&random, job->seed, i);
-        mb_cycle_write(job->base + i * mb_part_bytes(job, job->range_bytes), chase->nodes,
-                       chase->node_bytes, &random);
+        mb_cycle_write(job->base + i * mb_part_bytes(job, job->range_bytes), chase->lines, &random);
     }
     return true;
 }
@@ -108,10 +99,8 @@ static void begin(struct mb_thread *thread)
 {
     const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own = tb_allocate(1, sizeof *walk);
-    for (int64_t i = 0; i < chase->chains; i++) {
-        int64_t node = tb_random_between(&thread->random, 0, (int64_t)chase->nodes - 1);
-        walk->at[i] = thread->base + (uint64_t)node * chase->node_bytes;
-    }
+    int64_t line = tb_random_between(&thread->random, 0, (int64_t)chase->lines - 1);
+    walk->at = thread->base + (uint64_t)line * MB_LINE;
 }
 
 #define HOP(at) __asm__ volatile("movq (%0), %0" : "+r"(at)::"memory");
@@ -128,51 +117,18 @@ static char *chase_one(char *at, uint64_t hops)
     return at;
 }
 
-/* In registers: a place that went through memory would make each hop longer. */
-#define CHASE_MANY(chains, hop_all)                                \
-    static void chase_##chains(struct walk *walk, uint64_t hops)   \
-    {                                                              \
-        char *a = walk->at[0], *b = walk->at[1], *c = walk->at[2], \
-             *d = walk->at[3], *e = walk->at[4], *f = walk->at[5], \
-             *g = walk->at[6], *h = walk->at[7];                   \
-        for (uint64_t hop = 0; hop < hops; hop++) {                \
-            hop_all                                                \
-        }                                                          \
-        *walk = (struct walk){{a, b, c, d, e, f, g, h}};           \
-    }
-CHASE_MANY(2, HOP(a) HOP(b))
-CHASE_MANY(3, HOP(a) HOP(b) HOP(c))
-CHASE_MANY(4, HOP(a) HOP(b) HOP(c) HOP(d))
-CHASE_MANY(5, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e))
-CHASE_MANY(6, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f))
-CHASE_MANY(7, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f) HOP(g))
-CHASE_MANY(8, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f) HOP(g) HOP(h))
-
-static void (*const many[MOST_CHAINS + 1])(struct walk *, uint64_t) = {
-    [2] = chase_2, [3] = chase_3, [4] = chase_4, [5] = chase_5,
-    [6] = chase_6, [7] = chase_7, [8] = chase_8,
-};
-
-/* An operation is one load; with several chains each of them counts. */
+/* An operation is one load. */
 static void work(struct mb_thread *thread, uint64_t operations)
 {
-    const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own;
-    uint64_t chains = (uint64_t)chase->chains, hops;
-    for (uint64_t left = operations; left > 0; left -= hops * chains) {
-        hops = left / chains < HOPS ? left / chains : HOPS;
-        if (hops == 0) { /* fewer than one for each chain: by the first alone */
-            walk->at[0] = chase_one(walk->at[0], left);
-            break;
-        }
+    uint64_t hops;
+    for (uint64_t left = operations; left > 0; left -= hops) {
+        hops = left < HOPS ? left : HOPS;
         uint64_t from = mb_clock_read();
-        if (chains == 1)
-            walk->at[0] = chase_one(walk->at[0], hops);
-        else
-            many[chains](walk, hops);
+        walk->at = chase_one(walk->at, hops);
         uint64_t taken = mb_clock_read() - from;
         if (thread->recording)
-            tb_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops * chains);
+            tb_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops);
     }
     thread->done.operations += operations;
     thread->done.read_bytes += operations * MB_LINE;
@@ -181,11 +137,11 @@ static void work(struct mb_thread *thread, uint64_t operations)
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct chase *chase = job->params;
-    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->nodes));
+    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->lines));
     json_object_set_new(facts, "hops_a_sample", json_integer(HOPS));
 }
 
-static const char *const keys[] = {"node_bytes", "chains", NULL};
+static const char *const keys[] = {NULL};
 
 const struct mb_kernel mb_chase = {
     .name = "chase",

@@ -4,7 +4,7 @@
  *
  *   {"name": "level", "kind": "index", "target": "t0", "threads": 1, "index": "level_hash",
  *    "workload": "a", "bytes_per_record": 256, "flush": "clwb", "fence": "sfence",
- *    "discipline": "designed", "sample_every": 0}
+ *    "discipline": "designed"}
  *
  * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), both by Zipf's law, d (95 %
  * reads of what the thread inserted last, 5 % inserts), insert (new keys alone). The threads of a
@@ -72,7 +72,6 @@ struct user {
     struct tb_zipfian latest;
     uint64_t records;           /* of this user there now: its numbers 0 … records - 1 */
     uint64_t writes;            /* so far; a value's upper half */
-    uint64_t until_sample;
     bool warm;
     struct request {
         uint64_t key;
@@ -217,8 +216,7 @@ static void begin(struct mb_thread *thread)
     *user = (struct user){.index = &indexed->users[thread->index - place].own,
                           .place = place,
                           .records = records,
-                          .writes = 1,
-                          .until_sample = (uint64_t)indexed->durable.sampler.every};
+                          .writes = 1};
     if (place == 0)
         load_index(thread, user, records);
     if (indexed->workload == WORKLOAD_D)
@@ -293,11 +291,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
     draw(indexed, user, &thread->random, operations, changes);
     thread->done.excluded_ns += tb_monotonic_ns() - drawing_ns;
     for (bool done = true; done && i < operations; i++) {
-        bool timed = mb_sample_due(&indexed->durable.sampler, &user->until_sample);
-        uint64_t from = timed ? mb_clock_begin() : 0;
         done = do_one(indexed, user, &user->requests[i]);
-        if (timed)
-            mb_sample_end(thread, from);
         if (!done && user->requests[i].changes && inserts(indexed))
             full(thread);
         else if (!done)
@@ -437,15 +431,13 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 }
 
 static const char *const keys[] = {"index", "workload", "bytes_per_record", "fence", "discipline",
-                                   MB_DURABLE_KEYS, NULL};
+                                   "flush", NULL};
 
 const struct mb_kernel mb_index = {
     .name = "index",
     .keys = keys,
-    .has_latency = true,
     .read = read,
     .release = release,
-    .prepare = mb_durable_prepare,
     .begin = begin,
     .work = work,
     .end = end,

@@ -65,8 +65,8 @@ static bool read_before(const struct mb_job *job, struct latency *latency, struc
     if (!mb_cpu.flush[latency->written_flush])
         return tb_fail(error, "written_by: this processor has no %s (%s)", writers[writer],
                        mb_cpu.model);
-    if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
-        return tb_fail(error, "before: \"written\" is only for load and ntload");
+    if (before == MB_WRITTEN && access != MB_LOAD)
+        return tb_fail(error, "before: \"written\" is only for load");
     if (before != MB_WRITTEN && writer > 0)
         return tb_fail(error, "written_by: only with \"before\": \"written\"");
     return true;
@@ -118,7 +118,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
             tb_hdr_record(&thread->latency, mb_ns(samples->cycles[i]), 1);
     }
     thread->done.operations += operations;
-    if (access == MB_LOAD || access == MB_NTLOAD)
+    if (access == MB_LOAD)
         thread->done.read_bytes += operations * latency->operation.bytes;
     else if (access != MB_EMPTY)
         thread->done.written_bytes += operations * latency->operation.bytes;

@@ -39,16 +39,11 @@ static mb_loop loop_of(const struct mb_operation *op)
     return (*loops)[op->access][op->flush][op->flush_each_line][op->fence];
 }
 
-static bool is_load(enum mb_access access)
-{
-    return access == MB_LOAD || access == MB_NTLOAD;
-}
-
 static bool read_mix(const struct mb_job *job, struct params *params, struct tb_error *error)
 {
     const char *word = json_string_value(json_object_get(job->given, "operation"));
     params->mixed = word && word[0] == 'm';
-    double reads = is_load(params->operation.access) ? 1 : 0;
+    double reads = params->operation.access == MB_LOAD ? 1 : 0;
     if (params->mixed && !tb_read_number(job->given, "read_share", 0, 1, 0.5, &reads, error))
         return false;
     double on_second = params->second.target ? params->second.share : 0;
@@ -62,7 +57,7 @@ static bool read_mix(const struct mb_job *job, struct params *params, struct tb_
 static bool choose_loops(struct params *params, struct tb_error *error)
 {
     const struct mb_operation *op = &params->operation;
-    if (op->access == MB_EMPTY || (params->mixed && is_load(op->access)))
+    if (op->access == MB_EMPTY || (params->mixed && op->access == MB_LOAD))
         return tb_fail(error, "%s: \"%s\" moves no bytes",
                        params->mixed ? "store" : "operation", mb_access_names[op->access]);
     struct mb_operation load = *op;
@@ -196,10 +191,6 @@ static void report(const struct mb_job *job, json_t *facts)
     const struct params *params = job->params;
     const struct mb_operation *op = &params->operation;
     json_object_set_new(facts, "isa", json_string(mb_isa_names[op->isa]));
-    if (op->access == MB_NTLOAD)
-        json_object_set_new(facts, "note",
-                            json_string("a non-temporal load of write-back memory is an "
-                                        "ordinary load to this processor"));
 }
 
 static const char *const keys[] = {

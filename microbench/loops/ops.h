@@ -31,17 +31,14 @@ enum { MB_VECTORS_A_LINE = MB_LINE / MB_VECTOR };
 #if MB_VECTOR == 64
 #define MB_MOVE "vmovdqa64"
 #define MB_MOVE_NT "vmovntdq"
-#define MB_MOVE_NTLOAD "vmovntdqa"
 #define MB_REGISTER "v"
 #elif MB_VECTOR == 32
 #define MB_MOVE "vmovdqa"
 #define MB_MOVE_NT "vmovntdq"
-#define MB_MOVE_NTLOAD "vmovntdqa"
 #define MB_REGISTER "x"
 #else
 #define MB_MOVE "movdqa"
 #define MB_MOVE_NT "movntdq"
-#define MB_MOVE_NTLOAD "movntdqa" /* SSE4.1: mb_isa_read asks for it */
 #define MB_REGISTER "x"
 #endif
 
@@ -51,17 +48,6 @@ MB_INLINE void mb_line_load(const char *line)
     for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
         mb_vector value;
         __asm__ volatile(MB_MOVE " %1, %0"
-                         : "=" MB_REGISTER(value)
-                         : "m"(((const mb_vector *)line)[i]));
-    }
-}
-
-MB_INLINE void mb_line_ntload(const char *line)
-{
-    MB_UNROLL
-    for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
-        mb_vector value;
-        __asm__ volatile(MB_MOVE_NTLOAD " %1, %0"
                          : "=" MB_REGISTER(value)
                          : "m"(((const mb_vector *)line)[i]));
     }
@@ -125,8 +111,6 @@ MB_INLINE void mb_lines_do(enum mb_access access, enum mb_flush flush, char *at,
             char *line = at + i * MB_LINE;
             if (access == MB_LOAD)
                 mb_line_load(line);
-            else if (access == MB_NTLOAD)
-                mb_line_ntload(line);
             else if (access == MB_STORE)
                 mb_line_store(line, value);
             else if (access == MB_NTSTORE)
@@ -147,5 +131,17 @@ MB_INLINE void mb_access_do(enum mb_access access, enum mb_flush flush, bool flu
     if (flush != MB_NO_FLUSH && !flush_each_line)
         mb_lines_do(MB_EMPTY, flush, at, bytes, step, value);
 }
+
+/* Every operation that moves bytes: X(name, access, flush, flush_each_line). */
+#define MB_FLUSHED(X, flush, which)            \
+    X(store_##flush, MB_STORE, which, false)   \
+    X(store_##flush##_line, MB_STORE, which, true)
+#define MB_OPERATIONS(X)                       \
+    X(load, MB_LOAD, MB_NO_FLUSH, false)       \
+    X(store, MB_STORE, MB_NO_FLUSH, false)     \
+    X(ntstore, MB_NTSTORE, MB_NO_FLUSH, false) \
+    MB_FLUSHED(X, clwb, MB_CLWB)               \
+    MB_FLUSHED(X, clflushopt, MB_CLFLUSHOPT)   \
+    MB_FLUSHED(X, clflush, MB_CLFLUSH)
 
 #endif

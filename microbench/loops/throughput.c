@@ -67,7 +67,7 @@ MB_INLINE void walk_lines(const struct mb_span *span, enum mb_access access, enu
 MB_INLINE void by_size(const struct mb_span *span, uint64_t bytes, enum mb_access access,
                        enum mb_flush flush, bool each_line, enum mb_fence fence, bool scattered)
 {
-    bool load = access == MB_LOAD || access == MB_NTLOAD;
+    bool load = access == MB_LOAD;
     unsigned step = load ? 2 : 8;
     switch (bytes) {
     case MB_LINE:
@@ -107,33 +107,12 @@ MB_INLINE void by_size(const struct mb_span *span, uint64_t bytes, enum mb_acces
         else                                                           \
             by_size(span, bytes, __VA_ARGS__, false);                  \
     }
-#define FENCED_LOOPS(name, ...)                                                              \
-    LOOP(name, __VA_ARGS__, MB_NO_FENCE)                                                     \
-    LOOP(name##_sfence, __VA_ARGS__, MB_SFENCE)                                              \
-    LOOP(name##_mfence, __VA_ARGS__, MB_MFENCE)
+#define FENCED_LOOPS(name, access, flush, each)      \
+    LOOP(name, access, flush, each, MB_NO_FENCE)     \
+    LOOP(name##_sfence, access, flush, each, MB_SFENCE) \
+    LOOP(name##_mfence, access, flush, each, MB_MFENCE)
+MB_OPERATIONS(FENCED_LOOPS)
 
-FENCED_LOOPS(load, MB_LOAD, MB_NO_FLUSH, false)
-FENCED_LOOPS(ntload, MB_NTLOAD, MB_NO_FLUSH, false)
-FENCED_LOOPS(store, MB_STORE, MB_NO_FLUSH, false)
-FENCED_LOOPS(store_clwb, MB_STORE, MB_CLWB, false)
-FENCED_LOOPS(store_clwb_line, MB_STORE, MB_CLWB, true)
-FENCED_LOOPS(store_clflushopt, MB_STORE, MB_CLFLUSHOPT, false)
-FENCED_LOOPS(store_clflushopt_line, MB_STORE, MB_CLFLUSHOPT, true)
-FENCED_LOOPS(store_clflush, MB_STORE, MB_CLFLUSH, false)
-FENCED_LOOPS(store_clflush_line, MB_STORE, MB_CLFLUSH, true)
-FENCED_LOOPS(ntstore, MB_NTSTORE, MB_NO_FLUSH, false)
-
-#define FENCED(name)                                                                         \
-    {                                                                                        \
-        [MB_NO_FENCE] = name, [MB_SFENCE] = name##_sfence, [MB_MFENCE] = name##_mfence       \
-    }
-
-const mb_loops MB_FOR(mb_loops) = {
-    [MB_LOAD] = {[MB_NO_FLUSH] = {FENCED(load)}},
-    [MB_NTLOAD] = {[MB_NO_FLUSH] = {FENCED(ntload)}},
-    [MB_STORE] = {[MB_NO_FLUSH] = {FENCED(store)},
-                  [MB_CLWB] = {FENCED(store_clwb), FENCED(store_clwb_line)},
-                  [MB_CLFLUSHOPT] = {FENCED(store_clflushopt), FENCED(store_clflushopt_line)},
-                  [MB_CLFLUSH] = {FENCED(store_clflush), FENCED(store_clflush_line)}},
-    [MB_NTSTORE] = {[MB_NO_FLUSH] = {FENCED(ntstore)}},
-};
+#define FENCED(name, access, flush, each) \
+    [access][flush][each] = {name, name##_sfence, name##_mfence},
+const mb_loops MB_FOR(mb_loops) = {MB_OPERATIONS(FENCED)};

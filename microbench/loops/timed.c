@@ -47,20 +47,9 @@ MB_INLINE void timed_do(enum mb_access access, enum mb_flush flush, enum mb_fenc
     }
 }
 
-/* X(name, access, flush, flush_each_line) */
-#define MB_TIMED_FLUSHED(X, flush, which)          \
-    X(store_##flush, MB_STORE, which, false)       \
-    X(store_##flush##_line, MB_STORE, which, true)
-
-#define MB_TIMED_ALL(X)                        \
-    X(empty, MB_EMPTY, MB_NO_FLUSH, false)     \
-    X(load, MB_LOAD, MB_NO_FLUSH, false)       \
-    X(ntload, MB_NTLOAD, MB_NO_FLUSH, false)   \
-    X(store, MB_STORE, MB_NO_FLUSH, false)     \
-    X(ntstore, MB_NTSTORE, MB_NO_FLUSH, false) \
-    MB_TIMED_FLUSHED(X, clwb, MB_CLWB)         \
-    MB_TIMED_FLUSHED(X, clflushopt, MB_CLFLUSHOPT) \
-    MB_TIMED_FLUSHED(X, clflush, MB_CLFLUSH)
+#define MB_TIMED_ALL(X)                    \
+    X(empty, MB_EMPTY, MB_NO_FLUSH, false) \
+    MB_OPERATIONS(X)
 
 #define MB_TIMED_ONE(name, fence, access, flush, each)                                 \
     static void MB_FOR(timed_##name)(const struct mb_timed *timed, uint64_t *cycles)   \

@@ -1,4 +1,4 @@
-/* The order is one cycle through all nodes, and random. */
+/* The order is one cycle through all lines, and random. */
 #include "../chase_cycle.h"
 #include "check.h"
 #include "support.h"
@@ -9,14 +9,14 @@ enum { BYTES = 1 << 20, LINES = BYTES / 64 };
 
 static char *range;
 
-/* Steps from base until it is reached again; 0: a pointer leaves the nodes, or there are more. */
-static uint64_t length_of(const char *base, uint64_t nodes, uint64_t node_bytes)
+/* Steps from base until it is reached again; 0: a pointer leaves the lines, or there are more. */
+static uint64_t length_of(const char *base, uint64_t lines)
 {
     const char *at = base;
-    for (uint64_t steps = 1; steps <= nodes; steps++) {
+    for (uint64_t steps = 1; steps <= lines; steps++) {
         at = *(char *const *)(const void *)at;
         uint64_t offset = (uint64_t)(at - base);
-        if (at < base || offset >= nodes * node_bytes || offset % node_bytes)
+        if (at < base || offset >= lines * MB_LINE || offset % MB_LINE)
             return 0;
         if (at == base)
             return steps;
@@ -24,20 +24,15 @@ static uint64_t length_of(const char *base, uint64_t nodes, uint64_t node_bytes)
     return 0;
 }
 
-static void one_cycle(uint64_t nodes, uint64_t node_bytes, size_t number)
+static void every_line_once(void)
 {
-    struct tb_random random;
-    tb_random_seed(&random, 1, number);
-    memset(range, 0xff, BYTES);
-    mb_cycle_write(range, nodes, node_bytes, &random);
-    CHECK_CASE(length_of(range, nodes, node_bytes) == nodes, number);
-}
-
-static void every_node_once(void)
-{
-    for (uint64_t bytes = 64, number = 0; bytes <= 4096; bytes *= 2, number++)
-        one_cycle(BYTES / bytes - number % 3, bytes, number);
-    one_cycle(2, 64, 100);
+    for (uint64_t lines = 2; lines <= LINES; lines = lines * 3 + 1) {
+        struct tb_random random;
+        tb_random_seed(&random, 1, lines);
+        memset(range, 0xff, BYTES);
+        mb_cycle_write(range, lines, &random);
+        CHECK_CASE(length_of(range, lines) == lines, lines);
+    }
 }
 
 static uint64_t step(const char *at)
@@ -50,7 +45,7 @@ static void the_order_is_random(void)
     struct tb_random random;
     double sum = 0;
     tb_random_seed(&random, 1, 1);
-    mb_cycle_write(range, LINES, 64, &random);
+    mb_cycle_write(range, LINES, &random);
     for (uint64_t i = 0; i < LINES; i++)
         sum += (double)llabs((int64_t)step(range + i * 64) - (int64_t)(i * 64));
     /* A random step goes a third of the range on average. */
@@ -61,12 +56,12 @@ static void a_broken_cycle_is_seen(void)
 {
     struct tb_random random;
     tb_random_seed(&random, 1, 1);
-    mb_cycle_write(range, LINES, 64, &random);
+    mb_cycle_write(range, LINES, &random);
     *(char **)(void *)(range + step(range)) = range;
-    CHECK(length_of(range, LINES, 64) == 2);
+    CHECK(length_of(range, LINES) == 2);
     *(char **)(void *)(range + 640) = range + 1;
     *(char **)(void *)range = range + 640;
-    CHECK(length_of(range, LINES, 64) == 0);
+    CHECK(length_of(range, LINES) == 0);
 }
 
 static void one_seed_one_order(void)
@@ -76,7 +71,7 @@ static void one_seed_one_order(void)
     for (uint64_t seed = 1; seed <= 2; seed++) {
         for (int again = 0; again < 2; again++) {
             tb_random_seed(&random, seed, 0);
-            mb_cycle_write(range, LINES, 64, &random);
+            mb_cycle_write(range, LINES, &random);
             bool same = memcmp(copy, range, BYTES) == 0;
             CHECK_CASE(same == (again == 1), seed);
             memcpy(copy, range, BYTES);
@@ -88,7 +83,7 @@ static void one_seed_one_order(void)
 int main(void)
 {
     range = aligned_alloc(4096, BYTES);
-    every_node_once();
+    every_line_once();
     the_order_is_random();
     a_broken_cycle_is_seen();
     one_seed_one_order();

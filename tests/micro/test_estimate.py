@@ -84,8 +84,8 @@ def test_each_measurement_takes_its_threads():
             "kind: chain, chain: r_64, mode: dependent",
         ),
         (
-            "kind: log, writer: zero, entry: 64",
-            "kind: log, writer: zero, entry: 64, sample_every: 9",
+            "kernel: load, access: 64, pattern: random",
+            "kind: latency, kernel: load, access: 64, pattern: random",
         ),
     ],
 )

@@ -39,7 +39,6 @@ UNREADABLE = [
     ("access", "access: -64"),
     ("access", "access: 0"),
     ("range", "range: -1GiB"),
-    ("node", "kind: chase, node: 3"),
 ]
 
 
@@ -90,7 +89,6 @@ REFUSED_BY_PROGRAM = [
     ("flush", "kernel: mixed+ntstore+clflush, read_share: 0.5, access: 64, pattern: random"),
     ("kernel", "kernel: empty, access: 64, pattern: random"),
     ("before", "kind: latency, kernel: store, access: 64, pattern: random, before: written"),
-    ("chains", "kind: chase, chains: 9"),
     ("range", "kind: chase, range: 64"),
     ("entry", "kind: log, writer: zero, entry: 2MiB"),
     ("dirty_lines", "kind: page, method: cow, page: 16KiB, dirty_lines: 257"),

@@ -19,7 +19,7 @@ VECTOR = {"sse2": 16, "avx2": 32, "avx512": 64}
 REGISTER = {"sse2": "%xmm", "avx2": "%ymm", "avx512": "%zmm"}
 ORDINARY = {"sse2": "movdqa", "avx2": "vmovdqa", "avx512": "vmovdqa64"}
 STREAMED = {"sse2": "movntdq", "avx2": "vmovntdq", "avx512": "vmovntdq"}
-LOADS = ("load", "ntload")
+LOADS = ("load",)
 FLUSHES = ("clwb", "clflushopt", "clflush")
 #: Ways of walking (addresses computed, or from the ring).
 WAYS = 2

@@ -40,7 +40,6 @@ PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
         ("written_by", latency(operation="load", written_by="clwb")),
         ("flush", latency(operation="load", flush="clwb")),
         ("range_bytes", {"kind": "chase", "range_bytes": 64}),
-        ("chains", {"kind": "chase", "chains": 9}),
         ("steps[0]: hotspot_bytes",
          chain("r_512", dependent=True, pattern="hotspot", hotspot_bytes=64)),
         ("steps[1]: range_bytes",

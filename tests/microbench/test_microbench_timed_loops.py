@@ -23,7 +23,7 @@ from test_microbench_loops import (
 TIMED = [
     f"{access}{fence}"
     for access in (
-        "empty", "load", "ntload", "store", "ntstore",
+        "empty", "load", "store", "ntstore",
         *(f"store_{flush}{each}" for flush in FLUSHES for each in ("", "_line")),
     )
     for fence in ("", "_sfence", "_mfence")
