@@ -22,8 +22,7 @@ from reports.canary import canary_warnings
 from reports.compared_rows import Row, Verdict, compared_rows, executed_again, looks_of
 from reports.headline import NONE, Headline, headline
 from reports.labels import not_enforced, resumed, value_name
-from reports.matching import Difference, Match, find
-from reports.pairing import paired
+from reports.matching import Difference, Match, find, paired
 from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, facts
 from reports.sequences import grouped

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from harness.store.result import Better
 from harness.store.runs import StoredRun
 from reports.metric_registry import MetricInfo, metric_info, metric_title
-from reports.statistics import Decision, Missing, Pairing, Ratio, ratio_of
+from reports.statistics import Decision, Missing, Pairing, Ratio, compare_values
 from reports.values import (
     Measured,
     Quantity,
@@ -161,7 +161,8 @@ def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, l
     found = [run[quantity] for run in compared if quantity in run]
     one = found[0]
     sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
-    ratio = compare_values(sides[0], sides[1], one.better, pairing, looks)
+    over, under = sides if one.better == "lower" else reversed(sides)
+    ratio = compare_values(over, under, pairing, looks)
     at_a, at_b = (
         sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
     )
@@ -198,26 +199,3 @@ def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Bette
 
 def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None:
     return run[quantity].value if quantity in run else None
-
-
-def compare_values(
-    a: Sequence[float | None],
-    b: Sequence[float | None],
-    better: Better,
-    pairing: Pairing,
-    looks: int = 1,
-    bound: float = 1.0,
-) -> Ratio | Missing:
-    """How much better B is than A by the repeats that have a value, or why there is no ratio."""
-    values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
-    if not values_a or not values_b:
-        return Missing("measured on one side only" if values_a or values_b else "")
-    if pairing == "paired":
-        both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-        if not both:
-            return Missing("no pair of repeats has a value on both sides")
-        values_a, values_b = [x for x, _ in both], [y for _, y in both]
-    if min(*values_a, *values_b) <= 0:
-        return Missing("no ratio: a value is zero or negative")
-    first, second = (values_a, values_b) if better == "lower" else (values_b, values_a)
-    return ratio_of(first, second, pairing, looks, bound)

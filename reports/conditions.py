@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.units import format_bytes, format_ns
+from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from reports.arm import Arm
-from reports.formatting import NOTHING, counted, percent, significant
+from reports.formatting import NOTHING, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.sections import Block, Facts, Paragraph, Section, Table, note

@@ -147,11 +147,6 @@ def p_text(p: float) -> str:
     return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
-def counted(n: int, noun: str) -> str:
-    """``1 repeat``, ``6 repeats``."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def utc(unix_ns: int) -> str:
     """``2026-11-21 07:16:55 UTC``."""
     return datetime.fromtimestamp(unix_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

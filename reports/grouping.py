@@ -14,11 +14,11 @@ from pathlib import Path
 
 from harness.store.runs import StoredRun
 from reports.labels import (
+    by_relevance,
     differing,
     distinguishing,
     in_words,
     readable,
-    telling_first,
     value_name,
 )
 from reports.run_configuration import Dimension, Facts, other_facts, spec_facts
@@ -92,7 +92,7 @@ def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) 
     for sets in by_value.values():
         for name in differing(sets):
             values.setdefault(name, {}).update((readable(one.get(name)), None) for one in sets)
-    return {name: f"{name}: {' and '.join(values[name])}" for name in telling_first([*values])}
+    return {name: f"{name}: {' and '.join(values[name])}" for name in by_relevance([*values])}
 
 
 def _split(

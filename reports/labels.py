@@ -169,7 +169,7 @@ def plain_text(value: str) -> str:
     return ", ".join(map(str, jsonfile.parse(value))) if value.startswith("[") else value
 
 
-def telling_first(names: Sequence[str]) -> list[str]:
+def by_relevance(names: Sequence[str]) -> list[str]:
     """Fact names with those that a reader looks for first in front."""
 
     def rank(name: str) -> int:
@@ -182,7 +182,7 @@ def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
     """Few facts that distinguish the sets, the most distinctive first."""
     chosen: list[str] = []
     groups = 1
-    for fact in telling_first(differing(sets)):
+    for fact in by_relevance(differing(sets)):
         apart = len({tuple(one.get(name) for name in (*chosen, fact)) for one in sets})
         if apart > groups:
             chosen, groups = [*chosen, fact], apart

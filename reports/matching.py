@@ -1,12 +1,22 @@
-"""Which runs of A and B belong together, and what they differ in apart from what is compared."""
+"""Which runs of A and B belong together, what else they differ in, and which repeats are pairs.
+
+A pair cancels what drifts only if its runs shared the drift. A name and a block number do not
+show that: every ``harness run`` of a session may have the same name, ``experiment run`` may be
+resumed days later, and an experiment that grew keeps its older runs. So a pair is two runs of
+one plan (by its hash) and one block that started near each other, and the blocks of a
+comparison must have run one after another: where the runs of one block lie between those of
+another, all of A ran before B, or the other way round.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
 
 from harness.store.runs import StoredRun
+from harness.units import format_ns
 from reports.labels import in_words
 from reports.parameter_table import essential_facts
 from reports.run_configuration import (
@@ -18,6 +28,7 @@ from reports.run_configuration import (
     spec_facts,
 )
 from reports.sequences import grouped
+from reports.statistics import Pairing
 
 _ABSENT = "(absent)"
 _CONTEXT = ("workload", "engine", "placement", "host_mode", "tuning", "memory_limit_bytes")
@@ -146,3 +157,133 @@ def _in_words(run: StoredRun) -> str:
     known = spec_facts(run)
     params = (in_words(name, known.get(name)) for name in essential_facts(known["workload"], ()))
     return ", ".join([*(known[name] for name in ("workload", "engine", "placement")), *params])
+
+
+#: How far apart two runs of a block (every sitting of them) may start: this often the time of
+#: all runs of the block (datasets are restored and servers started between them), and a slack.
+BLOCK_TIMES = 3
+SLACK_NS = 600 * 10**9
+
+
+_Pair = tuple[StoredRun, StoredRun]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The runs used, in pairs or not; ``why`` they are not; ``left_out``: ids without a pair."""
+
+    a: tuple[StoredRun, ...]
+    b: tuple[StoredRun, ...]
+    pairing: Pairing
+    why: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+def paired(
+    a: Sequence[StoredRun], b: Sequence[StoredRun], neighbours: Sequence[StoredRun] = ()
+) -> Paired:
+    """A and B in pairs of one block, or as they are with the reason.
+
+    ``neighbours``: other runs of the store; those of the same plan and block say how long the
+    block took.
+    """
+    pairs = _pairs(a, b)
+    if 0 < 2 * len(pairs) < min(len(a), len(b)):
+        why = f"only {len(pairs)} of {min(len(a), len(b))} repeats ran in one plan and block"
+    elif pairs:
+        why = _overlapping(pairs) or _apart(pairs, (*a, *b, *neighbours))
+    elif {_plan(run) for run in a} & {_plan(run) for run in b}:
+        why = "they have no block in common"
+    else:
+        why = "they come from different experiments, so their repeats did not run side by side"
+    if why:
+        return Paired(tuple(a), tuple(b), "unpaired", why)
+    used = {run.run_id for pair in pairs for run in pair}
+    left = tuple(run.run_id for run in (*a, *b) if run.run_id not in used)
+    return Paired(tuple(x for x, _ in pairs), tuple(y for _, y in pairs), "paired", "", left)
+
+
+def _pairs(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> list[_Pair]:
+    """Runs of one plan and block, in the order in which the pairs began.
+
+    Where a plan was executed more than once, each run is paired with the nearest in time.
+    """
+    blocks = dict.fromkeys(_block_of(run) for run in a)
+    found: list[_Pair] = []
+    for block in blocks:
+        a_side, b_side = ([run for run in side if _block_of(run) == block] for side in (a, b))
+        used: set[str] = set()
+        for one, other in sorted(product(a_side, b_side), key=_starts_apart):
+            if not used & {one.run_id, other.run_id}:
+                used |= {one.run_id, other.run_id}
+                found.append((one, other))
+    return sorted(found, key=lambda pair: min(map(_began, pair)))
+
+
+def _starts_apart(pair: _Pair) -> int:
+    return abs(_began(pair[0]) - _began(pair[1]))
+
+
+def _overlapping(pairs: Sequence[_Pair]) -> str:
+    """That the blocks did not run one after another; empty if they did."""
+    spans = [[start for run in pair for start in _starts(run)] for pair in pairs]
+    overlapping = sum(max(one) > min(next_) for one, next_ in pairwise(spans))
+    if not overlapping:
+        return ""
+    return (
+        f"their blocks overlap in time ({overlapping} of {len(pairs) - 1} began before the "
+        "preceding one had started all of its runs), so their repeats did not run side by side"
+    )
+
+
+def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
+    """Which block's runs did not run side by side, and by how much; empty if all did."""
+    far = []
+    for one, other in pairs:
+        starts = [*_starts(one), *_starts(other)]
+        gap = max(starts) - min(starts)
+        bound = BLOCK_TIMES * _block_ns(one, every) + SLACK_NS
+        if gap > bound:
+            far.append((one.run["spec"]["block"], gap, bound))
+    if not far:
+        return ""
+    block, gap, bound = max(far, key=lambda found: found[1])
+    return (
+        f"in {len(far)} of {len(pairs)} blocks the two did not run side by side "
+        f"(block {block}: started {_long(gap)} apart, at most {_long(bound)} would do)"
+    )
+
+
+def _starts(run: StoredRun) -> list[int]:
+    """When each sitting of a run began, in Unix ns: it is as far apart as they are."""
+    return [run.run["started_unix_ns"], *(one["unix_ns"] for one in run.run.get("resumed", []))]
+
+
+def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
+    """The durations of the runs of its plan and block added up, each spec once."""
+    took: dict[str, int] = {}
+    for other in every:
+        if _block_of(other) == _block_of(run):
+            spec = other.run["spec_hash"]
+            took[spec] = max(took.get(spec, 0), other.run["duration_ns"])
+    return sum(took.values())
+
+
+def _block_of(run: StoredRun) -> tuple[str, int]:
+    return _plan(run), run.run["spec"]["block"]
+
+
+def _plan(run: StoredRun) -> str:
+    return str(run.run["experiment"]["hash"])
+
+
+def _began(run: StoredRun) -> int:
+    return int(run.run["started_unix_ns"])
+
+
+def _long(duration_ns: int) -> str:
+    """``3.2 days``, ``5.0 h``, ``12 min``; seconds below."""
+    for limit_s, text in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if duration_ns >= 2 * limit_s * 10**9:
+            return f"{duration_ns / 1e9 / limit_s:.1f} {text}"
+    return format_ns(duration_ns)

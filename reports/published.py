@@ -3,6 +3,16 @@
 Columns: figure, series (``engine/arm``), x, y, unit, read_off_error, metric where the
 values are no query times, and note where a number was not plainly printed. They were printed
 or read off a figure of another machine: context, never part of a comparison.
+
+Of stored query plans, whose times are those of the profiled execution, papers print:
+
+=======================  ===================================================================
+``table_read_ns``        of a relation: reading its rows, without the filter where the engine
+                         executes that as an operator of its own (MySQL, MariaDB)
+``index_lookup_ns``      of a relation: its index lookups' time over their number, where the
+                         engine counts lookups (MySQL, MariaDB)
+``plan_behind_scan_ns``  of a query: all operators that are no scan; nothing outside operators
+=======================  ===================================================================
 """
 
 from __future__ import annotations
@@ -12,16 +22,17 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from harness.errors import UsageError
 from harness.store import schemas
-from harness.units import GIB, parse_duration_ns, parse_size
+from harness.store.runs import StoredRun
+from harness.units import GIB, counted, parse_duration_ns, parse_size
 from reports.arm import Arm
-from reports.formatting import NOTHING, counted, number_mark, quantity_text
-from reports.plan_metrics import plan_summaries
+from reports.formatting import NOTHING, number_mark, quantity_text
 from reports.run_configuration import spec_facts
 from reports.sections import Block, Table
 from reports.series import Panel
@@ -362,3 +373,61 @@ def published_points(
             continue
         if series.base_unit == sweep.unit:
             yield from ((line, series) for line in sweep.meant_by(series.arm))
+
+
+TABLE_READ, INDEX_LOOKUP = "table_read_ns", "index_lookup_ns"
+BEHIND_SCAN = "plan_behind_scan_ns"
+PLAN_METRICS = frozenset({TABLE_READ, INDEX_LOOKUP, BEHIND_SCAN})
+
+
+def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Summary]:
+    """Median and range over the runs' plans, of every label set of one of ``PLAN_METRICS``."""
+    found: dict[Quantity, list[float]] = {}
+    if metric in PLAN_METRICS:
+        for run in runs:
+            for quantity, value in _of_run(run).items():
+                if quantity.name == metric:
+                    found.setdefault(quantity, []).append(value)
+    return {quantity: one for quantity, v in found.items() if (one := summarise(v))}
+
+
+@lru_cache(maxsize=64)
+def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
+    plans: Mapping[str, Any] = run.artifact("plans") or {}
+    found: dict[Quantity, float] = {}
+    for query, document in plans.items():
+        found |= plan_metrics(query, document)
+    return found
+
+
+def plan_metrics(query: str, document: Mapping[str, Any]) -> dict[Quantity, float]:
+    """Of a stored plan (``ExecutedPlan.to_json``), in ns."""
+    operators = list(_walk(document["operators"]))
+    later_ns = sum(one["time_ns"] for one in operators if one["kind"] != "scan")
+    found = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
+    reads: dict[str, float] = {}
+    lookups: dict[str, tuple[float, int]] = {}
+    for one in operators:
+        relation = one["relation"]
+        if one["kind"] != "scan" or relation is None:
+            continue
+        if one["lookups"]:
+            time_ns, count = lookups.get(relation, (0.0, 0))
+            lookups[relation] = time_ns + one["time_ns"], count + one["lookups"]
+        else:
+            reads[relation] = reads.get(relation, 0.0) + one["time_ns"]
+    for relation, time_ns in reads.items():
+        found[_of_relation(TABLE_READ, query, relation)] = time_ns
+    for relation, (time_ns, count) in lookups.items():
+        found[_of_relation(INDEX_LOOKUP, query, relation)] = time_ns / count
+    return found
+
+
+def _of_relation(name: str, query: str, relation: str) -> Quantity:
+    return Quantity(name, (("query", query), ("relation", relation)))
+
+
+def _walk(operator: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield operator
+    for child in operator["children"]:
+        yield from _walk(child)

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
-from harness.units import format_bytes
+from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
 from reports.arm import Arm
@@ -54,7 +54,6 @@ from reports.explain.output import (
 )
 from reports.formatting import (
     NOTHING,
-    counted,
     interval_text,
     quantity_text,
     range_text,

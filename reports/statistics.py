@@ -244,6 +244,27 @@ def ratio_of(
     )
 
 
+def compare_values(
+    a: Sequence[float | None],
+    b: Sequence[float | None],
+    pairing: Pairing = "paired",
+    looks: int = 1,
+    bound: float = 1.0,
+) -> Ratio | Missing:
+    """The ratio A/B of the repeats that have a value, or why there is none."""
+    values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
+    if not values_a or not values_b:
+        return Missing("measured on one side only" if values_a or values_b else "")
+    if pairing == "paired":
+        both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+        if not both:
+            return Missing("no pair of repeats has a value on both sides")
+        values_a, values_b = [x for x, _ in both], [y for _, y in both]
+    if min(*values_a, *values_b) <= 0:
+        return Missing("no ratio: a value is zero or negative")
+    return ratio_of(values_a, values_b, pairing, looks, bound)
+
+
 def difference(a: Sequence[float], b: Sequence[float], pairing: Pairing, looks: int = 1) -> Value:
     """B − A by the same statistics as the ratio, of values of any sign (each side ≥ 1)."""
     alpha = ALPHA / looks

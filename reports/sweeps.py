@@ -19,11 +19,11 @@ from reports.arm import Arm
 from reports.headline import main_operation
 from reports.labels import (
     FOLLOWING,
+    by_relevance,
     differing,
     in_words,
     leading,
     parameter_words,
-    telling_first,
 )
 from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
@@ -265,7 +265,7 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
     grouped = _grouped(parts, free)
     sets = [{f: v for f, v in held[0].facts.items() if f not in free} for held in grouped]
     said = [name for name in _KNOWN if name != "host_mode" or _mode_follows(grouped)]
-    telling = [f for f in telling_first(differing(sets)) if f.partition(".")[0] not in said]
+    telling = [f for f in by_relevance(differing(sets)) if f.partition(".")[0] not in said]
     for held, known in zip(grouped, sets, strict=True):
         first = held[0].arm
         words = [in_words(f, known.get(f)) for f in telling if known.get(f) != first.value]

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from reports.formatting import stand_in_mark
 from reports.json_form import attributes
 from reports.micro.points import Point
-from reports.statistics import Missing, Ratio, decide, ratio_of
+from reports.statistics import Missing, Ratio, compare_values, decide
 
 Outcome = Literal["holds", "contrary", "open"]
 Side = Literal["above", "below"]
@@ -104,9 +104,8 @@ def tested(
     if chosen and min(len(a), len(b)) > 1:
         ratio = tested(a[TESTING], b[TESTING], bound, paired, looks)
         return ratio if isinstance(ratio, Missing) else replace(ratio, halved=True)
-    if not a or not b or min(*a, *b) <= 0:
-        return Missing("nothing-done")
-    return ratio_of(a, b, "paired" if paired else "unpaired", looks, bound)
+    ratio = compare_values(a, b, "paired" if paired else "unpaired", looks, bound)
+    return Missing("nothing-done") if isinstance(ratio, Missing) else ratio
 
 
 def tested_points(a: Point, b: Point, bound: float, choices: int = 1) -> Ratio | Missing:

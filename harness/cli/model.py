@@ -288,7 +288,7 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
 def _score(
     text: str, model: DeviceModel, tier: str, host_id: str, finished: Sequence[StoredRun]
 ) -> Score:
-    from reports.scores import scored
+    from reports.response import scored
 
     complete = [run for run in finished if run.run["status"] != "failed"]
     real = {run.spec.block: run for run in complete if not run.spec.models}

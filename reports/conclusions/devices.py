@@ -16,7 +16,15 @@ from typing import Any
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
 from reports.conclusions.model import Evidence, Test
-from reports.micro.pairs import Having, PairQuery, PointRatio, UnderivedError
+from reports.micro.pairs import (
+    Having,
+    PairQuery,
+    PointRatio,
+    UnderivedError,
+    differ_in,
+    is_dram,
+    ways,
+)
 from reports.micro.points import (
     DURATION,
     MEAN,
@@ -29,7 +37,6 @@ from reports.micro.practices import practices
 from reports.micro.prices import price_of
 from reports.micro.questions import INSTRUCTIONS, kind_of, largest
 from reports.micro.ratios import UNFLUSHED_LOGS, threads_of, unflushed_chain, unflushed_index
-from reports.micro.tier_pairs import differ_in, is_dram, ways
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.units import counted
 from reports.conclusions.model import Checked
-from reports.formatting import (
-    NOTHING,
-    counted,
-    interval_text,
-    significant,
-    stand_in_mark,
-    times,
-)
+from reports.formatting import NOTHING, interval_text, significant, stand_in_mark, times
 from reports.sections import Block, Paragraph, Table, note
 from reports.trials import Outcome, Trial
 

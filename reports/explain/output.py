@@ -8,13 +8,13 @@ from statistics import correlation, median
 from typing import Any, Literal
 
 from harness.models.make import SUITE
+from harness.units import counted
 from reports.basis import apart
 from reports.compare_output import rests_on_all, rests_on_others
 from reports.explain.ceilings import Ceiling, Ceilings
 from reports.explain.comparisons import Explained
 from reports.formatting import (
     NOTHING,
-    counted,
     gain_text,
     interval_text,
     number_mark,

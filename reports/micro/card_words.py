@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.units import format_bytes, format_ns
-from reports.formatting import (
-    NOTHING,
-    counted,
-    interval_text,
-    p_text,
-    percent,
-    quantity_text,
-    times,
-)
+from harness.units import counted, format_bytes, format_ns
+from reports.formatting import NOTHING, interval_text, p_text, percent, quantity_text, times
 from reports.micro.findings import TAIL, Finding, Spread
 from reports.micro.points import Point
 from reports.micro.practices import Practice

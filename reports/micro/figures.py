@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from harness import hdr
 from harness.store.runs import StoredRun
+from harness.units import counted
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
-from reports.formatting import NOTHING, counted, quantity_text, range_text
+from reports.formatting import NOTHING, quantity_text, range_text
 from reports.micro.points import (
     DURATION,
     EMPTY,

@@ -11,18 +11,19 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from harness import hdr
-from harness.units import format_bytes
-from reports.formatting import counted
+from harness.units import counted, format_bytes
 from reports.micro.figures import percentile
 from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, Device, Point, best
-from reports.micro.policies import flushed_line, indexes, policy_of
 from reports.micro.practices import card_trials
 from reports.micro.questions import (
     CACHES,
     Instructions,
     beyond_caches,
+    flushed_line,
+    indexes,
     largest,
     persists,
+    policy_of,
     sequence_of,
     varying_labels,
 )

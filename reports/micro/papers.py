@@ -19,7 +19,7 @@ from reports.charts.curves import x_text
 from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
-from reports.micro.pairs import UnderivedError, clear
+from reports.micro.pairs import UnderivedError, check_dimms, clear
 from reports.micro.points import (
     DURATION,
     LATENCY,
@@ -32,11 +32,9 @@ from reports.micro.points import (
     best,
     points_of,
 )
-from reports.micro.policies import FLUSHES_PER_WRITE
 from reports.micro.prices import price_of
-from reports.micro.questions import beyond_caches, varying_labels
+from reports.micro.questions import FLUSHES_PER_WRITE, beyond_caches, varying_labels
 from reports.micro.ratios import PaperRow
-from reports.micro.tier_pairs import check_dimms
 from reports.prices import PriceList
 from reports.published import (
     Cell,

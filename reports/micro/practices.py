@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.units import format_bytes
-from reports.formatting import counted
+from harness.units import counted, format_bytes
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
     CLWB,

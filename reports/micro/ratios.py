@@ -11,16 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from harness.units import format_bytes
-from reports.formatting import TIMES, counted
+from harness.units import counted, format_bytes
+from reports.formatting import TIMES
 from reports.micro.pairs import (
     PAGES,
     Having,
     PairQuery,
     PointRatio,
     UnderivedError,
+    differ_in,
     numbers_text,
+    of_dimms,
     one_experiment,
+    tiers,
 )
 from reports.micro.points import (
     DURATION,
@@ -32,10 +35,8 @@ from reports.micro.points import (
     Point,
     best,
 )
-from reports.micro.policies import FLUSHES_PER_WRITE, flushed_line
 from reports.micro.prices import HASH_UPDATE
-from reports.micro.questions import beyond_caches, kind_of, of_kind
-from reports.micro.tier_pairs import differ_in, of_dimms, tiers
+from reports.micro.questions import FLUSHES_PER_WRITE, beyond_caches, flushed_line, kind_of, of_kind
 from reports.published import Number, Numbers
 from reports.sequences import grouped
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.store.runs import StoredRun
+from harness.units import counted
 from reports.conclusions.catalogue import OF_DEVICES, conclusions_of
 from reports.conclusions.model import check_all
 from reports.conclusions.output import conclusion_tables
 from reports.conditions import hosts_and_tiers, names, uncontrolled
-from reports.formatting import NOTHING, counted, utc
+from reports.formatting import NOTHING, utc
 from reports.micro.card_words import answer, figures, practice_title, trials
 from reports.micro.figures import card_drawing, measurements
 from reports.micro.findings import Finding, findings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.formatting import counted
+from harness.units import counted
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
     Instructions,

@@ -10,8 +10,7 @@ from report_runs import Case, report, with_artifacts, write
 from engines._innodb import explain_mysql
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.runs import StoredRun
-from reports.plan_metrics import plan_metrics, plan_summaries
-from reports.published import read_published
+from reports.published import plan_metrics, plan_summaries, read_published
 from reports.values import Quantity
 
 RECORDINGS = Path(__file__).parents[1] / "engines" / "recordings"
