@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import ModelOption, names, stand_ins
+from harness.cli.common import (
+    JsonOption,
+    ModelOption,
+    ResultsOption,
+    names,
+    print_json,
+    stand_ins,
+    store,
+)
 from harness.cli.options import CommonOptions, callback
-from harness.cli.run_list import execute_experiment
-from harness.experiment.profile import find_profile, load_profile
+from harness.cli.run_list import execute_experiment, hours
+from harness.experiment.profile import find_profile, known_profiles, load_profile
+from harness.experiment.run_time import Estimator
 from harness.experiment.selection import only
 from harness.experiment.sequential import Goal
-from harness.units import parse_duration_ns, parse_share
+from harness.units import counted, parse_duration_ns, parse_share
 from harness.yamlfile import scalar
 
 app = typer.Typer(
@@ -97,4 +107,43 @@ def run(options: ExperimentOptions) -> None:
     )
 
 
+@app.command("list")
+def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
+    """List the installed profiles; their time by earlier runs here."""
+    estimate = Estimator(store(results).runs())
+    rows: list[dict[str, Any]] = []
+    for name, path in known_profiles().items():
+        plan = load_profile(path)
+        each = [estimate.run_time(spec, 0) for spec in plan.runs]
+        known = [one.duration_ns for one in each if one is not None]
+        rows.append(
+            {
+                "name": name,
+                "description": plan.description,
+                "workload": plan.runs[0].workload,
+                "runs": len(plan.runs),
+                "estimated_duration_ns": sum(known) if len(known) == len(each) else None,
+            }
+        )
+    if json_:
+        print_json({"profiles": rows})
+        return
+    for row in rows:
+        time_ns = row["estimated_duration_ns"]
+        about = f", about {hours(time_ns)}" if time_ns else ""
+        print(f"{row['name']}: {row['workload']}, {counted(row['runs'], 'run')}{about}")
+        print(textwrap.indent(textwrap.fill(" ".join(row["description"].split()), 76), "  "))
+
+
+def show(options: ExperimentOptions) -> None:
+    """Describe a profile, and print its runs here with their time and space; run nothing."""
+    if not options.json_:
+        print(" ".join(load_profile(find_profile(options.profile)).description.split()))
+    run(replace(options, dry_run=True))
+
+
+_NOT_SHOWN = ("again", "resume", "retries", "dry_run", "no_canary")
+app.command("show")(
+    callback(ExperimentOptions, show, without=("cpus", "seed", "no_monitor", *_NOT_SHOWN))
+)
 app.command("run")(callback(ExperimentOptions, run, without=("cpus", "seed", "no_monitor")))

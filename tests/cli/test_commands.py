@@ -41,6 +41,13 @@ def test_a_list_of_runs_has_repeats_in_one_row_and_parameters_in_words(harness):
     assert "plans yes" in done.out and "True" not in done.out
 
 
+def test_profiles_are_listed_and_shown(harness):
+    found = {one["name"]: one for one in harness("experiment", "list", "--json").json["profiles"]}
+    assert found["demo"]["runs"] == 32
+    shown = harness("experiment", "show", "demo", "--emulate", "pmem", "--json")
+    assert (shown.code, len(shown.json["plan"])) == (0, 32)
+
+
 def test_blocks_are_interleaved_and_the_second_runs_in_reverse(runs):
     order = [(r["spec"]["engine"], r["spec"]["placement"]["name"]) for r in runs]
     assert [r["spec"]["block"] for r in runs] == [0] * 4 + [1] * 4
