@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.units import format_ns
+from harness.units import counted, format_ns
 from reports.basis import Fact
 from reports.compare import Group, compare
 from reports.explain.ceilings import ceilings
 from reports.explain.devices import PARTS, Call, Devices, longest_call, timed_calls
-from reports.formatting import counted, interval_text, percent, stand_in_mark, times
+from reports.formatting import interval_text, percent, stand_in_mark, times
 from reports.money import money
 from reports.series import panels
 
