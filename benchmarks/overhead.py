@@ -28,7 +28,7 @@ from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 from reports.statistics import Ratio, ratio_of
 
 ALLOWED_RATIO, ALLOWED_S = 1.02, 0.005

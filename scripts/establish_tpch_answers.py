@@ -36,8 +36,7 @@ from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import References, shipped_file
 from harness.workloads.tpch.source_database import LOADED, open_views, rows_of
-from harness.workloads.tpch.sql import query_sql
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import Statement, query_sql
 
 _CENT = Decimal("0.01")
 _Rows = list[tuple[Scalar, ...]]

@@ -153,9 +153,9 @@ def _servers_user() -> dict[str, Any]:
 
 def _official_ycsb() -> dict[str, Any]:
     """Whether the official client was built, for which bindings, and whether it can be."""
-    from harness.drivers.ycsb import build, java
+    from harness.drivers.ycsb import build
 
-    found = (available(find)[1] for find in (java.find_java, java.find_maven))
+    found = (available(find)[1] for find in (build.find_java, build.find_maven))
     missing = [reason for reason in found if reason]
     return {"version": build.VERSION, "built": build.builds(), "missing": missing}
 

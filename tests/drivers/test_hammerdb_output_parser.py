@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.hammerdb.metrics import response_times
-from harness.drivers.hammerdb.output_parser import Words
+from harness.drivers.hammerdb.output_parser import Words, response_times
 
 
 def heard(text: str) -> Words:

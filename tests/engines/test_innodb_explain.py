@@ -12,7 +12,7 @@ from engines._innodb.connection import MySqlConnection
 from harness.engine import CannotExplain
 from harness.query_plan import ExecutedPlan, Operator
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 
 RECORDINGS = Path(__file__).parent / "recordings"
 

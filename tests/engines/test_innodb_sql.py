@@ -15,7 +15,7 @@ from harness.sql_files import statements, text_of
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 
 SCALE = 0.01
 #: Within which an idle server has done all that was left to do; never a measurement.

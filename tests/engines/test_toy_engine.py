@@ -17,7 +17,7 @@ from scratch import open_directory
 from harness import registry
 from harness.progress import SilentProgress
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 
 TOYS = Path(__file__).parents[1] / "toy_engines"
 

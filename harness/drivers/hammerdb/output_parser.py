@@ -12,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.drivers.result import Operation
+
 #: Where a timed run is: nothing measured yet, in the measured window, after it.
 Phase = Literal["starting", "measuring", "ending"]
 
@@ -123,3 +125,47 @@ class Words:
             self.profile = found[1].strip()
         elif said.startswith(("ERROR:Timing", "WARNING:Timing")):
             self.profile_complete = False
+
+
+#: HammerDB's names of the transactions, and ours.
+_TRANSACTIONS = {
+    "NEWORD": "new_order",
+    "PAYMENT": "payment",
+    "OSTAT": "order_status",
+    "DELIVERY": "delivery",
+    "SLEV": "stock_level",
+}
+_PROCEDURE = re.compile(r">>>>> PROC: (\w+)\s*$")
+_FIELD = re.compile(r"(CALLS|P99|P95|P50): ([\d.]+)")
+
+
+def response_times(text: str) -> dict[str, Operation]:
+    """Return the response times by our name of the transaction; empty without a summary.
+
+    ``text``: hdbxtprofile.log, with times from a user's first transaction on, its ramp-up included.
+    Percentiles are the summary's, over the calls of all users. The summary's CALLS are twice the
+    calls of the users where it also stores them (4.12): the users' own are added up instead.
+    """
+    users, _, summary = text.partition(">>>>> SUMMARY OF")
+    calls: Counter[str] = Counter()
+    for name, fields in _procedures(users):
+        calls[name] += int(fields["CALLS"])
+    return {
+        _TRANSACTIONS[name]: Operation(
+            percentiles_ns={p: round(float(fields[f"P{p}"]) * 1e6) for p in ("50", "95", "99")},
+            called_count=calls[name],
+        )
+        for name, fields in _procedures(summary)
+        if name in _TRANSACTIONS and name in calls
+    }
+
+
+def _procedures(text: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the fields of every procedure as text."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for line in text.splitlines():
+        if match := _PROCEDURE.match(line):
+            found.append((match[1], {}))
+        elif found:
+            found[-1][1].update(_FIELD.findall(line))
+    return found

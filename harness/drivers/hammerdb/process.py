@@ -16,8 +16,7 @@ from typing import Any, Literal
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.hammerdb.dialect import Target
 from harness.drivers.hammerdb.installation import HammerDb
-from harness.drivers.hammerdb.metrics import response_times
-from harness.drivers.hammerdb.output_parser import Phase, Words
+from harness.drivers.hammerdb.output_parser import Phase, Words, response_times
 from harness.drivers.hammerdb.script import Timed, build_script, timed_script
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Credentials

@@ -8,19 +8,22 @@ Maven, and without a network.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import paths
-from harness.drivers.ycsb.java import find_maven
 from harness.engine import YcsbBinding
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.install.clients import run_client
 from harness.install.prefix import publish, work_directory
 from harness.progress import Progress
+from harness.supervise import programs
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import make_passable
 
@@ -141,3 +144,66 @@ def _check(tree: Path) -> None:
             f"Maven ended well, but there is no core-{VERSION}.jar",
             "remove site/ycsb from Maven's local repository, and run it again",
         )
+
+
+# Java ---------------------------------------------------------------------------
+
+#: The binding's unix sockets are Java's own from 16 on; 17 is the release that stays.
+_LEAST = 17
+_RELEASE = re.compile(r'version "(\d+)')
+_TIMEOUT_S = 60
+_PROBLEM = "driver ycsb"
+
+
+@dataclass(frozen=True)
+class Java:
+    """``program``: the command; ``banner``: what it says of itself in a line."""
+
+    program: Path
+    banner: str
+
+
+def find_java() -> Java:
+    """The ``java`` on the PATH; UsageError where there is none, or an old one."""
+    return _inspect(_command("java"))
+
+
+def find_maven() -> Path:
+    """The ``mvn`` on the PATH, with a ``javac``; UsageError where one of them is missing."""
+    _command("javac")
+    return _command("mvn")
+
+
+def _command(name: str) -> Path:
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(
+            _PROBLEM,
+            f"there is no {name} on the PATH: the official client is a Java program, built by "
+            "Maven on first use",
+            "install both (Debian: sudo apt install default-jdk-headless maven)",
+        )
+    return Path(found)
+
+
+@functools.cache
+def _inspect(program: Path) -> Java:
+    try:
+        done = programs.run([program, "-version"], timeout_s=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(_PROBLEM, f"{program}: {error}", "install another Java") from error
+    lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+    release = _RELEASE.search("\n".join(lines))
+    if release is None:
+        raise UsageError(
+            _PROBLEM,
+            f"{program} does not say its version: {(lines or ['it says nothing'])[0]}",
+            "install another Java (Debian: default-jdk-headless)",
+        )
+    if int(release[1]) < _LEAST:
+        raise UsageError(
+            _PROBLEM,
+            f"{program} is Java {release[1]}",
+            f"put Java {_LEAST} or later on the PATH (Debian: default-jdk-headless)",
+        )
+    return Java(program, " / ".join(line.strip() for line in lines[:3] if line.strip()))

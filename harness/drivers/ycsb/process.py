@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
-from harness.drivers.ycsb.build import Build
-from harness.drivers.ycsb.java import find_java
+from harness.drivers.ycsb.build import Build, find_java
 from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.supervise.failures import ending
 from harness.supervise.silence import limit_s

@@ -23,9 +23,8 @@ from harness.engine import Engine, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
-from harness.workloads.outliers import describe_outlier
 from harness.workloads.tpcc.data import row_counts
-from harness.workloads.window import checked
+from harness.workloads.window import checked, describe_outlier
 
 _FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4

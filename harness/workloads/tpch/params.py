@@ -20,7 +20,6 @@ from harness.workloads.parameters import (
     is_number,
     parameter,
 )
-from harness.workloads.tpch.ordering import minimum_streams
 from harness.workloads.tpch.qgen import QUERIES, SEEDS
 from harness.workloads.tpch.refresh_data import LARGEST_SET
 from harness.workloads.tpch.tables import OFFICIAL_SCALES, keys_are_unique
@@ -102,6 +101,30 @@ class _Dates:
         if not first < after:
             raise UsageError(problem, "the first date is not before the second", hint)
         return first.isoformat(), after.isoformat()
+
+
+#: Clause 5.3.4: the least number of query streams of a throughput test, by scale factor.
+_MINIMUM_STREAMS: Mapping[int, int] = {
+    1: 2,
+    10: 3,
+    30: 4,
+    100: 5,
+    300: 6,
+    1_000: 7,
+    3_000: 8,
+    10_000: 9,
+    30_000: 10,
+    100_000: 11,
+}
+
+
+def minimum_streams(scale: float) -> int:
+    """Least number of query streams at ``scale``.
+
+    The clause knows the TPC's scales only: one between two of them takes the smaller
+    one's number, one below 1 that of scale 1.
+    """
+    return max(streams for known, streams in _MINIMUM_STREAMS.items() if known <= max(scale, 1))
 
 
 def _streams(params: TpchParams) -> int | None:

@@ -40,8 +40,7 @@ from harness.workloads.tpch.data import Source, generator, read_source
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.source_database import LOADED, SourceDatabase, rows_of
-from harness.workloads.tpch.sql import query_sql
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import Statement, query_sql
 
 #: Name of the engine that computes references.
 REFERENCE_ENGINE = "duckdb"

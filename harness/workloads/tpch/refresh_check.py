@@ -22,7 +22,6 @@ from harness.errors import RunFailed
 from harness.store.result import Check
 from harness.store.spec import content_hash
 from harness.workloads.tpch.data import generator, read_source
-from harness.workloads.tpch.dbgen import row_of_key
 from harness.workloads.tpch.reference import keep, kept_file, read_kept
 from harness.workloads.tpch.refresh_data import (
     PRIMARY_KEYS,
@@ -31,6 +30,7 @@ from harness.workloads.tpch.refresh_data import (
     Row,
     rows_of_file,
 )
+from harness.workloads.tpch.refresh_generate import row_of_key
 from harness.workloads.tpch.source_database import open_memory, open_views, rows_of, tbl_rows
 from harness.workloads.tpch.tables import COLUMNS
 from harness.workloads.window import checked

@@ -35,9 +35,9 @@ from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.source_database import LOADED
-from harness.workloads.tpch.sql import other_sql
 from harness.workloads.tpch.statements import (
     chosen_statements,
+    other_sql,
     power_statements,
     variant_values,
 )

@@ -17,8 +17,7 @@ from harness.counters import difference
 from harness.drivers.loadgen import driver as native
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb import client
-from harness.drivers.ycsb.build import NAME, built, check_buildable
-from harness.drivers.ycsb.java import find_java
+from harness.drivers.ycsb.build import NAME, built, check_buildable, find_java
 from harness.drivers.ycsb.metrics import measured
 from harness.drivers.ycsb.process import Request
 from harness.engine import Engine

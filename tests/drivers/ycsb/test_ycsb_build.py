@@ -11,8 +11,7 @@ import pytest
 from narrowed import present
 
 from harness import paths
-from harness.drivers.ycsb.build import _folder, built, check_buildable
-from harness.drivers.ycsb.java import find_java
+from harness.drivers.ycsb.build import _folder, built, check_buildable, find_java
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 

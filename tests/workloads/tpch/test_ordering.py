@@ -4,7 +4,8 @@ import hashlib
 
 import pytest
 
-from harness.workloads.tpch.ordering import minimum_streams, query_order
+from harness.workloads.tpch.params import minimum_streams
+from harness.workloads.tpch.statements import query_order
 
 #: SHA-256 of the 41 lists, numbers parted by blanks and lists by line ends, as they stand in
 #: permute.h of the TPC's qgen 2.17.3 and in HammerDB's tpchcommon-1.0.tm (recorded of both).

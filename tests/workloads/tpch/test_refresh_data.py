@@ -12,9 +12,8 @@ import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.workloads.tpch import data, refresh_generate
-from harness.workloads.tpch.dbgen import order_key, row_of_key
 from harness.workloads.tpch.refresh_data import RefreshData, orders_per_set, rows_of_file
-from harness.workloads.tpch.refresh_generate import prepare, refresh_bytes
+from harness.workloads.tpch.refresh_generate import order_key, prepare, refresh_bytes, row_of_key
 
 RECORDING = Path(__file__).parent / "recordings" / "dbgen-2.14.0-update-sets.tsv"
 RECORDED = [

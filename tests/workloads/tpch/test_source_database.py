@@ -16,8 +16,7 @@ from harness.workloads.tpch.reference import shipped
 from harness.workloads.tpch.refresh_data import orders_per_set
 from harness.workloads.tpch.refresh_generate import prepare
 from harness.workloads.tpch.source_database import SourceDatabase, rows_of
-from harness.workloads.tpch.sql import query_sql
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import Statement, query_sql
 
 SCALE = 0.01
 SET = orders_per_set(SCALE)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from harness.workloads.tpch.ordering import query_order
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES, SEEDS, parameters
 from harness.workloads.tpch.statements import (
     chosen_statements,
     power_statements,
+    query_order,
     stream_seed,
     stream_statements,
 )

@@ -13,11 +13,9 @@ from toy_session import ToySession
 from harness.engine import Engine, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.store.documents import as_json
-from harness.workloads.tpch.ordering import query_order
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.resume import ResumeCursor
-from harness.workloads.tpch.sql import query_sql
-from harness.workloads.tpch.statements import stream_statements
+from harness.workloads.tpch.statements import query_order, query_sql, stream_statements
 from harness.workloads.tpch.throughput import run_throughput
 
 PARAMS = TpchParams.from_mapping(

@@ -19,8 +19,7 @@ from harness.workloads.tpch.checks import Answered, check_answers, sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import shipped
 from harness.workloads.tpch.source_database import open_views, rows_of
-from harness.workloads.tpch.sql import query_sql
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import Statement, query_sql
 
 SCALE = 0.01
 

@@ -10,7 +10,7 @@ from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 from harness.workloads.tpch.workload import WORKLOAD
 
 SCALE = 0.01

@@ -19,7 +19,7 @@ from harness.store.result import run_status
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.source_database import open_views
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 from harness.workloads.tpch.workload import WORKLOAD
 
 SCALE = 0.01

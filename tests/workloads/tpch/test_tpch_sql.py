@@ -10,7 +10,7 @@ from harness.sql_files import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.source_database import open_views
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 from harness.workloads.tpch.tables import COLUMNS, TABLES
 
 ENGINE_FOLDERS = sorted(
