@@ -62,14 +62,15 @@ recorded:
 """
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 if TYPE_CHECKING:
-    from tierbench import host_settings
+    from tierbench import commands, host_settings, record
 else:
-    from ansible.module_utils.tierbench import host_settings
+    from ansible.module_utils.tierbench import commands, host_settings, record
 
 
 def main() -> None:
@@ -93,8 +94,8 @@ def main() -> None:
     }
     try:
         _run(module, host, result)
-    except host_settings.Refused as refused:
-        result["refusals"], result["changed"] = [refused.refusal], False
+    except commands.Refused as refused:
+        result["refusals"], result["changed"] = [vars(refused.refusal)], False
         module.exit_json(**result)
     except OSError as error:
         result["changed"] = bool(result["steps"]) and not module.check_mode
@@ -104,21 +105,18 @@ def main() -> None:
 
 def _run(module: Any, host: host_settings.Host, result: dict[str, Any]) -> None:
     if module.check_mode:
-        record = host_settings.Record(module.params["record"], host)
-        _plan_and_do(module, host, record, result)
+        _plan_and_do(module, host, result)
         return
-    locked = host_settings.Record(module.params["record"], host)
-    with locked.held():
-        _plan_and_do(module, host, host_settings.Record(module.params["record"], host), result)
+    with record.locked(Path(module.params["record"]), wait=True):
+        _plan_and_do(module, host, result)
 
 
-def _plan_and_do(
-    module: Any, host: host_settings.Host, record: host_settings.Record, result: dict[str, Any]
-) -> None:
+def _plan_and_do(module: Any, host: host_settings.Host, result: dict[str, Any]) -> None:
     """Fill ``result``; change the host unless in check mode."""
+    values = host_settings.Record(module.params["record"], host)
     restoring = module.params["state"] == "restored"
     if restoring:
-        changes = host_settings.plan_restore(record, host)
+        changes = host_settings.plan_restore(values, host)
     else:
         chosen, missing = host_settings.find_settings(module.params["settings"], host)
         result["missing"] = [asdict(each) for each in missing]
@@ -127,14 +125,14 @@ def _plan_and_do(
     result["changed"] = bool(changes)
     if not module.check_mode:
         if restoring:
-            host_settings.restore(record, host)
+            host_settings.restore(values, host)
         else:
-            host_settings.apply(changes, record, host)
+            host_settings.apply(changes, values, host)
     shown = ("key", "what", "old", "new")
     result["recorded"] = [
-        {name: getattr(entry, name) for name in shown} for entry in record.entries
+        {name: getattr(entry, name) for name in shown} for entry in values.entries
     ]
-    result["gone_with_the_boot"] = record.gone_with_the_boot
+    result["gone_with_the_boot"] = values.gone_with_the_boot
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
             settings.plan_restore(settings.Record(path, host), host)
         except settings.Refused as error:
             refused += 1
-            json.dumps(error.refusal).encode()
+            json.dumps(vars(error.refusal)).encode()
     assert refused > 100
 
 

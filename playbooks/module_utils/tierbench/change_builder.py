@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .commands import Refusal
 from .desired_state import DesiredState
 from .namespace_users import MountedAt, is_our_filesystem
 from .ndctl import Namespace
@@ -36,15 +37,6 @@ class Step:
             "destroys": list(self.destroys),
             "done": done,
         }
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why nothing is done: the object by name, the finding, the fix."""
-
-    object: str
-    why: str
-    do: str
 
 
 @dataclass

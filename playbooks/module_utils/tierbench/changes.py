@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import ipmctl, memmap
-from .change_builder import ChangeBuilder, Refusal, Step
+from .change_builder import ChangeBuilder, Step
+from .commands import Refusal
 from .desired_state import DesiredState
 from .devices import plan_devices
 from .goals import plan_goal, requested_goal

@@ -16,12 +16,25 @@ _PATH = os.pathsep.join(
 )
 
 
-class StepFailed(Exception):
-    """A step did not do what it is for: ``object``, ``why``, ``do`` as in refusals."""
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing is done: the object by name, the finding, the fix."""
+
+    object: str
+    why: str
+    do: str
+
+
+class Refused(Exception):
+    """The host is left as it is, because of ``refusal``."""
 
     def __init__(self, object: str, why: str, do: str) -> None:
         super().__init__(f"{object}: {why} ({do})")
-        self.object, self.why, self.do = object, why, do
+        self.refusal = Refusal(object, why, do)
+
+
+class StepFailed(Refused):
+    """A step did not do what it is for."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ Standard library only: it runs on the host that is set.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import json
 import os
@@ -28,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .commands import Refused
 from .record import (
     SCHEMA,
     delete_file,
@@ -37,6 +37,7 @@ from .record import (
     read_document,
     replace_file,
     rows_of,
+    unwritable,
 )
 
 _CPU = "/sys/devices/system/cpu"
@@ -44,14 +45,6 @@ _CPU = "/sys/devices/system/cpu"
 #: "Disclosure of Hardware Prefetcher Control on Some Intel Processors").
 _PREFETCH_REGISTER = 0x1A4
 _PREFETCH_MASK = 0xF
-
-
-class Refused(Exception):
-    """A requested setting that this host cannot have; nothing is changed."""
-
-    def __init__(self, item: str, why: str, do: str) -> None:
-        super().__init__(f"{item}: {why}; {do}")
-        self.refusal = {"object": item, "why": why, "do": do}
 
 
 @dataclass(frozen=True)
@@ -364,11 +357,6 @@ class Record:
             return None, []
         return document["boot_id"], [Entry(**row) for row in document["settings"]]
 
-    def unwritable(self, error: OSError) -> Refused:
-        """The refusal before anything is changed."""
-        why = f"cannot be written: {error.strerror or error}"
-        return Refused(self.path, why, "make its file system writable, with free space")
-
     def note(self, changes: list[Change]) -> None:
         """Record settings, with their values, that are about to be changed; durable at return."""
         for setting, now in ((change.setting, change.old) for change in changes):
@@ -393,20 +381,6 @@ class Record:
         entries = [asdict(entry) for entry in self.entries]
         document = {"schema": SCHEMA, "boot_id": self._boot, "settings": entries}
         replace_file(Path(self.path), json.dumps(document, indent=1), 0o644)
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """One at a time. Refused where no record could be kept."""
-        try:
-            os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
-            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise self.unwritable(error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 # Changes ----------------------------------------------------------------------
@@ -446,7 +420,7 @@ def apply(changes: list[Change], record: Record, host: Host) -> None:
     try:
         record.note(changes)
     except OSError as error:
-        raise record.unwritable(error) from error
+        raise unwritable(Path(record.path), error) from error
     for setting in (change.setting for change in changes):
         try:
             host.write(setting)

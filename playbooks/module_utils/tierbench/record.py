@@ -5,15 +5,17 @@ Written and synced before each change, so that a run after a power failure knows
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .commands import StepFailed
+from .commands import Refused, StepFailed
 
 #: Of every record here.
 SCHEMA = 1
@@ -208,6 +210,28 @@ _FORMS: dict[str, Form] = {
 # Writing ---------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
+    """One run at a time changes what this record is of; Refused where no record could be kept
+    there, or another run changes it and this one is not to ``wait``.
+    """
+    lock = f"{path}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = f"cannot write the record: {lock}: {error.strerror or error}"
+        raise Refused("host", why, "make its file system writable, with free space") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise Refused("host", f"another run holds {lock}", "wait for it to end") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def save_record(record: Record, path: Path) -> None:
     """Replace the record at once, durably; an empty one is removed. StepFailed where it cannot."""
     if record == Record():
@@ -221,7 +245,7 @@ def write_durably(path: Path, text: str, mode: int) -> None:
     try:
         replace_file(path, text, mode)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def remove_durably(path: Path) -> None:
@@ -229,7 +253,7 @@ def remove_durably(path: Path) -> None:
     try:
         delete_file(path)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def replace_file(path: Path, text: str, mode: int) -> None:
@@ -284,7 +308,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _unwritable(path: Path, error: OSError) -> StepFailed:
+def unwritable(path: Path, error: OSError) -> StepFailed:
+    """Return the failure to write a file."""
     return StepFailed(
         str(path),
         f"cannot be written: {error.strerror or error}",

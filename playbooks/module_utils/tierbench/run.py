@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .apply import CommandRunner, carry_out
-from .change_builder import Refusal, Step
+from .change_builder import Step
 from .changes import Changes, plan_changes, selected_regions
-from .commands import Commands, StepFailed
+from .commands import Commands, Refusal, Refused, StepFailed
 from .desired_state import DesiredState, parse_desired_state
 from .linux import LIVE, Kernel
-from .record import Record, save_record
+from .record import Record, locked, save_record
 from .regions import note_service
-from .state import PACKAGES, Files, State, Unreadable, read_state, vars_of
+from .state import PACKAGES, Files, State, read_state, vars_of
 from .tiers_of import our_tiers
 from .verify import drift
 
@@ -75,36 +73,16 @@ def run(
     outcome = Outcome(str(given.get("mode", "")))
     try:
         desired = parse_desired_state(given)
-        with _alone(files, consent):
+        changing = consent.change and not consent.verify_only
+        with locked(files.record) if changing else contextlib.nullcontext():
             _run(Host(desired, commands, files, kernel), consent, outcome)
     except (ValueError, TypeError) as error:
         outcome.refusals.append(Refusal("settings", str(error), "correct it and rerun"))
-    except Unreadable as error:
-        outcome.refusals.append(Refusal("host", str(error), error.do))
     except StepFailed as error:
-        outcome.failures.append(Refusal(error.object, error.why, error.do))
+        outcome.failures.append(error.refusal)
+    except Refused as error:
+        outcome.refusals.append(error.refusal)
     return outcome
-
-
-@contextlib.contextmanager
-def _alone(files: Files, consent: Consent) -> Iterator[None]:
-    """One run at a time changes a host. Unreadable where no record could be kept there."""
-    if not consent.change or consent.verify_only:
-        yield
-        return
-    try:
-        files.record.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(f"{files.record}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        why = f"cannot write the record: {files.record}.lock: {error.strerror or error}"
-        raise Unreadable(why, "make its file system writable, with free space") from error
-    with os.fdopen(fd, "w", encoding="utf-8"):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            why = f"another run holds {files.record}.lock"
-            raise Unreadable(why, "wait for it to end") from None
-        yield
 
 
 @dataclass(frozen=True)
@@ -151,7 +129,7 @@ def _run(host: Host, consent: Consent, outcome: Outcome) -> None:
     try:
         _put_on_record(changes, state, host)
     except StepFailed as error:
-        outcome.refusals.append(Refusal(error.object, error.why, error.do))
+        outcome.refusals.append(error.refusal)
         return
     state = _carry_out_all(changes, state, host, consent, outcome)
     outcome.state = state.to_json()
@@ -259,7 +237,7 @@ def _carry_out_all(
 
 def _note_uncreated(before: State, host: Host) -> None:
     """Clear the record's mark if nothing was created: a later namespace there is not ours."""
-    with contextlib.suppress(Unreadable, StepFailed):  # then the next run finds out
+    with contextlib.suppress(Refused):  # then the next run finds out
         after = host.state()
         new = {n.uuid for n in after.inventory.namespaces if n.region == after.record.creating}
         if after.record.creating and new <= {n.uuid for n in before.inventory.namespaces}:

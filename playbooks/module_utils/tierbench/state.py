@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import fstab
-from .commands import Commands
+from .commands import Commands, Refused
 from .desired_state import DesiredState
 from .ipmctl import Goals, read_goals
 from .linux import LIVE, Kernel, all_mounts, dax_origin, facts_of_directory
@@ -33,15 +33,9 @@ PACKAGES = {
 }
 
 
+#: What to do about a state that cannot be read.
+_UNCHANGED = "the host is left unchanged"
 _Listing = TypeVar("_Listing")
-
-
-class Unreadable(Exception):
-    """The host's state cannot be read: nothing may be done on it. ``do``: what to do."""
-
-    def __init__(self, why: str, do: str = "the host is left unchanged") -> None:
-        super().__init__(why)
-        self.do = do
 
 
 @dataclass(frozen=True)
@@ -164,14 +158,15 @@ class Files:
 def read_state(
     desired: DesiredState, commands: Commands, files: Files, kernel: Kernel = LIVE
 ) -> State:
-    """Read what ``desired`` needs; Unreadable where a plan would be a guess."""
+    """Read what ``desired`` needs; Refused where a plan would be a guess."""
     missing = missing_tools(desired, commands)
     if missing:
         return State(missing_tools=missing)
     try:
         record = load_record(files.record)
     except ValueError as error:
-        raise Unreadable(
+        raise Refused(
+            "host",
             f"the record of the earlier state cannot be read: {error}",
             "repair it or restore a backup. Without one, move it away: objects marked as ours are"
             " still known then, the earlier state is not",
@@ -236,11 +231,12 @@ def _asks_ipmctl(desired: DesiredState, record: Record) -> bool:
 def _listed(commands: Commands, command: str, parse: Callable[[str], _Listing]) -> _Listing:
     done = commands.run(command.split())
     if done.rc:
-        raise Unreadable(f"{command}: exit {done.rc}: {done.words}")
+        raise Refused("host", f"{command}: exit {done.rc}: {done.words}", _UNCHANGED)
     try:
         return parse(done.out)
     except ValueError as error:
-        raise Unreadable(f"{command} printed something else than a listing: {error}") from error
+        why = f"{command} printed something else than a listing: {error}"
+        raise Refused("host", why, _UNCHANGED) from error
 
 
 def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
@@ -326,7 +322,7 @@ def _text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path}: {error}") from error
+        raise Refused("host", f"{path}: {error}", _UNCHANGED) from error
 
 
 def _boot_loader(commands: Commands) -> str | None:

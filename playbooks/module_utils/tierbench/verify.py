@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .change_builder import ChangeBuilder, Refusal
+from .change_builder import ChangeBuilder
 from .changes import selected_regions
+from .commands import Refusal
 from .desired_state import DesiredState
 from .devices import ours, selected_devices
 from .goals import requested_goal
