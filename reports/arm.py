@@ -56,14 +56,19 @@ class Arm:
     def _measured(self) -> list[dict[Quantity, Measured]]:
         return measured_together(self.usable)
 
-    def values(self, metric: str) -> dict[Quantity, list[float]]:
-        """The repeats' values of every label set of a metric, in the metric's unit."""
-        found: dict[Quantity, list[float]] = {}
+    @cached_property
+    def _values(self) -> dict[str, dict[Quantity, list[float]]]:
+        found: dict[str, dict[Quantity, list[float]]] = {}
         for one in self._measured:
             for quantity, value in one.items():
-                if quantity.name == metric and value.value is not None:
-                    found.setdefault(quantity, []).append(value.value)
+                if value.value is not None:
+                    of_metric = found.setdefault(quantity.name, {})
+                    of_metric.setdefault(quantity, []).append(value.value)
         return found
+
+    def values(self, metric: str) -> dict[Quantity, list[float]]:
+        """The repeats' values of every label set of a metric, in the metric's unit."""
+        return self._values.get(metric, {})
 
     def summaries(self, metric: str) -> dict[Quantity, Summary]:
         """Median and range over the repeats, of every label set of a metric."""
@@ -86,6 +91,10 @@ class Arm:
 
     def kinds(self) -> dict[Quantity, Measured]:
         """Every quantity it has, with unit and direction; of a run that has a value, if one has."""
+        return self._kinds
+
+    @cached_property
+    def _kinds(self) -> dict[Quantity, Measured]:
         found: dict[Quantity, Measured] = {}
         for run in self._measured:
             for quantity, one in run.items():

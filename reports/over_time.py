@@ -1,7 +1,7 @@
 """What one run did over time: its series on the run's clock, in small charts over one axis.
 
 Sources are the artifacts ``series`` (operations done), ``latencies`` (their percentiles),
-``timeline`` (spans of queries) and those of monitors (reports.strips). Times are monotonic
+``timeline`` (spans of queries) and those of monitors (reports.time_series). Times are monotonic
 nanoseconds.
 """
 
@@ -18,7 +18,7 @@ from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
 from reports.arm import Arm
 from reports.metric_registry import metric_title
-from reports.strips import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
+from reports.time_series import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
 from reports.values import measured_value
 
 #: Of the ramp-up, as much is shown as this share of the window.

@@ -87,11 +87,11 @@ from reports.sections import (
     spans,
 )
 from reports.series import Panel, compared_dimension, panels
-from reports.stalls import stall_blocks
+from reports.stalls import stall_tables
 from reports.statistics import ALPHA, Missing
 from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
-from reports.tables import PanelTables, result_blocks, sweep_table
+from reports.tables import PanelTables, sweep_table
 
 #: Each is a figure of half a page.
 _MOST_OVER_TIME = 6
@@ -399,7 +399,7 @@ class Report:
         drawing = lines_over_parameter(group, name, self.published)
         blocks: list[Block] = [drawing] if drawing else []
         for sweep in group:
-            blocks += result_blocks(sweep_table(sweep))
+            blocks.append(sweep_table(sweep))
         return Section(f"{first.measure} over {first.over}: {first.title}", blocks, name)
 
     def _agreement_blocks(self) -> Iterator[Block]:
@@ -410,7 +410,7 @@ class Report:
         for one in self.agreements:
             yield from _agreement_blocks(one)
         for panel in [] if self._over == DRIVER else self._driven:
-            yield from _tables(panel)
+            yield from PanelTables(panel).results
 
     def _explanations(self) -> Iterator[Block]:
         if self.ceilings:
@@ -441,7 +441,7 @@ class Report:
             facts = what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms])
             yield Table(f"What was run: {panel.title}", ("what", "value"), facts)
         yield memory_table(self.panels)
-        if self.answers and not any(True for panel in self.panels for _ in stall_blocks(panel)):
+        if self.answers and not any(map(stall_tables, self.panels)):
             yield note("Stall cycles by cache level: not counted here.")
         yield from hosts_and_tiers(self.runs)
         for panel in self.panels:
@@ -525,11 +525,6 @@ def _agreement_blocks(one: Agreement) -> Iterator[Block]:
         yield warning_lines(one.group.warnings)
 
 
-def _tables(panel: Panel) -> Iterator[Block]:
-    for table in PanelTables(panel).results:
-        yield from result_blocks(table)
-
-
 def _panel_blocks(
     panel: Panel, number: int, published: Sequence[PublishedSeries]
 ) -> Iterator[Block]:
@@ -559,15 +554,14 @@ def _panel_blocks(
                 interval = f" {interval_text(second.estimate)}" if second.estimate else ""
                 text += f" second, {_change(second)}{interval}, tested after the first."
             yield note(f"{text} Largest gain: {_change(group.gain)}.")
-    for table in tables.results:
-        yield from result_blocks(table)
+    yield from tables.results
     if rows := breakdown(panel):
         charts = draw_panel(panel, number, published, why=True)
         yield Section("Where the time goes", [*breakdown_blocks(panel, rows, charts)], kind="sub")
-    if tables.counters:
-        blocks = [block for table in tables.counters for block in result_blocks(table)]
-        yield Section("Counters and operator times", blocks, kind="sub")
-    yield from stall_blocks(panel)
+    if counters := [*tables.counters]:
+        yield Section("Counters and operator times", counters, kind="sub")
+    for stalls in stall_tables(panel):
+        yield from stalls.blocks()
 
 
 def _over_time(panel: Panel, number: int) -> Iterator[Block]:

@@ -18,9 +18,10 @@ has their total.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from harness.counters import split
 from harness.store.runs import StoredRun
@@ -46,56 +47,50 @@ _EDGES = 0.1
 
 
 @dataclass(frozen=True)
-class StallRow:
-    """One level: medians of cycles for each operation, their difference, and its share of A's."""
-
-    level: str
-    a: float
-    b: float
-    difference: Value
-    share: float
-
-
-@dataclass(frozen=True)
 class StallTable:
-    """One comparison. ``each``: what cycles are counted for; ``of``: the run's, or the host's."""
+    """One comparison. ``each``: what cycles are counted for; ``of``: the run's, or the host's.
+
+    ``levels``: medians of A and B by level, and their difference.
+    """
 
     a: str
     b: str
     each: str
     of: str
-    rows: tuple[StallRow, ...]
+    levels: Mapping[str, tuple[float, float, Value]]
 
+    def share(self, level: str) -> float:
+        """Its difference, of all cycles of A."""
+        return self.levels[level][2].value / self.levels[TOTAL][0]
 
-def stall_tables(panel: Panel) -> list[StallTable]:
-    """Of every comparison with the baseline of which both arms counted stalls."""
-    return [table for group in panel.groups if (table := _table(group)) is not None]
-
-
-def stall_blocks(panel: Panel) -> Iterator[Block]:
-    """The tables of a panel as they are shown."""
-    for one in stall_tables(panel):
+    def blocks(self) -> Iterator[Block]:
+        """As it is shown."""
         rows = [
             (
-                row.level,
-                *(significant(value) for value in (row.a, row.b, row.difference.value)),
-                interval_text(row.difference),
-                percent(row.share),
+                level,
+                *(significant(value) for value in (a, b, found.value)),
+                interval_text(found),
+                percent(self.share(level)),
             )
-            for row in one.rows
+            for level, (a, b, found) in self.levels.items()
         ]
         yield Table(
-            f"Stall cycles by cache level, for each {one.each}: {one.b} against {one.a}",
-            ("", one.a, one.b, "difference", "interval", f"of all cycles of {one.a}"),
+            f"Stall cycles by cache level, for each {self.each}: {self.b} against {self.a}",
+            ("", self.a, self.b, "difference", "interval", f"of all cycles of {self.a}"),
             rows,
             "numbers",
         )
-        of = "the run's processes" if one.of == "run" else "the whole host"
+        of = "the run's processes" if self.of == "run" else "the whole host"
         yield note(
             f"Cycles of {of}. A level's cycles are those in which execution stalled while a load "
             "was served there; stores: the store buffer was full. The levels and other add up to "
             "all cycles."
         )
+
+
+def stall_tables(panel: Panel) -> list[StallTable]:
+    """Of every comparison with the baseline of which both arms counted stalls."""
+    return [table for group in panel.groups if (table := _table(group)) is not None]
 
 
 def _table(group: Group) -> StallTable | None:
@@ -108,18 +103,12 @@ def _table(group: Group) -> StallTable | None:
     if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
         return None
     looks = looks_of(group.a.runs, group.b.runs)
-    whole = _median([one.cycles[TOTAL] for one in a])
-    rows = []
+    levels = {}
     for level in a[0].cycles:
         of_a, of_b = ([one.cycles[level] for one in side] for side in known)
         found = difference(of_a, of_b, group.pairing, looks)
-        rows.append(StallRow(level, _median(of_a), _median(of_b), found, found.value / whole))
-    return StallTable(group.a.marked_name, group.b.marked_name, a[0].each, a[0].of, tuple(rows))
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+        levels[level] = (median(of_a), median(of_b), found)
+    return StallTable(group.a.marked_name, group.b.marked_name, a[0].each, a[0].of, levels)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 from harness.units import counted
 from reports.arm import Arm
@@ -29,54 +30,6 @@ from reports.values import (
 )
 
 
-@dataclass(frozen=True)
-class ResultRow:
-    """One quantity on one arm.
-
-    ``first``: whether it is the quantity's first row, which carries the label. ``limit``: the time
-    limit that runs reached instead. ``note``: why there is no value. ``compared``: with the
-    baseline, None on it. ``each``: for each unit of work, with its unit.
-    """
-
-    label: str
-    first: bool
-    arm: str
-    unit: str
-    resolution: float
-    summary: Summary | None
-    limit: Summary | None = None
-    note: str = ""
-    marks: str = ""
-    compared: Row | None = None
-    each: tuple[Summary, str] | None = None
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """Rows under a title. ``still``: counters that stayed at 0 everywhere and are not listed.
-
-    ``work``: the unit of work that ``each`` counts, empty without it.
-    """
-
-    title: str
-    rows: tuple[ResultRow, ...]
-    compared: bool = False
-    percentiles: bool = False
-    still: int = 0
-    work: str = ""
-
-    @property
-    def ratio(self) -> str:
-        """What the column of ratios is called: of counters, neither direction is better."""
-        found = [row.compared.better for row in self.rows if row.compared is not None]
-        return "times as much" if {*found} == {"none"} else "times better"
-
-    @property
-    def has_verdict(self) -> bool:
-        """Whether a row has a verdict."""
-        return any(row.compared is not None and row.compared.has_verdict for row in self.rows)
-
-
 class PanelTables:
     """The tables of a panel, its quantities by what they are for."""
 
@@ -97,24 +50,35 @@ class PanelTables:
             self._roles.setdefault("overall" if plain else role, []).append(quantity)
 
     @property
-    def results(self) -> tuple[ResultTable, ...]:
+    def results(self) -> Iterator[Block]:
         """What was measured: the whole, then its parts."""
         heads = headline_first([*self._roles.get("headline", []), *self._roles.get("overall", [])])
-        overall = (self._table("overall", heads),) if heads else ()
-        return (*overall, *self._tables("part"), *self._tables("detail"))
+        if heads:
+            yield from self._table("overall", heads)
+        yield from self._tables("part")
+        yield from self._tables("detail")
 
     @property
-    def counters(self) -> tuple[ResultTable, ...]:
+    def counters(self) -> Iterator[Block]:
         """What explains it; counters that are 0 on every arm are left out."""
-        return (*self._window(), *self._tables("counter"), *self._tables("breakdown"))
+        found = self._roles.get("window", [])
+        quantities = in_order(self._moving(found))
+        if quantities:
+            # What the window added to every counter, with its share of each unit of work.
+            title, work = "over the measured window", work_done(self._panel.arms)
+            yield from self._table(title, quantities, window_titles(quantities), work)
+            yield from _still(len(found) - len(quantities))
+        yield from self._tables("counter")
+        yield from self._tables("breakdown")
 
-    def _tables(self, role: str) -> Iterator[ResultTable]:
+    def _tables(self, role: str) -> Iterator[Block]:
         by_name = grouped((one.name, one) for one in self._roles.get(role, []))
         for quantities in map(in_order, by_name.values()):
             title = metric_info(quantities[0], self.kinds[quantities[0]].better).title
             moving = self._moving(quantities) if role in ("counter", "breakdown") else quantities
             if moving:
-                yield replace(self._table(title, moving), still=len(quantities) - len(moving))
+                yield from self._table(title, moving)
+                yield from _still(len(quantities) - len(moving))
 
     def _moving(self, quantities: Sequence[Quantity]) -> list[Quantity]:
         """Those that some run has another value of than 0, and those counted in coarse steps."""
@@ -133,68 +97,134 @@ class PanelTables:
             or not any(one in arm.values(one.name) for arm in self._panel.arms)
         ]
 
-    def _window(self) -> Iterator[ResultTable]:
-        """What the window added to every counter, with its share of each unit of work."""
-        found = self._roles.get("window", [])
-        quantities = in_order(self._moving(found))
-        if quantities:
-            table = self._table("over the measured window", quantities, window_titles(quantities))
-            arms, noun = self._panel.arms, work_done(self._panel.arms)
-            rows = tuple(
-                replace(row, each=per_work(arm, quantity) if noun else None)
-                for row, (quantity, arm) in zip(
-                    table.rows, ((q, a) for q in quantities for a in arms), strict=True
-                )
-            )
-            yield replace(table, rows=rows, still=len(found) - len(quantities), work=noun)
-
     def _table(
-        self, title: str, quantities: Sequence[Quantity], labels: Sequence[str] = ()
-    ) -> ResultTable:
-        panel = self._panel
-        compared = {
-            (group.b.name, row.quantity): row for group in panel.groups for row in group.rows
-        }
-        sides = [_Side(arm, {q.name for q in quantities}) for arm in panel.arms]
-        titles = labels or [
+        self, title: str, quantities: Sequence[Quantity], labels: Sequence[str] = (), work: str = ""
+    ) -> Iterator[Block]:
+        """A row for each quantity and arm, with its comparison with the baseline.
+
+        ``work``: the unit of work that values are divided by in a column, empty without it.
+        """
+        labels = labels or [
             q.labels_text() or metric_info(q, self.kinds[q].better).title for q in quantities
         ]
-        rows = [
-            replace(
-                side.row(quantity, label, self.kinds[quantity]),
-                first=place == 0,
-                compared=compared.get((side.arm.name, quantity)),
-            )
-            for quantity, label in zip(quantities, titles, strict=True)
-            for place, side in enumerate(sides)
-        ]
-        percentiles = any(self.kinds[q].note == OF_HISTOGRAM for q in quantities)
-        return ResultTable(title, tuple(rows), bool(panel.groups), percentiles)
-
-
-class _Side:
-    """One arm's values of some metrics."""
-
-    def __init__(self, arm: Arm, names: Iterable[str]) -> None:
-        self.arm = arm
-        self._kinds = arm.kinds()
-        self._values = {q: s for name in names for q, s in arm.summaries(name).items()}
-        self._limits = {q: s for name in names for q, s in arm.limits(name).items()}
-
-    def row(self, quantity: Quantity, label: str, one: Measured) -> ResultRow:
-        own = self._kinds.get(quantity)
-        marks = MARK if _by_others(self.arm, quantity) else ""
-        return ResultRow(
-            label,
-            True,
-            self.arm.marked_name,
-            one.unit,
-            metric_info(quantity, one.better).resolution,
-            self._values.get(quantity),
-            self._limits.get(quantity),
-            own.note if own is not None and own.value is None else "",
-            marks + (READY_MADE_MARK if quantity in self.arm.ready_made else ""),
+        compared = {
+            (group.b.name, row.quantity): row for group in self._panel.groups for row in group.rows
+        }
+        own = [compared[key] for key in product(self._names, quantities) if key in compared]
+        columns = _Columns(
+            work,
+            bool(self._panel.groups),
+            any(row.has_verdict for row in own),
+            notes=not any(self.kinds[q].note == OF_HISTOGRAM for q in quantities),
         )
+        rows, missing, marks = [], [], ""
+        for quantity, label in zip(quantities, labels, strict=True):
+            for arm in self._panel.arms:
+                value = _Value.of(arm, quantity, self.kinds[quantity])
+                first = label if arm is self._panel.arms[0] else ""
+                row = compared.get((arm.name, quantity))
+                rows.append([first, arm.marked_name, *columns.cells(value, arm, row)])
+                marks += value.marks
+                if value.note and not value.summary and not value.limit:
+                    missing.append(f"{label}, {arm.marked_name}: {value.note}")
+        # Of counters, neither direction is better.
+        neither = {row.better for row in own} == {"none"}
+        head = columns.head("times as much" if neither else "times better")
+        yield Table(title, head, rows, "numbers")
+        if missing:
+            yield note(f"No value: {'; '.join(missing)}.")
+        if not columns.notes:
+            yield note("A percentile is the median of the percentiles of each repeat.")
+        if MARK in marks:
+            yield note(f"{MARK}: far more than the engine moved.")
+        if READY_MADE_MARK in marks:
+            yield note(f"{READY_MADE_MARK}: reported ready-made by a driver that has no histogram.")
+
+    @property
+    def _names(self) -> list[str]:
+        return [arm.name for arm in self._panel.arms]
+
+
+@dataclass(frozen=True)
+class _Value:
+    """One quantity on one arm. ``limit``: the time limit that runs reached instead."""
+
+    quantity: Quantity
+    one: Measured
+    summary: Summary | None
+    limit: Summary | None
+    note: str
+    marks: str
+
+    @classmethod
+    def of(cls, arm: Arm, quantity: Quantity, one: Measured) -> _Value:
+        own = arm.kinds().get(quantity)
+        return cls(
+            quantity,
+            one,
+            arm.summaries(quantity.name).get(quantity),
+            arm.limits(quantity.name).get(quantity),
+            own.note if own is not None and own.value is None else "",
+            MARK * _by_others(arm, quantity) + READY_MADE_MARK * (quantity in arm.ready_made),
+        )
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Median, range and number of repeats."""
+        unit, resolution = self.one.unit, metric_info(self.quantity, self.one.better).resolution
+        if self.summary:
+            limited = f", limit reached in {self.limit.n}" if self.limit else ""
+            return [
+                f"{quantity_text(self.summary.median, unit, resolution)} {self.marks}".strip(),
+                range_text(self.summary.low, self.summary.high, unit, resolution),
+                f"{self.summary.n}{limited}",
+            ]
+        if self.limit:
+            return [f"limit of {quantity_text(self.limit.median, unit)} reached", "", "0"]
+        return [NOTHING, "", "0"]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns a table has. ``notes``: whether the notes of comparisons are shown."""
+
+    work: str
+    compared: bool
+    verdict: bool
+    notes: bool
+
+    def head(self, ratio: str) -> list[str]:
+        """Their titles; ``ratio``: of the ratios."""
+        head = ["", "measured on", "median", "range", "n"]
+        if self.work:
+            head.append(f"each {self.work}, median")
+        if self.compared:
+            head += [ratio, "interval"]
+            head += ["p (Holm)", "verdict"] if self.verdict else ["remarks"]
+        return head
+
+    def cells(self, value: _Value, arm: Arm, row: Row | None) -> Iterator[Cell]:
+        """Those of a row after its name and arm; ``row``: the comparison with the baseline."""
+        yield from value.cells
+        if self.work:
+            each = per_work(arm, value.quantity)
+            yield quantity_text(each[0].median, each[1]) if each else NOTHING
+        if not self.compared:
+            return
+        if row is None or row.estimate is None or row.decision is None:
+            yield from [""] * (3 if self.verdict else 2)
+            yield row.note.partition("; ")[0] if row and row.note != value.note else ""
+            return
+        yield times(row.ratio)
+        yield interval_text(row.estimate)
+        if self.verdict:
+            yield p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
+        yield verdict_cell(row, self.notes)
+
+
+def _still(counters: int) -> Iterator[Block]:
+    if counters:
+        yield note(f"{counted(counters, 'counter')} stayed at 0 in every run: see report.csv.")
 
 
 def _by_others(arm: Arm, quantity: Quantity) -> bool:
@@ -221,84 +251,20 @@ def _with_limited(kinds: Mapping[Quantity, Measured]) -> dict[Quantity, Measured
     }
 
 
-def sweep_table(sweep: Sweep) -> ResultTable:
+def sweep_table(sweep: Sweep) -> Table:
     """A line's medians at every value of the parameter."""
-    rows = [
-        ResultRow(
-            sweep.at(value),
-            place == 0,
-            line.marked_name,
-            sweep.unit,
-            0.0,
-            line.points.get(value),
-        )
-        for value in sweep.values
-        for place, line in enumerate(one for one in sweep.lines if value in one.points)
-    ]
+    rows = []
+    for value in sweep.values:
+        first = sweep.at(value)
+        for line in sweep.lines:
+            if (one := line.points.get(value)) is not None:
+                ends = range_text(one.low, one.high, sweep.unit)
+                median = quantity_text(one.median, sweep.unit)
+                rows.append([first, line.marked_name, median, ends, str(one.n)])
+                first = ""
     title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
-    return ResultTable(f"{title}: {sweep.title}", tuple(rows))
-
-
-def result_blocks(table: ResultTable) -> Iterator[Block]:
-    """A table of results as it is shown, with its notes."""
-    head = ["", "measured on", "median", "range", "n"]
-    if table.work:
-        head.append(f"each {table.work}, median")
-    if table.compared:
-        head += [table.ratio, "interval"]
-        head += ["p (Holm)", "verdict"] if table.has_verdict else ["remarks"]
-    yield Table(table.title, head, [_cells(table, row) for row in table.rows], "numbers")
-    missing = [
-        f"{row.label}, {row.arm}: {row.note}"
-        for row in table.rows
-        if row.note and not row.summary and not row.limit
-    ]
-    if missing:
-        yield note(f"No value: {'; '.join(missing)}.")
-    if table.percentiles:
-        yield note("A percentile is the median of the percentiles of each repeat.")
-    marks = "".join(row.marks for row in table.rows)
-    if MARK in marks:
-        yield note(f"{MARK}: far more than the engine moved.")
-    if READY_MADE_MARK in marks:
-        yield note(f"{READY_MADE_MARK}: reported ready-made by a driver that has no histogram.")
-    if table.still:
-        yield note(f"{counted(table.still, 'counter')} stayed at 0 in every run: see report.csv.")
-
-
-def _cells(table: ResultTable, row: ResultRow) -> list[Cell]:
-    cells: list[Cell] = [row.label if row.first else "", row.arm]
-    if row.summary:
-        median = quantity_text(row.summary.median, row.unit, row.resolution)
-        limited = f", limit reached in {row.limit.n}" if row.limit else ""
-        cells += [
-            f"{median} {row.marks}".strip(),
-            range_text(row.summary.low, row.summary.high, row.unit, row.resolution),
-            f"{row.summary.n}{limited}",
-        ]
-    elif row.limit:
-        cells += [f"limit of {quantity_text(row.limit.median, row.unit)} reached", "", "0"]
-    else:
-        cells += [NOTHING, "", "0"]
-    if table.work:
-        cells.append(quantity_text(row.each[0].median, row.each[1]) if row.each else NOTHING)
-    if table.compared:
-        cells += _compared_cells(table, row)
-    return cells
-
-
-def _compared_cells(table: ResultTable, row: ResultRow) -> Iterator[Cell]:
-    compared = row.compared
-    if compared is None or compared.estimate is None or compared.decision is None:
-        yield from [""] * (3 if table.has_verdict else 2)
-        differs = compared is not None and compared.note != row.note
-        yield compared.note.partition("; ")[0] if compared and differs else ""
-        return
-    yield times(compared.ratio)
-    yield interval_text(compared.estimate)
-    if table.has_verdict:
-        yield p_text(compared.decision.adjusted_p) if compared.has_verdict else NOTHING
-    yield verdict_cell(compared, not table.percentiles)
+    head = ("", "measured on", "median", "range", "n")
+    return Table(f"{title}: {sweep.title}", head, rows, "numbers")
 
 
 # The measured window -------------------------------------------------------------

@@ -22,7 +22,7 @@ from reports.charts.drawing import (
 from reports.formatting import percent, quantity_text, range_text
 from reports.over_time import Span, Timeline
 from reports.sections import Drawing
-from reports.strips import Line, Strip
+from reports.time_series import Line, Strip
 
 _WIDTH_IN, _STRIP_IN, _LANE_IN, _AXIS_IN = 7.6, 1.05, 0.3, 0.5
 _SMALL = 8.0

@@ -19,7 +19,7 @@ from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
 from reports.over_time import Timeline, representative, timeline
 from reports.series import panels
-from reports.strips import Line, Strip
+from reports.time_series import Line, Strip
 
 S = 1_000_000_000
 #: Where the clock stands when the window begins.

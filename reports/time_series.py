@@ -23,6 +23,7 @@ NS_PER_S = 1e9
 #: Roles of threads in the I/O trace whose calls an operation waits for; of an engine whose threads
 #: are not distinguished, all.
 _SESSIONS = ("foreground", "unknown")
+_TRANSFERS = ("read", "write")
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,8 @@ class Strip:
 
 
 Sample = Mapping[str, Any]
-#: The mean of an interval and its weight (None: the interval's length), from the samples at both
-#: ends and its length; None where it has none.
-_Mean = Callable[[Sample, Sample, float], tuple[float, float | None] | None]
+#: The mean of an interval, from the samples at both ends and its length; None where it has none.
+_Mean = Callable[[Sample, Sample, float], float | None]
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,15 @@ class MonitorSeries:
         """All that were sampled, in order."""
         return list(dict.fromkeys(key for sample in self.samples for key in sample))
 
-    def line(self, name: str, mean: _Mean) -> Line:
-        """The means of all intervals that have one."""
+    def line(self, name: str, mean: _Mean, weight: _Mean | None = None) -> Line:
+        """The means of all intervals that have one; ``weight``: what they are over, if not time."""
         found = []
         for a, b in self.pairs:
             begin, end = a["monotonic_ns"], b["monotonic_ns"]
             value = mean(a, b, end - begin)
-            if value is not None:
-                weight = end - begin if value[1] is None else value[1]
-                found.append(Interval(begin, end, value[0], weight))
+            over = weight(a, b, end - begin) if weight else end - begin
+            if value is not None and over is not None:
+                found.append(Interval(begin, end, value, over))
         return Line(name, tuple(found))
 
 
@@ -130,62 +130,60 @@ def _sum(sample: Sample, keys: Iterable[str]) -> float | None:
 def rate(keys: Sequence[str], scale: float = 1.0, absent: float | None = None) -> _Mean:
     """Of cumulative counters, per nanosecond times ``scale``. One that went back has no rate."""
 
-    def mean(a: Sample, b: Sample, length: float) -> tuple[float, float | None] | None:
+    def mean(a: Sample, b: Sample, length: float) -> float | None:
         before, after = (_sum({**dict.fromkeys(keys, absent), **s}, keys) for s in (a, b))
         if before is None or after is None or after < before:
             return None
-        return (after - before) / length * scale, None
+        return (after - before) / length * scale
 
     return mean
 
 
-def _by_operation(
-    block: MonitorSeries,
-    operations: Sequence[str],
-    mean: Callable[[Sequence[str], str], _Mean],
-) -> tuple[Line, ...]:
-    """A line for each tier (``ssd``, or ``log+ssd`` of tiers on the same disk) and operation."""
+def _disks_of_tiers(block: MonitorSeries) -> Mapping[str, Sequence[str]]:
+    """Disks by tier (``ssd``, or ``log+ssd`` of tiers on the same disk)."""
     disks = block.document.get("disks") or {}
-    by_tier = grouped(("+".join(tiers), disk) for disk, tiers in disks.items())
-    return tuple(
-        block.line(f"{tier} {operation}", mean(own, operation))
-        for tier, own in by_tier.items()
-        for operation in operations
-    )
+    return grouped(("+".join(tiers), disk) for disk, tiers in disks.items())
 
 
 def _bandwidth(block: MonitorSeries) -> Strip:
-    def bytes_per_s(disks: Sequence[str], operation: str) -> _Mean:
+    def line(tier: str, disks: Sequence[str], operation: str) -> Line:
         keys = [f"block_{operation}_bytes_per_s[device={disk}]" for disk in disks]
+        return block.line(f"{tier} {operation}", lambda _, b, length: _sum(b, keys))
 
-        def mean(_: Sample, b: Sample, _length: float) -> tuple[float, None] | None:
-            value = _sum(b, keys)
-            return None if value is None else (value, None)
-
-        return mean
-
-    lines = _by_operation(block, ("read", "write"), bytes_per_s)
-    return Strip("Device bandwidth by tier", "B/s", lines)
+    tiers = _disks_of_tiers(block).items()
+    lines = [line(tier, disks, operation) for tier, disks in tiers for operation in _TRANSFERS]
+    return Strip("Device bandwidth by tier", "B/s", tuple(lines))
 
 
 def _await(block: MonitorSeries) -> Strip:
     """The mean over the requests of all disks; an interval without a request has none."""
 
-    def time_per_request(disks: Sequence[str], operation: str) -> _Mean:
-        def mean(_: Sample, b: Sample, length: float) -> tuple[float, float] | None:
-            requests = waited = 0.0
-            for disk in disks:
-                count = _sum(b, [f"block_{operation}_per_s[device={disk}]"])
-                each = _sum(b, [f"block_{operation}_await_ns[device={disk}]"])
-                if count and each is not None:
-                    requests += count
-                    waited += count * each
-            return (waited / requests, requests * length) if requests else None
+    def line(tier: str, disks: Sequence[str], operation: str) -> Line:
+        def requests(_: Sample, b: Sample, length: float) -> float:
+            return sum(count for count, _ in _requests(b, disks, operation)) * length
 
-        return mean
+        def each(_: Sample, b: Sample, length: float) -> float | None:
+            found = _requests(b, disks, operation)
+            count = sum(count for count, _ in found)
+            return sum(count * waited for count, waited in found) / count if count else None
 
-    lines = _by_operation(block, ("read", "write", "flush"), time_per_request)
-    return Strip("Time per request (await) by tier", "ns", lines)
+        return block.line(f"{tier} {operation}", each, requests)
+
+    tiers, operations = _disks_of_tiers(block).items(), (*_TRANSFERS, "flush")
+    lines = [line(tier, disks, operation) for tier, disks in tiers for operation in operations]
+    return Strip("Time per request (await) by tier", "ns", tuple(lines))
+
+
+def _requests(sample: Sample, disks: Sequence[str], operation: str) -> list[tuple[float, float]]:
+    """Requests per second of each disk that had any, and their mean time."""
+    found = (
+        (
+            _sum(sample, [f"block_{operation}_per_s[device={disk}]"]),
+            _sum(sample, [f"block_{operation}_await_ns[device={disk}]"]),
+        )
+        for disk in disks
+    )
+    return [(count, each) for count, each in found if count and each is not None]
 
 
 def _memory_traffic(traffic: MonitorSeries) -> Strip:
@@ -221,20 +219,21 @@ def _files(io: MonitorSeries) -> Strip:
 def _call_times(io: MonitorSeries) -> Strip:
     """The mean over the calls of sessions; an interval without a call has none."""
 
-    def time_per_call(calls: _Mean, took: _Mean) -> _Mean:
-        def mean(a: Sample, b: Sample, length: float) -> tuple[float, float] | None:
-            made, spent_ns = calls(a, b, length), took(a, b, length)
-            if made is None or spent_ns is None or made[0] <= 0:
-                return None
-            return spent_ns[0] / made[0], made[0] * length
+    def line(place: tuple[str, str], called: Sequence[str], spent: Sequence[str]) -> Line:
+        calls, took = rate(called, absent=0.0), rate(spent, absent=0.0)
 
-        return mean
+        def each(a: Sample, b: Sample, length: float) -> float | None:
+            made, spent_ns = calls(a, b, length), took(a, b, length)
+            return spent_ns / made if made and spent_ns is not None else None
+
+        def weight(a: Sample, b: Sample, length: float) -> float:
+            return (calls(a, b, length) or 0.0) * length
+
+        return io.line(" ".join(place), each, weight)
 
     spent = _traced(io, "duration_ns", *_SESSIONS)
-    lines = []
-    for place, keys in _traced(io, "calls_count", *_SESSIONS).items():
-        calls, took = rate(keys, absent=0.0), rate(spent.get(place, []), absent=0.0)
-        lines.append(io.line(" ".join(place), time_per_call(calls, took)))
+    counts = _traced(io, "calls_count", *_SESSIONS)
+    lines = [line(place, keys, spent.get(place, [])) for place, keys in counts.items()]
     return Strip("Time per call of sessions, by part", "ns", tuple(lines))
 
 
@@ -252,7 +251,7 @@ def _processor(process: MonitorSeries) -> Strip:
     """None where the engine was restarted: the counters are of its processes."""
     cpu = rate(["cpu_ns"])
 
-    def used(a: Sample, b: Sample, length: float) -> tuple[float, float | None] | None:
+    def used(a: Sample, b: Sample, length: float) -> float | None:
         started = a.get("first_started_ticks")
         same = started is not None and started == b.get("first_started_ticks")
         return cpu(a, b, length) if same else None
@@ -268,9 +267,9 @@ def _pressure(pressure: MonitorSeries) -> Strip:
     def share(resource: str) -> _Mean:
         whole = rate([f"pressure_{resource}_some_ns[of={of}]"])
 
-        def mean(a: Sample, b: Sample, length: float) -> tuple[float, float | None] | None:
+        def mean(a: Sample, b: Sample, length: float) -> float | None:
             found = whole(a, b, length)
-            return found and (min(1.0, found[0]), found[1])  # Linux counts after the time stamp
+            return found and min(1.0, found)  # Linux counts after the time stamp
 
         return mean
 
@@ -284,26 +283,25 @@ def _waits(waits: MonitorSeries) -> Strip:
     the run queue may show a wait, too, and the sum is more than the sessions then.
     """
 
-    def computing(a: Sample, b: Sample, length: float) -> tuple[float, None] | None:
-        running = rate(["wait_running_ns"])(a, b, length)
-        cpu = rate(["wait_cpu_ns"])(a, b, length)
-        queued = rate(["wait_queued_ns"], 1.0, 0.0)(a, b, length)
-        if running is None or cpu is None or queued is None:
-            return None
-        return max(queued[0], min(running[0], cpu[0] + queued[0])), None
+    running, cpu = rate(["wait_running_ns"]), rate(["wait_cpu_ns"])
+    queued, waiting = (
+        rate([name], absent=0.0) for name in ("wait_queued_ns", "wait_ns[resource=other]")
+    )
 
-    def other(a: Sample, b: Sample, length: float) -> tuple[float, None] | None:
-        running = rate(["wait_running_ns"])(a, b, length)
-        own, on = (
-            rate(["wait_ns[resource=other]"], 1.0, 0.0)(a, b, length),
-            computing(a, b, length),
-        )
-        if running is None or own is None or on is None:
+    def computing(a: Sample, b: Sample, length: float) -> float | None:
+        ran, counted, queue = (one(a, b, length) for one in (running, cpu, queued))
+        if ran is None or counted is None or queue is None:
             return None
-        return max(0.0, running[0] - on[0]) + own[0], None
+        return max(queue, min(ran, counted + queue))
+
+    def other(a: Sample, b: Sample, length: float) -> float | None:
+        ran, own, computed = (one(a, b, length) for one in (running, waiting, computing))
+        if ran is None or own is None or computed is None:
+            return None
+        return max(0.0, ran - computed) + own
 
     means = {
-        **{name: rate([f"wait_ns[resource={name}]"], 1.0, 0.0) for name in RESOURCES},
+        **{name: rate([f"wait_ns[resource={name}]"], absent=0.0) for name in RESOURCES},
         "processor": computing,
         "other": other,
     }
