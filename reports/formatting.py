@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from harness.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from reports.statistics import Value
 
 EMULATED, MODELLED = "EMULATED", "MODELLED"
 #: In the text of a tier that is a device's model: ``fast by the model zero``.
@@ -22,17 +25,6 @@ _NOTES = {
 TIMES = "×"
 #: An empty cell: not measured.
 NOTHING = "–"
-
-
-class Interval(Protocol):
-    """An interval, where there is one, and the share that it covers."""
-
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def confidence(self) -> float: ...
 
 
 def stand_in_mark(emulated: Sequence[str]) -> str:
@@ -129,7 +121,7 @@ def times_at_most(ratio: float) -> str:
     return times(math.ceil(ratio / step - 1e-9) * step)
 
 
-def interval_text(estimate: Interval) -> str:
+def interval_text(estimate: Value) -> str:
     """``[1.60, 2.20]``, with its coverage where that is below 95 %; a dash without one."""
     if estimate.low is None or estimate.high is None:
         return NOTHING

@@ -7,29 +7,26 @@ gets bars where it has labels, and stands in the table where it has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.forest import speedups
 from reports.charts.stacked import (
     memory_bandwidth,
+    operation_waits,
     operator_times,
+    query_waits,
     tier_bytes,
     working_set,
 )
-from reports.charts.waits import operation_waits, query_waits
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.sections import Drawing
 from reports.series import Panel
 
-
-class Draw(Protocol):
-    """Draws one metric of one panel, None where it has nothing to show."""
-
-    def __call__(self, panel: Panel, metric: str, title: str, name: str) -> Drawing | None: ...
+#: Draws one metric of one panel, with its title, under a name; None where it has nothing to show.
+Draw = Callable[[Panel, str, str, str], Drawing | None]
 
 
 @dataclass(frozen=True)

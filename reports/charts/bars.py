@@ -57,9 +57,10 @@ def bars_on_log_axis(
             _draw_arm(axes, (places, width * 0.94), index, arm, values)
         _draw_limits(axes, quantities, limits)
         _draw_published(axes, quantities, published)
-        _dress(axes, panel, quantities, min(positive), unit, title)
-        heading = f"{title}: {panel.title}"
-        return finish(figure, name, heading, heading, _CAPTION)
+        _dress(axes, min(positive), unit)
+        axes.set_ylabel(f"{title}, log axis")
+        below = _label_groups(axes, quantities)
+        return _finished(axes, panel, name, title, len(quantities), below)
 
 
 def _draw_arm(
@@ -118,9 +119,7 @@ def _draw_published(
         )
 
 
-def _dress(
-    axes: Axes, panel: Panel, quantities: Sequence[Quantity], lowest: float, unit: str, title: str
-) -> None:
+def _dress(axes: Axes, lowest: float, unit: str) -> None:
     axes.set_yscale("log")
     axes.set_ylim(bottom=lowest / 2)
     low, high = axes.get_ylim()
@@ -128,12 +127,6 @@ def _dress(
     axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, unit)))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(visible=False, axis="x")
-    axes.set_xlim(-0.6, len(quantities) - 0.4)
-    below = _label_groups(axes, quantities)
-    axes.set_ylabel(f"{title}, log axis")
-    panel_title(axes, panel)
-    _legend(axes, below)
 
 
 def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
@@ -172,30 +165,35 @@ _CAPTION = (
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """One rate of a run as a bar for each arm, from zero; None where no arm has the metric."""
     quantity = Quantity(metric)
-    summaries = [arm.summaries(metric) for arm in panel.arms]
-    if not any(quantity in found for found in summaries):
+    found = [arm.summaries(metric).get(quantity) for arm in panel.arms]
+    if not any(found):
         return None
     with style():
         figure = new_figure(max(4.6, 1.6 + 0.9 * len(panel.arms)), 3.6)
         axes = figure.add_subplot()
-        for index, (arm, found) in enumerate(zip(panel.arms, summaries, strict=True)):
-            if quantity in found:
-                _draw_arm(axes, ([index], 0.7), index, arm, [found[quantity]])
+        for index, (arm, summary) in enumerate(zip(panel.arms, found, strict=True)):
+            if summary:
+                _draw_arm(axes, ([index], 0.7), index, arm, [summary])
         axes.set_ylim(bottom=0)
-        axes.set_xlim(-0.6, len(panel.arms) - 0.4)
         axes.set_xticks([])
         axes.yaxis.set_major_locator(MaxNLocator(6))
         axes.yaxis.set_major_formatter(
             FuncFormatter(lambda value, _: significant(value).removesuffix(".0"))
         )
-        axes.grid(visible=False, axis="x")
         axes.set_ylabel(title.replace(", ", "\n"))
-        panel_title(axes, panel)
-        _legend(axes, -0.04)
-        heading = f"{title}: {panel.title}"
-        return finish(figure, name, heading, heading, _CAPTION)
+        return _finished(axes, panel, name, title, len(panel.arms), -0.04)
 
 
-def _legend(axes: Axes, below: float) -> None:
+def _finished(
+    axes: Axes, panel: Panel, name: str, title: str, groups: int, below: float
+) -> Drawing:
+    """With title and legend; ``below``: where the legend is."""
+    axes.set_xlim(-0.6, groups - 0.4)
+    axes.grid(visible=False, axis="x")
+    panel_title(axes, panel)
     ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
     axes.legend(loc="upper left", bbox_to_anchor=(0, below), ncols=ncols, borderaxespad=0)
+    heading = f"{title}: {panel.title}"
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return finish(figure, name, heading, heading, _CAPTION)

@@ -1,4 +1,4 @@
-"""Stacked bars of every query: operator times, bytes per tier, memory, bandwidth.
+"""Stacked bars: operator times, waits, bytes per tier, memory and bandwidth of queries.
 
 VLDB 2023, §4.1, §4.4 and Fig. 3. The bars of a group are the arms, named by their letters.
 """
@@ -6,20 +6,22 @@ VLDB 2023, §4.1, §4.4 and Fig. 3. The bars of a group are the arms, named by t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from harness.units import format_bytes
+from harness.units import format_bytes, format_ns
+from harness.waits import TOLERANCE
 from reports.arm import Arm
 from reports.charts.drawing import (
     ARM_COLOURS,
     INK,
     OPERATOR_STYLES,
+    RESOURCE_STYLES,
     bar_places,
     finish,
     letters,
@@ -46,107 +48,111 @@ class Part:
 
     name: str
     colour: str
-    value: Callable[[Arm, QueryBreakdown], float]
     hatch: str = ""
     down: bool = False
 
 
+#: A bar: the name of its arm, and its group (a query).
+Place = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Stacks:
-    """What a chart shows. ``mark``: whether a bar has a remark; ``lines``: horizontal ones.
+    """What a chart shows; ``bars``: the heights of all parts.
 
-    ``tallest``: bars are cut there.
+    ``binary``: whether heights are bytes. ``notes``: what is written on a bar. ``lines``:
+    horizontal ones. ``tallest``: bars are cut there.
     """
 
     title: str
-    parts: Sequence[Part]
-    text: Callable[[float], str]
     caption: str
-    mark: Callable[[Arm, QueryBreakdown], bool] = lambda arm, one: False
+    parts: Sequence[Part]
+    bars: Mapping[Place, Sequence[float]]
+    text: Callable[[float], str]
+    binary: bool = False
+    notes: Mapping[Place, str] = field(default_factory=dict)
     lines: Sequence[float] = ()
     tallest: float = math.inf
 
 
+def _queries(panel: Panel) -> dict[Place, tuple[Arm, QueryBreakdown]]:
+    found = [(arm, one) for arm in panel.arms for one in query_breakdowns(arm).values()]
+    return {(arm.name, one.query): (arm, one) for arm, one in found}
+
+
 def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Every query's measured time, on the first arm with a plan as 100 %; None without plans."""
-    base: dict[str, float] = {}
-    for arm in panel.arms:
-        for query, one in query_breakdowns(arm).items():
-            if one.kinds and one.duration:
-                base.setdefault(query, one.duration.median)
-
-    def share(kind: str) -> Callable[[Arm, QueryBreakdown], float]:
-        return lambda _, one: one.kinds.get(kind, 0.0) / base[one.query] if one.kinds else 0.0
-
-    parts = [
-        Part(kind_title(kind), colour, share(kind), hatch)
-        for kind, (colour, hatch) in OPERATOR_STYLES.items()
-    ]
-    caption = (
+    queries, base = _queries(panel), dict[str, float]()
+    for _, one in queries.values():
+        if one.kinds and one.duration:
+            base.setdefault(one.query, one.duration.median)
+    stacks = Stacks(
+        "Where the time goes",
         "Measured times, of the first placement as 100 %, divided as the operators' own times in a "
         "second, profiled execution from the same cache state. Planning is in “other”; what that "
         f"execution spent elsewhere is “outside the operators”. {MARK}: the plan's times are more "
-        "than 10 % off the measured time before scaling; the table of queries says why."
-    )
-    stacks = Stacks(
-        "Where the time goes",
-        parts,
+        "than 10 % off the measured time before scaling; the table of queries says why.",
+        [Part(kind_title(kind), *style) for kind, style in OPERATOR_STYLES.items()],
+        {
+            place: [one.kinds.get(kind, 0.0) / base.get(one.query, 1.0) for kind in OPERATOR_STYLES]
+            for place, (_, one) in queries.items()
+        },
         percent,
-        caption,
-        lambda _, one: one.fit is not None and not one.fit.fits,
-        (1.0,),
-        _TALLEST,
+        notes={p: MARK for p, (_, one) in queries.items() if one.fit and not one.fit.fits},
+        lines=(1.0,),
+        tallest=_TALLEST,
     )
     return draw_stacks(panel, stacks, name)
 
 
 def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Read (up) and written (down) per tier whose device counts; None where none does."""
-    every = [one for arm in panel.arms for one in query_breakdowns(arm).values()]
-    tiers = sorted({tier for one in every for tier in (*one.read, *one.written)})
-
-    def read(tier: str) -> Callable[[Arm, QueryBreakdown], float]:
-        return lambda _, one: one.read.get(tier, 0.0)
-
-    def written(tier: str) -> Callable[[Arm, QueryBreakdown], float]:
-        return lambda _, one: one.written.get(tier, 0.0)
-
+    queries = _queries(panel)
+    tiers = sorted({tier for _, one in queries.values() for tier in (*one.read, *one.written)})
     parts: list[Part] = []
     for index, tier in enumerate(tiers):
         colour = ARM_COLOURS[index % len(ARM_COLOURS)]
-        parts.append(Part(f"read from {tier}", colour, read(tier)))
-        parts.append(Part(f"written to {tier}", colour, written(tier), "//", down=True))
-    caption = (
+        parts.append(Part(f"read from {tier}", colour))
+        parts.append(Part(f"written to {tier}", colour, "//", down=True))
+    stacks = Stacks(
+        "Bytes per tier",
         "Bytes that the tiers' devices moved while each query ran, whoever caused them: read above "
         "the axis, written below it. DAX and tmpfs pass no block layer and have no count. "
-        f"{MARK}: far more than the engine moved."
-    )
-    stacks = Stacks(
-        "Bytes per tier", parts, format_bytes, caption, lambda _, one: one.moved_by_others
+        f"{MARK}: far more than the engine moved.",
+        parts,
+        {
+            place: [moved.get(tier, 0.0) for tier in tiers for moved in (one.read, one.written)]
+            for place, (_, one) in queries.items()
+        },
+        format_bytes,
+        binary=True,
+        notes={place: MARK for place, (_, one) in queries.items() if one.moved_by_others},
     )
     return draw_stacks(panel, stacks, name)
 
 
 def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Working sets and spills against the memory there was; None where no set is known."""
-    parts = [
-        Part("working set, at least", ARM_COLOURS[0], lambda _, one: one.size("working_set") or 0),
-        Part("spilled", ARM_COLOURS[5], lambda _, one: one.size("spilled") or 0, "//", down=True),
-    ]
-    if not _present(panel, parts[:1]):
+    queries = _queries(panel)
+    if not any(one.size("working_set") for _, one in queries.values()):
         return None
-    caption = (
-        "What each query touched from a cold start, at least: the greater of the file bytes that "
-        "came into the page cache and the peak of private memory. Below the axis: bytes spilled to "
-        f"temporary files. {MARK}: the memory limit was reached and bounds it."
-    )
     stacks = Stacks(
         "Working set and spill",
-        parts,
+        "What each query touched from a cold start, at least: the greater of the file bytes that "
+        "came into the page cache and the peak of private memory. Below the axis: bytes spilled to "
+        f"temporary files. {MARK}: the memory limit was reached and bounds it.",
+        [
+            Part("working set, at least", ARM_COLOURS[0]),
+            Part("spilled", ARM_COLOURS[5], "//", down=True),
+        ],
+        {
+            place: [one.size(name) or 0.0 for name in ("working_set", "spilled")]
+            for place, (_, one) in queries.items()
+        },
         format_bytes,
-        caption,
-        lambda arm, one: bound_bytes(arm, one) is not None,
-        sorted({run.run["memory_bytes"] for run in panel.runs if run.run["memory_bytes"]}),
+        binary=True,
+        notes={place: MARK for place, found in queries.items() if bound_bytes(*found) is not None},
+        lines=sorted({run.run["memory_bytes"] for run in panel.runs if run.run["memory_bytes"]}),
     )
     return draw_stacks(panel, stacks, name)
 
@@ -154,93 +160,140 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
 def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Mean DRAM bandwidth of each query, reads and writes stacked (VLDB 2023, Fig. 3)."""
 
-    def rate(metric: str) -> Callable[[Arm, QueryBreakdown], float]:
-        def value(arm: Arm, one: QueryBreakdown) -> float:
-            found = arm.summaries(metric).get(Quantity(metric, (("query", one.query),)))
-            return found.median if found else 0.0
+    def rate(arm: Arm, direction: str, query: str) -> float:
+        metric = f"query_dram_{direction}_bytes_per_s"
+        found = arm.summaries(metric).get(Quantity(metric, (("query", query),)))
+        return found.median if found else 0.0
 
-        return value
-
-    parts = [
-        Part("DRAM reads", ARM_COLOURS[0], rate("query_dram_read_bytes_per_s")),
-        Part("DRAM writes", ARM_COLOURS[1], rate("query_dram_write_bytes_per_s"), "//"),
-    ]
-    caption = (
+    stacks = Stacks(
+        "DRAM bandwidth",
         "Mean bandwidth at the memory controllers while each query ran, of the whole host (VLDB "
-        "2023, Fig. 3). In Memory Mode it includes DRAM's work as a cache."
+        "2023, Fig. 3). In Memory Mode it includes DRAM's work as a cache.",
+        [Part("DRAM reads", ARM_COLOURS[0]), Part("DRAM writes", ARM_COLOURS[1], "//")],
+        {
+            place: [rate(arm, direction, one.query) for direction in ("read", "write")]
+            for place, (arm, one) in _queries(panel).items()
+        },
+        lambda value: quantity_text(value, "B/s"),
+        binary=True,
     )
-    stacks = Stacks("DRAM bandwidth", parts, lambda v: quantity_text(v, "B/s"), caption)
     return draw_stacks(panel, stacks, name)
 
 
-# Drawing -----------------------------------------------------------------------
+# Waits --------------------------------------------------------------------------
+
+_WAITS = "Where the time goes, by resource"
+_OFF = f"{MARK}: waits and processor time are more than 10 % off the latency."
+_RESOURCES = [Part(resource, *style) for resource, style in RESOURCE_STYLES.items()]
 
 
-def _present(panel: Panel, parts: Sequence[Part]) -> list[Part]:
-    """Those that are more than nothing somewhere."""
-    bars = [(arm, one) for arm in panel.arms for one in query_breakdowns(arm).values()]
-    return [part for part in parts if any(part.value(arm, one) > 0 for arm, one in bars)]
+def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
+    """Every query's time on the first arm that has it as 100 %; None without waits."""
+    waits, base = _waits(panel, metric), dict[str, float]()
+    for (_, query), parts in waits.items():
+        base.setdefault(query, sum(parts.values()))
+    stacks = Stacks(
+        _WAITS,
+        "The query's time, of the first placement as 100 %, by what its sessions waited for in the "
+        f"timed execution; parallel sessions are scaled to it. {_OFF}",
+        _RESOURCES,
+        {
+            (arm, query): [parts.get(part.name, 0.0) / (base[query] or 1.0) for part in _RESOURCES]
+            for (arm, query), parts in waits.items()
+        },
+        percent,
+        notes=_off(panel, "query_wait_accounted_share"),
+        lines=(1.0,),
+        tallest=_TALLEST,
+    )
+    return draw_stacks(panel, stacks, name)
+
+
+def operation_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
+    """The mean operation of a window, one bar for each arm; None without waits."""
+    stacks = Stacks(
+        f"{_WAITS} (mean time of an operation)",
+        "The mean operation of the measurement window, by what the sessions waited for; "
+        f"medians over the runs. {_OFF}",
+        _RESOURCES,
+        {
+            place: [parts.get(part.name, 0.0) for part in _RESOURCES]
+            for place, parts in _waits(panel, metric).items()
+        },
+        format_ns,
+        notes=_off(panel, "wait_accounted_share"),
+    )
+    return draw_stacks(panel, stacks, name)
+
+
+def _waits(panel: Panel, metric: str) -> dict[Place, dict[str, float]]:
+    """Medians over the runs by resource (empty where it has none); of a window, the query is ""."""
+    found: dict[Place, dict[str, float]] = {}
+    for arm in panel.arms:
+        for quantity, summary in arm.summaries(metric).items():
+            place = arm.name, quantity.label("query") or ""
+            found.setdefault(place, {})[quantity.label("resource") or ""] = summary.median
+    return found
+
+
+def _off(panel: Panel, metric: str) -> dict[Place, str]:
+    shares = _waits(panel, metric).items()
+    return {p: MARK for p, own in shares if any(abs(1 - v) > TOLERANCE for v in own.values())}
+
+
+# Drawing ------------------------------------------------------------------------
 
 
 def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
     """One group for each query, one stacked bar for each arm; None where all is nothing."""
-    parts = _present(panel, stacks.parts)
-    if not parts:
+    shown = [at for at in range(len(stacks.parts)) if any(b[at] > 0 for b in stacks.bars.values())]
+    if not shown:
         return None
-    queries = sorted(set(chain(*map(query_breakdowns, panel.arms))), key=natural)
+    groups = sorted({group for _, group in stacks.bars}, key=natural)
     with style():
-        figure = query_figure(len(queries), len(panel.arms))
+        figure = query_figure(len(groups), len(panel.arms))
         axes = figure.add_subplot()
         highest = 0.0
         for index, arm in enumerate(panel.arms):
-            at, width = bar_places(index, len(panel.arms), len(queries))
+            at, width = bar_places(index, len(panel.arms), len(groups))
             letter = chr(ord("a") + index) if len(panel.arms) > 1 else ""
-            for x, query in zip(at, queries, strict=True):
-                if (one := query_breakdowns(arm).get(query)) is not None:
-                    top = _stack(axes, x, width * 0.9, parts, arm, one)
+            for x, group in zip(at, groups, strict=True):
+                if heights := stacks.bars.get((arm.name, group)):
+                    parts = [(stacks.parts[part], heights[part]) for part in shown]
+                    top = _stack(axes, (x, width * 0.9), parts)
                     highest = max(highest, top)
-                    _name_bar(axes, x, top, letter, stacks, arm, one)
-        _dress(axes, panel, stacks, queries, highest)
-        _legends(axes, panel, parts)
+                    limited = (one := query_breakdowns(arm).get(group)) and one.duration is None
+                    remark = stacks.notes.get((arm.name, group), "")
+                    if top or remark or limited:
+                        text = f"limit\n{letter}" if limited else letter
+                        _name_bar(axes, x, top, text + remark, stacks.tallest)
+        _dress(axes, panel, stacks, groups, highest)
+        _legends(axes, panel, [stacks.parts[part] for part in shown])
         title = f"{stacks.title}: {panel.title}"
         return finish(figure, name, title, title, stacks.caption)
 
 
-def _stack(
-    axes: Axes, x: float, width: float, parts: Sequence[Part], arm: Arm, one: QueryBreakdown
-) -> float:
-    """One bar; its top."""
+def _stack(axes: Axes, place: tuple[float, float], parts: Iterable[tuple[Part, float]]) -> float:
+    """One bar; its top. ``place``: its middle and its width."""
     ends = {False: 0.0, True: 0.0}
-    for part in parts:
-        height = part.value(arm, one) * (-1 if part.down else 1)
-        bars = axes.bar(x, height, width, bottom=ends[part.down], color=part.colour)
+    for part, value in parts:
+        height = -value if part.down else value
+        bars = axes.bar(place[0], height, place[1], bottom=ends[part.down], color=part.colour)
         for patch in bars:
             patch.set(hatch=part.hatch, edgecolor="white", linewidth=0.4)
         ends[part.down] += height
     return ends[False]
 
 
-def _name_bar(
-    axes: Axes, x: float, top: float, letter: str, stacks: Stacks, arm: Arm, one: QueryBreakdown
-) -> None:
+def _name_bar(axes: Axes, x: float, top: float, text: str, tallest: float) -> None:
     """The arm's letter above its bar, with what must be known of it."""
-    marked = stacks.mark(arm, one)
-    text = letter + (MARK if marked else "")
-    if top > stacks.tallest:
+    if top > tallest:
         text = f"{significant(top)}×\n{text}"
-    elif one.limited and one.duration is None:
-        text = f"limit\n{text}"
-    elif not top and not marked:
-        return
-    at = (x, min(top, stacks.tallest))
-    axes.annotate(
-        text, at, xytext=(0, 1), textcoords="offset points", ha="center", va="bottom", fontsize=7
-    )
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
+    axes.annotate(text, (x, min(top, tallest)), xytext=(0, 1), fontsize=7, **above)
 
 
-def _dress(
-    axes: Axes, panel: Panel, stacks: Stacks, queries: Sequence[str], highest: float
-) -> None:
+def _dress(axes: Axes, panel: Panel, stacks: Stacks, groups: Sequence[str], highest: float) -> None:
     if highest > stacks.tallest:
         axes.set_ylim(top=stacks.tallest * 1.12)
     for line in stacks.lines:
@@ -248,14 +301,14 @@ def _dress(
             axes.axhline(line, color=INK, linewidth=1, linestyle="--")
     axes.axhline(0, color=INK, linewidth=0.8)
     low, high = axes.get_ylim()
-    if stacks.text is not percent:  # ticks that are round in KiB, MiB and GiB
+    if stacks.binary:  # ticks that are round in KiB, MiB and GiB
         step = float(2 ** math.floor(math.log2((high - low) / 5)))
         axes.yaxis.set_major_locator(MultipleLocator(step))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: stacks.text(abs(value))))
-    axes.set_xticks(range(len(queries)), queries)
-    axes.set_xlim(-0.6, len(queries) - 0.4)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.grid(visible=False, axis="x")
-    axes.set_xlabel("query")
+    axes.set_xlabel("query" if any(groups) else "")
     axes.set_ylabel(stacks.title)
     panel_title(axes, panel)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from narrowed import of_kind
 from report_runs import PLACES, Case, csv_rows, lognormal, metric, printed, report, tables, write
 
 from harness.errors import UsageError
@@ -15,9 +16,10 @@ from reports.compare_output import to_json
 from reports.conditions import uncontrolled
 from reports.parameter_table import what_was_run
 from reports.report import Report
+from reports.sections import Table, plain
 from reports.series import Panel, panels
 from reports.sweeps import sweeps
-from reports.tables import PanelTables, ResultRow
+from reports.tables import PanelTables
 
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,
           "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
@@ -123,15 +125,13 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
 ) -> None:
     made = runs(tmp_path, 2, 1.5)
     (panel,) = Report(made).panels
-    (window, *_) = PanelTables(panel).counters
-    assert window.work == "transaction"
-    each = {row.label: row.each for row in window.rows}
+    window = of_kind(Table, next(PanelTables(panel).counters))
+    at = window.head.index("each transaction, median")
+    each = {row[0]: row[at] for row in window.rows}
     # 1,000 transactions were done: 450 and 500 were committed, 50 rolled back as they should.
-    read = each["bytes read from the tier's device, tier ssd"]
-    wal = each["postgres wal"]
-    assert wal is not None and (wal[0].median, wal[1]) == (1024, "B")
-    assert read is not None and read[0].median == (1 << 30) / 1000
-    assert each["length of the window"] is None and each["DRAM read bandwidth"] is None
+    assert each["postgres wal"] == "1 KiB"
+    assert each["bytes read from the tier's device, tier ssd"] == "1.02 MiB"
+    assert each["length of the window"] == each["DRAM read bandwidth"] == "–"
 
 
 def test_what_the_io_trace_counted_is_listed_once_by_role(tmp_path: Path) -> None:
@@ -145,15 +145,13 @@ def test_what_the_io_trace_counted_is_listed_once_by_role(tmp_path: Path) -> Non
     ]
     spec = {"workload": "tpcc", "params": PARAMS, "driver": "loadgen"}
     run = write(tmp_path, Case(metrics=[*metrics(9000, 0), *more], spec_changes=spec))
-    (window, *others) = PanelTables(Report([run]).panels[0]).counters
-    each = {row.label: row.each for row in window.rows}
+    shown = tables(PanelTables(Report([run]).panels[0]).counters)
+    window = shown.pop("over the measured window")
+    each = {str(row[0]): row[-1] for row in window.rows}
     by_role = {label.split()[-1]: one for label, one in each.items() if "file I/O" in label}
-    assert {role: one and one[0].median for role, one in by_role.items()} == {
-        "foreground": 4.0,
-        "background": 1.0,
-    }
-    assert not any("file I/O" in table.title for table in others)
-    (scanned,) = (name for name, one in each.items() if one and one[0].median == 0.007)
+    assert by_role == {"foreground": "4 B", "background": "1 B"}
+    assert not any("file I/O" in title for title in shown)
+    (scanned,) = (name for name, one in each.items() if one == "0.00700")
     assert "pgscan" not in scanned
     assert not [label for label in each if "some" in label]
 
@@ -184,21 +182,27 @@ def test_warnings_that_differ_in_measured_numbers_are_shown_once(
     assert [one.context for one in uncontrolled(made)] == shown
 
 
-def with_hammerdb(root: Path, *more: dict[str, Any]) -> ResultRow:
+def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
     """The 95th percentile of new orders by HammerDB, which has no histograms."""
     kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
     other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
     made = [*runs(root, 1, 1.5)[:1], write(root, Case(metrics=[*kept, *more], spec_changes=other))]
     view = Report(made, over="driver")
     assert any(s.ready_made for s in view.agreements[0].spreads) == bool(more)
-    (row,) = [row for table in PanelTables(view.panels[0]).results for row in table.rows
-              if (row.label, row.arm) == ("new order, percentile 95", "hammerdb")]  # fmt: skip
-    return row
+    (table,) = (
+        table
+        for table in tables(PanelTables(view.panels[0]).results).values()
+        if any(row[0] == "new order, percentile 95" for row in table.rows)
+    )
+    places = [row[0] for row in table.rows]
+    row = table.rows[places.index("new order, percentile 95") + 1]
+    assert row[1] == "hammerdb"
+    return dict(zip(table.head, map(plain, row), strict=True))
 
 
 def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
     row = with_hammerdb(tmp_path)
-    assert (row.summary, row.note) == (None, "")
+    assert (row["median"], row["n"]) == ("–", "0")
 
 
 def test_lines_of_two_placements_have_their_names_when_drivers_are_compared(
@@ -213,8 +217,7 @@ def test_lines_of_two_placements_have_their_names_when_drivers_are_compared(
 def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
     labels = {"transaction": "new_order", "percentile": "95"}
     row = with_hammerdb(tmp_path, metric("transaction_percentile_ns", 9e7, "lower", **labels))
-    assert row.summary is not None and (row.summary.median, row.marks) == (9e7, "‡")
-    assert row.compared is not None and row.compared.ready_made and row.compared.estimate
+    assert row["median"] == "90 ms ‡" and row["times better"].endswith("×")
 
 
 def test_durability_is_separate_from_speed(tmp_path: Path) -> None:

@@ -95,20 +95,19 @@ def test_the_difference_of_two_arms_and_its_intervals(tmp_path: Path) -> None:
             runs.append(tpcc(tmp_path, placement, own, done, block))
     (table,) = tables(runs)
     assert (table.a, table.b, table.each) == ("ssd-both", "pmem-both", "transaction")
-    rows = {row.level: row for row in table.rows}
     # Twice the time for a transaction. By level, in millions: 24 − 4, 2 − 1, 2 − 1, 4 − 1, 8 − 13.
     drift = 1.025  # the median block's
     expected = {"all cycles": 20, "memory": 20, "L3": 1, "L2": 1, "stores": 3, "other": -5}
-    assert {name: row.difference.value for name, row in rows.items()} == pytest.approx(
+    found = {level: difference for level, (_, _, difference) in table.levels.items()}
+    assert {name: one.value for name, one in found.items()} == pytest.approx(
         {name: value * 1e6 * drift for name, value in expected.items()}
     )
-    assert (rows["memory"].share, rows["other"].share) == pytest.approx((1.0, -0.25))
-    levels = [row.difference.value for name, row in rows.items() if name != "all cycles"]
-    assert sum(levels) == pytest.approx(rows["all cycles"].difference.value)
-    for row in rows.values():
-        low, high = row.difference.low, row.difference.high
-        assert low is not None and high is not None and low < row.difference.value < high
-        assert row.difference.confidence == rows["all cycles"].difference.confidence > 0.95
+    assert (table.share("memory"), table.share("other")) == pytest.approx((1.0, -0.25))
+    levels = [one.value for name, one in found.items() if name != "all cycles"]
+    assert sum(levels) == pytest.approx(found["all cycles"].value)
+    for one in found.values():
+        assert one.low is not None and one.high is not None and one.low < one.value < one.high
+        assert one.confidence == found["all cycles"].confidence > 0.95
     files, _ = report(runs, tmp_path)
     text = files.markdown.read_text(encoding="utf-8")
     assert "| memory | 4,100,000 | 24,600,000 | 20,500,000 |" in text
@@ -123,7 +122,7 @@ def test_intervals_are_corrected_for_looks(tmp_path: Path) -> None:
         for placement, counts in (("ssd-both", FAST), ("pmem-both", SLOW))
     ]
     (table,) = tables(runs)
-    assert all(row.difference.confidence > 1 - 0.05 / 4 for row in table.rows)
+    assert all(found.confidence > 1 - 0.05 / 4 for _, _, found in table.levels.values())
 
 
 def test_what_one_arm_did_not_count_is_not_compared(tmp_path: Path) -> None:
