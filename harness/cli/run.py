@@ -27,10 +27,13 @@ from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
+from harness.store.spec import canonical_json
 from harness.units import parse_share
-from harness.workloads.parameters import Parameters
-from harness.yamlfile import Document
+from harness.workloads.parameters import Count, Number, Parameters, Time
+from harness.yamlfile import Document, scalar
 
+#: Kinds of parameters of which a list is a sweep.
+_NUMBERS = (Count, Number, Time)
 #: The experiment of runs without a name.
 _UNNAMED = "command-line"
 #: That of the closed-loop runs whose rates others are a share of.
@@ -113,11 +116,25 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     if rate is not None and (options.load_curve or given.endswith("%")):
         plan = _at_shares(parameters, options, rate.name, given)
     else:
-        plan = plan_of(parameters, options)
+        swept, rest = _swept(parameters, options.pairs)
+        plan = plan_of(parameters, replace(options, pairs=rest), swept)
     if plan is not None:
         execute_experiment(plan, options, again=True)
         if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
             typer.echo(hint, err=True)
+
+
+def _swept(
+    parameters: type[Parameters], pairs: Mapping[str, str]
+) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """Return the numbers of which a list is given, ``--users 1,2,4``, and all other parameters."""
+    declared = parameters.declared()
+    swept = {
+        name: [scalar(one) for one in text.split(",")]
+        for name, text in pairs.items()
+        if "," in text and name in declared and isinstance(declared[name].kind, _NUMBERS)
+    }
+    return swept, {name: text for name, text in pairs.items() if name not in swept}
 
 
 def _next_command(plan: Plan, options: RunOptions) -> str:
@@ -125,6 +142,8 @@ def _next_command(plan: Plan, options: RunOptions) -> str:
     where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
     if options.load_curve:
         return f"`harness report -e {plan.name}{where}` draws latency over the rate"
+    if len({canonical_json(spec.params) for spec in plan.runs}) > 1:
+        return f"`harness report -e {plan.name}{where}` draws the results over the parameter"
     places = list(dict.fromkeys(options.placement or ()))[:2]
     if len(places) < 2 or options.plant:  # planted runs are compared only if named
         return ""
@@ -164,7 +183,7 @@ def _at_shares(
 def plan_of(
     parameters: type[Parameters],
     options: RunOptions,
-    varied: Mapping[str, Sequence[float]] | None = None,
+    varied: Mapping[str, Sequence[Any]] | None = None,
 ) -> Plan:
     """The profile that the command line stands for, expanded. ``varied``: parameters' values."""
     workload = parameters.workload

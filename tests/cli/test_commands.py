@@ -41,6 +41,17 @@ def test_a_list_of_runs_has_repeats_in_one_row_and_parameters_in_words(harness):
     assert "plans yes" in done.out and "True" not in done.out
 
 
+def test_a_list_of_numbers_is_a_sweep(harness):
+    swept = harness("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both",
+                    "--users", "1,2,4", "-p", "warehouses=1,2", "--dry-run", "--json")  # fmt: skip
+    assert swept.code == 0, swept.err
+    params = [run["params"] for run in swept.json["plan"]]
+    found = sorted((one["users"], one["warehouses"]) for one in params)
+    assert found == [(u, w) for u in (1, 2, 4) for w in (1, 2)]
+    refused = harness("curve", "tpcc", "--engine", "postgres", "--users", "1,2", "--dry-run")
+    assert refused.code == 2
+
+
 def test_profiles_are_listed_and_shown(harness):
     found = {one["name"]: one for one in harness("experiment", "list", "--json").json["profiles"]}
     assert found["demo"]["runs"] == 32
