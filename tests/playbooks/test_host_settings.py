@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tierbench import host_settings as settings
+from tierbench.commands import Refused
 
 CPU = "sys/devices/system/cpu"
 GOVERNOR = f"{CPU}/cpufreq/policy0/scaling_governor"
@@ -111,7 +112,7 @@ def test_what_ansible_s_command_line_gives_is_text(
      {"frequency_khz": "2GHz"}, {"numa_balancing": "maybe"}],
 )  # fmt: skip
 def test_a_value_that_is_none_is_refused(tree: Path, requested: dict[str, Any]) -> None:
-    with pytest.raises(settings.Refused, match="true"):
+    with pytest.raises(Refused, match="true"):
         settings.find_settings(requested, settings.Host(str(tree)))
 
 
@@ -169,7 +170,7 @@ def test_refused_before_anything_is_written(
     tree: Path, record: Callable[[], settings.Record], requested: dict[str, Any], words: str
 ) -> None:
     before = text(tree, NUMA)
-    with pytest.raises(settings.Refused, match=words):
+    with pytest.raises(Refused, match=words):
         tune(tree, record(), numa_balancing=False, **requested)
     assert text(tree, NUMA) == before
 

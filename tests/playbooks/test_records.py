@@ -12,6 +12,7 @@ import pytest
 from mutating import mutations
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench import host_settings as settings
+from tierbench.commands import Refused
 from tierbench.run import Consent, Outcome
 
 NAMES = ("namespace0.0", "namespace1.0")
@@ -76,7 +77,7 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
         Path(path).write_bytes(damaged)
         try:
             settings.plan_restore(settings.Record(path, host), host)
-        except settings.Refused as error:
+        except Refused as error:
             refused += 1
             json.dumps(vars(error.refusal)).encode()
     assert refused > 100
@@ -98,7 +99,7 @@ def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(settings.Refused, match="No space left"):
+    with pytest.raises(Refused, match="No space left"):
         record = settings.Record(str(tmp_path / "settings.json"), host)
         settings.apply(settings.plan(chosen, host), record, host)
     assert switch.read_text() == "1\n"
