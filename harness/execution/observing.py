@@ -21,7 +21,7 @@ from harness.copytree import copy_tree
 from harness.engine import Credentials, Process, ProcessStarter
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import readable_to
-from harness.observers import Observer, Pauses, home, metrics
+from harness.observers import Observer, home, metrics
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
 from harness.supervise import workdirs
@@ -61,7 +61,7 @@ def check_observers(spec: RunSpec) -> None:
 
 
 def _settings() -> list[Path]:
-    """Those that PerfSpect and toplev change."""
+    """Return the settings that toplev changes."""
     multiplexing = Path("/sys/bus/event_source/devices").glob("*/perf_event_mux_interval_ms")
     return [_NMI_WATCHDOG, *sorted(multiplexing)]
 
@@ -136,7 +136,7 @@ class Observing:
         """A query or a window begins; RunFailed if the program cannot be resumed."""
         with self._lock:
             self._depth += 1
-            if self._pauses and self._depth == 1 and isinstance(self.observer, Pauses):
+            if self._pauses and self._depth == 1:
                 self._complete(self.observer.resume(self.tree), _COMMAND_S)
                 self._resumed = True
 
@@ -146,14 +146,14 @@ class Observing:
             if self._depth == 0:
                 return
             self._depth -= 1
-            if self._pauses and self._depth == 0 and isinstance(self.observer, Pauses):
+            if self._pauses and self._depth == 0:
                 self._complete(self.observer.pause(self.tree), _COMMAND_S)
 
     def _pause_first(self) -> None:
-        if not isinstance(self.observer, Pauses):
+        if not (command := self.observer.pause(self.tree)):
             return
         try:
-            self._complete(self.observer.pause(self.tree), _COMMAND_S)
+            self._complete(command, _COMMAND_S)
             self._pauses = True
         except RunFailed as error:  # more is observed then, which is better than nothing
             what = f"{self.observer.name} also observed start-up and ramp-up: it cannot be paused"
@@ -197,7 +197,7 @@ class Observing:
         self, argv: Sequence[str], folder: Path | None = None, user: Credentials | None = None
     ) -> Process:
         """As ``user`` with ``folder`` for its home; else with the caller's home, where pmu-tools
-        keeps its event tables. PerfSpect puts the host's settings back when it is interrupted.
+        keeps its event tables.
         """
         folder = folder or self.folder
         settings = {"HOME": str(own)} if user is None and (own := home()) is not None else {}

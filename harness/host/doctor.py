@@ -10,7 +10,7 @@ from harness.host import cpu as processors
 from harness.host.confounders import uncontrolled
 from harness.host.facts import host_facts
 from harness.host.tools import tool_versions
-from harness.tiers.explain import describe
+from harness.tiers.diagnostics import describe
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
 

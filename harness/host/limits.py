@@ -9,11 +9,11 @@ import re
 import resource
 from pathlib import Path
 
+from harness.host.cgroup import own_groups_of
 from harness.tiers.linux.kernel import LIVE
 
 _KERNEL = Path("/proc/sys/kernel")
 _NEVER_OVERCOMMIT = 2
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 def room_for_tasks() -> tuple[int, str] | None:
@@ -30,7 +30,7 @@ def room_for_tasks() -> tuple[int, str] | None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
         result.append((soft, f"ulimit -u {soft}"))
-    for folder in _own_groups():
+    for folder in own_groups_of("pids"):
         limit, held = LIVE.read_int(folder / "pids.max"), LIVE.read_int(folder / "pids.current")
         if limit is not None:
             result.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
@@ -60,12 +60,3 @@ def _running_tasks() -> int:
     """``4/512`` in loadavg: those that could run now, and all there are (proc(5))."""
     match = re.search(r"/(\d+)", LIVE.read("/proc/loadavg") or "")
     return int(match.group(1)) if match else 0
-
-
-def _own_groups() -> list[Path]:
-    """The control group (v2) of this process and all that it lies in."""
-    match = re.search(r"^0::(.*)$", LIVE.read("/proc/self/cgroup") or "", re.MULTILINE)
-    if match is None:
-        return []
-    folder = _CGROUP / match.group(1).strip("/")
-    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(_CGROUP))]

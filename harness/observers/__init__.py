@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from harness.errors import UsageError
 from harness.store.result import Metric
@@ -26,25 +26,29 @@ class Figure:
     value: float
 
 
-class Observer(Protocol):
+class Observer(ABC):
     """One kind of observation. Command lines are complete; ``tree`` does not exist before."""
 
+    #: Text in the program's output as soon as it collects.
+    started: str
+    #: Whether its collection may open the programs and libraries of observed processes.
+    reads_programs: bool = False
+
     @property
+    @abstractmethod
     def name(self) -> str:
-        """As in ``--observe``."""
+        """Return its name in ``--observe``."""
 
     @property
-    def started(self) -> str:
-        """Text in the program's output as soon as it collects."""
+    def reports(self) -> Sequence[str]:
+        """Return names of the files that ``finalise`` writes to its tree and ``figures`` reads."""
+        return ()
 
-    @property
-    def reads_programs(self) -> bool:
-        """Whether its collection may open the programs and libraries of observed processes."""
-        return False
-
+    @abstractmethod
     def program(self) -> Path:
-        """The program; UsageError where it is not installed."""
+        """Return the program; UsageError where it is not installed."""
 
+    @abstractmethod
     def collect(self, tree: Path) -> Sequence[str]:
         """Observe the whole host until it is stopped, and write to ``tree``."""
 
@@ -52,31 +56,29 @@ class Observer(Protocol):
         """Stop it; empty: SIGINT does."""
         return ()
 
-    @property
-    def reports(self) -> Sequence[str]:
-        """Names of the files that ``finalise`` writes to its tree and ``figures`` reads."""
+    def pause(self, tree: Path) -> Sequence[str]:
+        """Stop collecting until it is resumed: between queries, and before and after a window.
+
+        Empty: it cannot be paused.
+        """
+        return ()
+
+    def resume(self, tree: Path) -> Sequence[str]:
+        """Collect again."""
         return ()
 
     def finalise(self, tree: Path) -> Sequence[Sequence[str]]:
-        """What turns ``tree`` into reports, once the engine has stopped.
+        """Return what turns ``tree`` into reports, once the engine has stopped.
 
         It opens programs of the observed processes, so it runs as the servers' user.
         """
         return ()
 
+    @abstractmethod
     def figures(self, tree: Path, output: str) -> list[Figure]:
-        """The summary's; ``output``: what the program printed. ValueError if it is malformed."""
-
-
-@runtime_checkable
-class Pauses(Protocol):
-    """An observer that can leave out what is between queries, and before and after a window."""
-
-    def pause(self, tree: Path) -> Sequence[str]:
-        """Stop collecting until it is resumed."""
-
-    def resume(self, tree: Path) -> Sequence[str]:
-        """Collect again."""
+        """Return the summary's figures; ``output``: what the program printed. ValueError if it is
+        malformed.
+        """
 
 
 def find_program(title: str, variable: str, below: Sequence[str], names: Sequence[str]) -> Path:

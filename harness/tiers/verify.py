@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.tiers.explain import claim_text, describe, remedy
+from harness.tiers.diagnostics import claim_text, describe, remedy
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.numa import nodes

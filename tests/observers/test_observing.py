@@ -29,7 +29,6 @@ HERE = Path(__file__).parent
 #: Of each program: the variable that names its installation, where it is there, and its stand-in.
 PROGRAMS = {
     "vtune": ("VTUNE_HOME", "bin64/vtune", "fake_vtune.py"),
-    "perfspect": ("PERFSPECT_HOME", "perfspect", "fake_perfspect.py"),
     "toplev": ("PMU_TOOLS_HOME", "toplev.py", "fake_toplev.py"),
     "bpftrace": ("BPFTRACE_HOME", "bin/bpftrace", "fake_bpftrace.py"),
 }
@@ -153,10 +152,6 @@ def test_the_others_observe_from_their_start_to_ctrl_c(name: str, toy: Toy) -> N
     toy.work(name, 100)
     found = figures(one)
     assert {path: value for path, value in found.items() if "oy" in path} == {
-        "perfspect": {
-            **dict.fromkeys(("toy operations / mean", "toy operations / min"), 3),
-            **{"toy operations / max": 3, "toy operations / stddev": 0},
-        },
         "toplev": {"Backend_Bound / Toy_Bound": 3},
         "bpftrace:files": {
             "calls / toy / operations / vfs_write": 3,
@@ -267,7 +262,7 @@ def test_settings_that_a_killed_program_has_changed_are_put_back(
     setting = toy.root / "nmi_watchdog"
     setting.write_text("1\n")
     monkeypatch.setattr(observing, "_settings", lambda: [setting])
-    one = toy.observing("perfspect")
+    one = toy.observing("toplev")
     with one.running():
         setting.write_text("0\n")
     assert setting.read_text() == "1\n"

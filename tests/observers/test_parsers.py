@@ -3,7 +3,7 @@
 The shapes are those of public recordings and sources, not recordings of ours (but bpftrace 0.17
 prints such lines): VTune's summary of
 hpides/cxlbench, the columns of its events as in the options -column and -group-by of its user
-guide, PerfSpect's metricsummary.csv header (mean,min,max,stddev), the fields of toplev's
+guide, the fields of toplev's
 CSV in pmu-tools' wiki, and bpftrace's ``-f json``.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.observers import Figure, bpftrace, metrics, perfspect, toplev, vtune
+from harness.observers import Figure, bpftrace, metrics, toplev, vtune
 
 VTUNE = """Hierarchy Level,Metric Name,Metric Value
 0,Elapsed Time,11.25
@@ -40,10 +40,6 @@ loadgen,20,1,17
 postgres,3000,400,18
 swapper,,,0
 """
-PERFSPECT = """metric,mean,min,max,stddev
-CPU utilization %,41.5,3.0,99.5,20.25
-TMA_Frontend_Bound(%),NaN,NaN,NaN,NaN
-"""
 TOPLEV = """# 5-full on Intel(R) Xeon(R)
 CPUs,Area,Value,Unit,Description,Sample,Stddev,Multiplex,Bottleneck,Idle
 S0-C0,Backend_Bound.Memory_Bound,55.5,% Slots,,,,12.5,<==,
@@ -60,7 +56,6 @@ BPFTRACE = "\n".join(
 SHAPES: list[tuple[Callable[[str], list[Figure]], str]] = [
     (vtune.parse, VTUNE),
     (vtune.parse_processes, PROCESSES),
-    (perfspect.parse, PERFSPECT),
     (toplev.parse, TOPLEV),
     (bpftrace.parse, BPFTRACE),
 ]
@@ -90,9 +85,6 @@ def test_vtune_s_events_are_those_of_the_processes_with_the_most() -> None:
 
 
 def test_the_others_leave_out_what_was_not_counted() -> None:
-    assert [f.path for f in perfspect.parse(PERFSPECT)] == [
-        ("CPU utilization %", statistic) for statistic in ("mean", "min", "max", "stddev")
-    ]
     assert toplev.parse(TOPLEV) == [Figure(("S0-C0", "Backend_Bound", "Memory_Bound"), 55.5)]
     assert bpftrace.parse(BPFTRACE) == [
         Figure(("calls", "postgres", "16384", "vfs_read"), 7),
