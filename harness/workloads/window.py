@@ -37,7 +37,7 @@ class Driver(ABC):
 
     @abstractmethod
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """UsageError for what can be known beforehand: not installed, cannot do this."""
+        """Raise UsageError for what can be known beforehand: not installed, cannot do this."""
 
     @abstractmethod
     def key(self) -> Mapping[str, Any]:
@@ -72,7 +72,7 @@ class DrivenWorkload(Workload[P], Generic[P]):
     def check_engine(
         self, params: P, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
-        """UsageError where the driver is not installed, or cannot drive this engine."""
+        """Raise UsageError where the driver is not installed, or cannot drive this engine."""
         self.drivers[driver](params).check(engine, settings)
 
     def load(self, params: P, loading: Loading) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def window_metrics(
     rates: Sequence[Metric],
     inside: bool = False,
 ) -> list[Metric]:
-    """All of a run; those that driver or host do not report are left out.
+    """Return all metrics of a window; without those that driver or host do not report.
 
     ``rates``: the workload's own. ``inside``: whether the engine works inside the client.
     """
@@ -207,7 +207,7 @@ def check_mix(
     under_way: int,
     rolled_back: float = 0,
 ) -> Check:
-    """Whether each operation has its share of all, and rollbacks theirs of the first one.
+    """Return whether each operation has its share of all, and rollbacks theirs of the first one.
 
     ``under_way``: operations that may be missing, in progress at an end of the window.
     """
@@ -233,7 +233,7 @@ def check_mix(
 
 
 def checked(name: str, wrong: Sequence[str], compared: str = "", **labels: str) -> Check:
-    """Failed with what is ``wrong``; passed where that is empty."""
+    """Return a check that failed with what is ``wrong``, or passed where that is empty."""
     found = "; ".join(filter(None, wrong))
     return Check(name, "failed" if found else "passed", found or compared, labels)
 

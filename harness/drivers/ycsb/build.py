@@ -157,7 +157,7 @@ _PROBLEM = "driver ycsb"
 
 @dataclass(frozen=True)
 class Java:
-    """``program``: the command; ``banner``: what it says of itself in a line."""
+    """A Java installation; ``program``: the command; ``banner``: its version in a line."""
 
     program: Path
     banner: str

@@ -30,7 +30,7 @@ STORED = Layout(lowest=1, highest=3_600_000_000_000, digits=3)
 
 @dataclass(frozen=True)
 class Interval:
-    """Wall clock, in milliseconds, and what ended meanwhile."""
+    """An interval by the wall clock, in milliseconds, and the operations that ended in it."""
 
     begin_ms: int
     end_ms: int
@@ -43,7 +43,7 @@ class Interval:
 
 
 def read_logs(folder: Path, user: Credentials | None = None) -> dict[str, list[Interval]]:
-    """All logs of a folder, by measurement (``READ``, ``Intended-READ`` …), in their order.
+    """Return all logs of a folder, by measurement (``READ``, ``Intended-READ`` …).
 
     ``user``: whose folder it is.
     """
@@ -58,7 +58,7 @@ def stored(intervals: Iterable[Interval]) -> str:
 
 
 def merged_ns(intervals: Iterable[Interval]) -> Histogram:
-    """One histogram of them all, in nanoseconds and with the layout that the harness stores.
+    """Merge intervals into one histogram, in nanoseconds and with the layout that is stored.
 
     The client truncates values to whole microseconds: its n means n to n + 1, and is taken
     as the middle of them.
@@ -110,7 +110,7 @@ def _decode(encoded: str) -> Histogram:
 
 
 def _holding(layout: Layout, words: int) -> Layout:
-    """``layout`` with room for that many counts; ValueError for more than an hour needs.
+    """Return ``layout`` with room for that many counts; ValueError for more than an hour needs.
 
     The highest value that HdrHistogram reports may be one of before its last growth: of two threads
     that let it grow at once, each sets that value after its own growth, outside the lock
@@ -124,5 +124,5 @@ def _holding(layout: Layout, words: int) -> Layout:
 
 
 def length_ms(logs: Iterable[Sequence[Interval]]) -> int:
-    """How long these intervals are: of the log that has them all, as others may begin later."""
+    """Return the length of the log that has all intervals, as others may begin later."""
     return max((sum(one.end_ms - one.begin_ms for one in log) for log in logs), default=0)

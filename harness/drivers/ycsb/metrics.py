@@ -1,4 +1,4 @@
-"""What the client's histograms and status lines say of its measured window.
+"""The measured window of the official client, from its histograms and status lines.
 
 The client closes an interval of every histogram that it has as it makes a status line
 (StatusThread.computeStats), and one more at its end (exportMeasurements). So the intervals of a
@@ -80,7 +80,7 @@ class _Cut:
         self._numbered = {name: self._of_lines(name, log) for name, log in done.logs.items()}
 
     def intervals(self, measurement: str) -> list[Interval]:
-        """Those of the window; none of what never happened."""
+        """Return the intervals of the window."""
         return [
             interval
             for line, interval in self._numbered.get(measurement, ())
@@ -89,7 +89,7 @@ class _Cut:
 
     @property
     def window_ns(self) -> int:
-        """By the client's wall clock; RunFailed where that was set meanwhile."""
+        """The window's length by the client's wall clock; RunFailed where someone set that."""
         (begin_ms, begin_ns), (end_ms, end_ns) = self.done.clocks
         astray_ns = (end_ms - begin_ms) * _NS_PER_MS - (end_ns - begin_ns)
         if abs(astray_ns) > max(_CLOCKS_APART_NS, (end_ns - begin_ns) // 1000):
@@ -104,7 +104,7 @@ class _Cut:
         return length_ms(self.intervals(name) for name in self.done.logs) * _NS_PER_MS
 
     def series(self) -> list[dict[str, object]]:
-        """By second of the window: when it began, and what ended in it."""
+        """Return the operations that ended in each second of the window."""
         return [
             {
                 "monotonic_ns": self._began_ns(line),
@@ -116,7 +116,7 @@ class _Cut:
         ]
 
     def latencies(self) -> list[dict[str, Any]]:
-        """Percentiles over time, of as many seconds as one histogram is to have."""
+        """Return percentiles over time, of as many seconds as one histogram is to have."""
         lines = self._lines()
         each = intervals_per_histogram(len(lines))
         found = []
@@ -140,17 +140,17 @@ class _Cut:
         return range(self.done.begin + 1, self.done.end + 1)
 
     def _began_ns(self, line: int) -> int:
-        """When the second began that this status line closes."""
+        """Return when the second began that this status line closes."""
         wall_ms, monotonic_ns = self.done.clocks[0]
         return monotonic_ns + (self.done.ticks[line - 1].at_ms - wall_ms) * _NS_PER_MS
 
     def ended(self, measurement: str, line: int) -> int:
-        """How many ended in the second that this status line closes, or found nothing."""
+        """Return the operations, with or without a record, of the second before a status line."""
         logs = (self._numbered.get(name, ()) for name in (measurement, measurement + _NOT_FOUND))
         return sum(one.count for log in logs for of, one in log if of == line)
 
     def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
-        """Each with its status line; what follows the last line is closed by the client's end."""
+        """Return each interval with its status line; the client's end closes the last one."""
         first = len(self.done.ticks) + 1 - len(log)
         if first < 0:
             raise RunFailed(
@@ -163,7 +163,7 @@ class _Cut:
 
     @property
     def apart_ns(self) -> int:
-        """By how much the window of one operation is longer than that of another."""
+        """The difference between the longest and the shortest window of an operation."""
         spans = [
             length_ms([found])
             for measurement in self.measurements.values()
@@ -172,7 +172,7 @@ class _Cut:
         return (max(spans) - min(spans)) * _NS_PER_MS if spans and not self._all else 0
 
     def operations(self) -> dict[str, Operation]:
-        """What was done in the window; nothing of what never happened."""
+        """Return the operations of the window; without those that never happened."""
         pairs = sum(i.count for i in self.intervals(MEASUREMENTS["read_modify_write"]))
         halves = {"read": pairs, "update": pairs}
         found = {}
@@ -191,7 +191,7 @@ class _Cut:
         return found
 
     def backlog(self) -> tuple[int, int] | None:
-        """What was due since the first operation, and not done, at both ends of the window."""
+        """Return the operations that were due and not done at both ends of the window."""
         logs = (self.done.logs.get(name) for name in MEASUREMENTS.values())
         starts = [log[0].begin_ms for log in logs if log]
         if self._target is None or not starts:
@@ -208,7 +208,7 @@ class _Cut:
 
 
 def _alone(counts: Mapping[str, int]) -> dict[str, int]:
-    """Each operation once: halves of a read-modify-write are measured as reads and updates too."""
+    """Count each operation once: a read-modify-write is measured as a read and an update, too."""
     pairs = counts.get("read_modify_write", 0)
     halves = {"read": pairs, "update": pairs}
     return {n: max(0, c - halves.get(n, 0)) for n, c in counts.items() if c}

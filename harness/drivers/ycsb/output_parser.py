@@ -1,4 +1,4 @@
-"""What the client says, line by line, and what that means.
+"""A parser of the lines that the official client prints.
 
 The official client ends with status 0 whatever has become of it: exceptions are printed and
 its threads give up silently. The first line that reports a failure counts as one, and only
@@ -46,7 +46,7 @@ class Tick:
 
 @dataclass
 class Words:
-    """What was understood so far. ``failure`` ends the client.
+    """The state that the client's lines describe; a ``failure`` ends the client.
 
     ``results``: those printed at its end, by group and name. ``retried``: by the engine's
     code. By the name of the query, ``clocks``: its wall clock in milliseconds

@@ -38,7 +38,7 @@ _BOILERPLATE = ("tierbench: c", "DBWrapper: report latency for each error")
 
 @dataclass(frozen=True)
 class Request:
-    """What the client is to do.
+    """A request to the client.
 
     ``properties``: the workload's and the binding's. ``duration_s``: of the measured window;
     None: until its operations are done, all of which are measured. ``heap_bytes``: of Java.
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def seconds(self) -> int | None:
-        """Ramp-up and window; None of what its operations bound."""
+        """Ramp-up and window; None where the operations bound the window."""
         return None if self.duration_s is None else self.ramp_up_s + self.duration_s
 
 
@@ -155,7 +155,7 @@ def _java(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Every character that the syntax means something by, and all that is not plain ASCII."""
+    """Escape each character that has a meaning in the syntax or is not plain ASCII."""
     plain = re.sub(r"[\\=:#! ]", r"\\\g<0>", text)
     return re.sub(r"[^ -~]", _utf16, plain)
 
@@ -183,7 +183,7 @@ def _properties(request: Request, histograms: Path) -> dict[str, object]:
 
 
 def _command(build: Build, request: Request, folder: Path) -> list[str]:
-    """Java with what it says on stderr at our descriptor 3, as it is said."""
+    """Return the command of Java whose stderr is our descriptor 3."""
     heap = max(1, request.heap_bytes // MIB)
     options = [
         f"-Xms{heap}m",

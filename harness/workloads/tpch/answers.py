@@ -193,7 +193,7 @@ class Answer:
         return cls(len(table), _columns(shape, _sort_ties(shape, table, ties)), ties)
 
     def to_json(self, shape: Shape) -> dict[str, Any]:
-        """As shipped, cached and stored with a run."""
+        """Return the document that is shipped, cached and stored with a run."""
         columns = [
             {"name": column.name, "kind": column.kind}
             | ({"digest": kept} if isinstance(kept, str) else {"values": list(kept)})
@@ -212,7 +212,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether rows are the reference's, and in words where not (or how near)."""
+    """The result of a comparison with the reference, and the first difference in words."""
 
     agrees: bool
     detail: str
@@ -249,7 +249,7 @@ def compare(
 
 
 def within(kind: Kind, want: str | None, have: str | None, sum_tolerance: Decimal) -> bool:
-    """Whether ``have`` may stand for the reference value ``want`` (clause 2.1.3.5).
+    """Return whether ``have`` may stand for the reference value ``want`` (clause 2.1.3.5).
 
     Sums: within ``sum_tolerance``. Averages and ratios: within 1 % after rounding to
     1/100. The reference is not rounded, so 1 % of it is required too: of a market

@@ -74,7 +74,7 @@ def check_answers(
 
 
 def _check(answered: Answered, references: References, tolerance: Decimal) -> Check:
-    """Passed at the first state whose reference agrees; failed when none of all does."""
+    """Compare an answer with the reference at each state of the data until one agrees."""
     labels = answered.statement.labels
     details: list[str] = []
     uncertain = ["it may have seen half of a refresh function"] if answered.between else []
@@ -108,7 +108,7 @@ def _compare(
 
 
 def _streams_together(checks: Sequence[Check]) -> list[Check]:
-    """Of answers of several streams the unknown ones as one check for each reason."""
+    """Merge the unknown checks of several streams: one check for each reason."""
     reasons = Counter(c.detail for c in checks if c.status == "unknown" and "stream" in c.labels)
     streams = sum("stream" in check.labels for check in checks)
     kept = [check for check in checks if check.status != "unknown" or "stream" not in check.labels]

@@ -292,7 +292,7 @@ class TpchParams(Parameters):
         return Outline(scale=self.scale, cache=self.cache)
 
     def to_json(self) -> dict[str, Json]:
-        """Without the parameters that a run of test ``queries`` does not have."""
+        """Return the parameters; without those that a run of test ``queries`` does not have."""
         found = super().to_json()
         if self.test == "queries":
             del found["test"], found["refresh_batch_orders"]

@@ -63,7 +63,7 @@ class Execution:
         return explain_alone(totals, self.duration_ns, self.counters.get("cpu_ns")), rest
 
     def to_json(self) -> dict[str, Any]:
-        """As kept among the steps of a run: nothing of it is lost but the statement."""
+        """Return the document of a run's step: everything but the statement."""
         return {
             "duration_ns": self.duration_ns,
             "rows": [[encode(value) for value in row] for row in self.rows],
@@ -117,7 +117,7 @@ class QueryRuns:
         self.unexplained = ""
 
     def time(self, todo: Sequence[Statement]) -> list[Execution]:
-        """Each query once, timed; those of an earlier attempt as they were then."""
+        """Time each query once; those of an earlier attempt are read from their steps."""
         executions = []
         with self._session.progress.task("run TPC-H queries", len(todo)) as task:
             for statement in todo:
@@ -155,7 +155,7 @@ class QueryRuns:
         execute(self._cursor.connection(), statement, self._timeout_s)
 
     def explain(self, executions: Sequence[Execution]) -> list[Explained]:
-        """Each query that ended again, with profiling on.
+        """Execute each finished query again, with profiling on.
 
         Nothing if the engine cannot, or plans are off.
         """

@@ -1,4 +1,4 @@
-"""Where the right answer of a query comes from, in this order.
+"""References: the right answers of queries, from these places in this order.
 
 1. *Shipped*: ``answers/sf1.json`` and its like, for the validation parameters. Made by
    scripts/establish_tpch_answers.py from a run whose every value agreed with the
@@ -50,7 +50,7 @@ _SHIPPED_STATES = {LOADED: "", 1: "-rf1"}
 
 
 class NoReference(Exception):
-    """There is nothing independent to compare with; the message says what would help."""
+    """No independent answer to compare with; the message says what would help."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Reference:
 
 
 def shipped_file(scale: float, state: int = LOADED) -> Path:
-    """Where the shipped answers of a scale and state are, if there are any."""
+    """Return the path of the shipped answers of a scale and state, if there are any."""
     return _SHIPPED / f"sf{scale!r}{_SHIPPED_STATES[state]}.json"
 
 
@@ -76,7 +76,7 @@ def shipped(scale: float, state: int = LOADED) -> dict[int, Answer]:
 
 
 def kept_file(scale: float, name: str) -> Path:
-    """Where what was computed of the data of a scale is kept."""
+    """Return the path of a document that was computed of the data of a scale."""
     return answers_root() / f"tpch-sf{scale!r}-{generator()}" / name
 
 
@@ -88,7 +88,7 @@ def keep(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def _roomy_folder() -> Path:
-    """On the data's device, which has room for a copy of the source, where we may write there."""
+    """Return a folder on the data's device, which has room for a copy of the source."""
     folder = answers_root()
     with suppress(OSError):
         make_passable(folder)
@@ -101,7 +101,7 @@ _Kept = TypeVar("_Kept")
 
 
 def read_kept(file: Path, take: Callable[[Any], _Kept]) -> _Kept | None:
-    """What :func:`keep` has stored; None, with a warning, where the file is no such document."""
+    """Read what :func:`keep` has stored; None, with a warning, for another document."""
     try:
         return take(jsonfile.read(file))
     except FileNotFoundError:
@@ -180,7 +180,7 @@ class References:
         )
 
     def _file(self, statement: Statement, state: int) -> Path:
-        """Not below the source data: those of one format serve the answers of any."""
+        """Return the path of a reference; not below the source data, which have a format."""
         query = statement.query
         facts: list[Any] = [self._scale, generator(), query_sql(query, statement.values)]
         if state != LOADED:
@@ -231,7 +231,7 @@ class References:
         return reference
 
     def _open_source(self, source: Source) -> SourceDatabase:
-        """What does not fit into memory spills to a directory that outlives no end of ours."""
+        """Open the source data; data beyond the memory spill to a directory that goes with us."""
         supervisor = self._open.enter_context(Supervisor())
         spill = supervisor.journal.register_directory(workdirs.fresh(_roomy_folder()))
         database = SourceDatabase(source, spill, self._refresh, self._many)

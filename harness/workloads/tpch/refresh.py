@@ -131,7 +131,7 @@ class RefreshFunctions:
                         )
 
     def check(self, pairs: Sequence[int]) -> list[Check]:
-        """Whether the data are the base with these pairs applied, and nothing else."""
+        """Return whether the data are the base with these pairs applied, and nothing else."""
         base = base_totals(self.data.scale, self._session.source)
         with closing(self._engine.connect()) as connection:
             execute = partial(_rows, connection)
@@ -144,7 +144,7 @@ def _rows(connection: SqlConnection, sql: str) -> Sequence[tuple[Scalar, ...]]:
 
 
 def _transaction(connection: SqlConnection, statements: Sequence[str]) -> tuple[int, int]:
-    """When its COMMIT was sent, and when it was done."""
+    """Execute a transaction; return when its COMMIT was sent, and when it was done."""
     try:
         connection.execute("BEGIN")
         for statement in statements:
@@ -197,7 +197,7 @@ def _values(table: str, line: str) -> str:
 
 
 def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Iterator[str]:
-    """``items`` in as few statements as LARGEST_STATEMENT_BYTES lets."""
+    """Yield ``items`` in as few statements as LARGEST_STATEMENT_BYTES lets."""
     room = LARGEST_STATEMENT_BYTES - len(head) - len(foot)
     start = size = 0
     for position, item in enumerate(items):
@@ -213,8 +213,9 @@ def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Ite
 def seen(
     execution: Execution, refresh: Sequence[Applied], before: int
 ) -> tuple[tuple[int, ...], bool]:
-    """States (refresh functions applied) that ``execution`` may have seen, and whether it may
-    have seen data between two of them.
+    """Return the states of the data that ``execution`` may have seen.
+
+    And whether it may have seen data between two of them; a state: functions applied so far.
 
     ``refresh``: the functions that ran in the test, in order, after ``before`` others. A
     statement reads one snapshot, taken after it was submitted and before it ended. Its

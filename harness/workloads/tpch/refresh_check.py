@@ -1,4 +1,4 @@
-"""Whether refresh functions have changed what they had to, and nothing else.
+"""Checks that refresh functions have changed what they had to, and nothing else.
 
 RF1 and RF2 of a pair work on orders of the same numbers, one in the gap between the
 base's keys, the other on the base's. So the rows in a pair's range of keys are known
@@ -74,7 +74,7 @@ _SUMS: Mapping[str, Sequence[str]] = {
 
 
 def check_pair(execute: Execute, pair: RefreshPair, *, deleted: bool = True) -> list[Check]:
-    """Whether all rows in the pair's range of keys are exactly those that belong there.
+    """Return whether all rows in the pair's range of keys are exactly those that belong there.
 
     RF1 of the pair has been executed; ``deleted``: RF2 has, too. Reads as many rows as the two
     have changed, by the primary key; one check a table.
@@ -93,7 +93,7 @@ def check_tables(
     inserted: Collection[int],
     deleted: Collection[int],
 ) -> list[Check]:
-    """Whether the whole tables are the base, with those sets inserted and those deleted.
+    """Return whether the whole tables are the base, with those sets inserted and those deleted.
 
     ``base``: of :func:`base_totals`; *unknown* without. One scan of either table, about
     what Q6 and a count cost; one check a table.
@@ -152,7 +152,7 @@ def _sums(execute: Execute, table: str, rows: str) -> dict[str, Decimal]:
 def _check_table(
     execute: Execute, table: str, base: Totals | None, changes: Iterable[tuple[int, Path]]
 ) -> Check:
-    """``changes``: files with rows that are added (1) or taken off (-1)."""
+    """Check a table; ``changes``: files with rows that are added (1) or taken off (-1)."""
     name, labels = "refresh_totals", {"table": table}
     if base is None:
         missing = "no intact source data: what the untouched rows have to be is not known"
@@ -216,7 +216,7 @@ def _shown(row: Row | None) -> str:
 
 
 def _same(want: Row, have: Row) -> bool:
-    """Whether two rows are equal; the last column is the only text that is not padded."""
+    """Return whether two rows are equal; the last column is the only text that is not padded."""
     if len(want) != len(have) or want[-1] != have[-1]:
         return False
     return all(map(_equal, want[:-1], have[:-1]))

@@ -36,7 +36,7 @@ _READ: Mapping[str, Callable[[str], Scalar]] = {
 
 @dataclass(frozen=True)
 class RefreshPair:
-    """What one pair of refresh functions works on: the files of one of dbgen's update sets.
+    """The data of one pair of refresh functions: the files of one of dbgen's update sets.
 
     ``inserted``: by table, the rows that RF1 inserts, as dbgen's ``orders.tbl.uN`` and
     ``lineitem.tbl.uN`` hold them (fields ended by ``|``, in the order of their keys).

@@ -36,7 +36,7 @@ class _Skipped:
 
 
 class ResumeCursor:
-    """Where data, caches and connection of this attempt stand.
+    """The state of data, caches and connection of this attempt.
 
     ::
 
@@ -58,7 +58,7 @@ class ResumeCursor:
         self._connection: SqlConnection | None = None
 
     def cold_point(self, label: str) -> None:
-        """From here on caches are cold, in a run that is cold once (``cold-per-run``)."""
+        """Note that caches are cold from here on, in a run that is cold once (``cold-per-run``)."""
         if self._cache == "cold-per-run":
             self._cold = label
             self._since_cold = len(self._skipped)
@@ -92,7 +92,7 @@ class ResumeCursor:
     def skip(
         self, again: Callable[[], object], *, changes_data: bool = False, query: bool = False
     ) -> None:
-        """This work was done in an earlier attempt."""
+        """Note that this work was done in an earlier attempt."""
         self._skipped.append(_Skipped(again, changes_data, query))
 
     def ready(self, label: str, name: str) -> None:

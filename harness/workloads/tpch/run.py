@@ -65,12 +65,12 @@ class _Test:
 
     @property
     def all_executions(self) -> list[Execution]:
-        """Of the one stream, then of those that ran at the same time."""
+        """The executions of the one stream, then of those that ran at the same time."""
         return [*self.executions, *(self.throughput.executions if self.throughput else [])]
 
     @property
     def all_refresh(self) -> list[Applied]:
-        """In the order of their execution."""
+        """The refresh functions in the order of their execution."""
         return [*self.refresh, *(self.throughput.refresh if self.throughput else [])]
 
     def run(self) -> None:
@@ -126,7 +126,7 @@ class _Test:
         return [Metric("query_selected_fraction", "1", "none", labels, value=fraction)]
 
     def _check_data(self, functions: RefreshFunctions) -> list[Check]:
-        """What refresh functions have done to the data; a step, since it needs them changed."""
+        """Check the data that refresh functions changed; a step, as it needs those data."""
         kept = self.session.recalled(_DATA_CHECK)
         if kept is not None:
             return [Check(**check) for check in kept]
@@ -163,7 +163,7 @@ def measure(params: TpchParams, session: Session) -> Outcome:
 
 
 def _waits(measured: _Test) -> dict[str, Breakdown]:
-    """By query, of those that ran alone."""
+    """Return the parts of each query's time, of queries that ran alone."""
     found = {execution.statement.name: execution.waits()[0] for execution in measured.executions}
     return {name: waits for name, waits in found.items() if waits is not None}
 
@@ -250,7 +250,7 @@ def _key(execution: Execution) -> str:
 
 
 def _timeline(measured: _Test) -> list[dict[str, Any]]:
-    """When everything was submitted and ended, on the monotonic clock of its attempt."""
+    """Return when everything was submitted and ended, on the monotonic clock of its attempt."""
     queries = [
         {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}
         for e in measured.all_executions

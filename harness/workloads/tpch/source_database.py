@@ -94,7 +94,7 @@ class SourceDatabase:
 
 
 def _has_room(source: Source, folder: Path) -> bool:
-    """Whether twice the files' bytes are free: a database of them takes less than half."""
+    """Return whether twice the files' bytes are free: a database of them takes less than half."""
     needed = 2 * sum(file.stat().st_size for files in source.files.values() for file in files)
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize > needed

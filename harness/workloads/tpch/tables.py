@@ -87,7 +87,7 @@ def expected_rows(table: str, scale: float) -> int | None:
 
 
 def keys_are_unique(scale: float) -> bool:
-    """Whether clause 4.2.3's formula gives each part four different suppliers.
+    """Return whether clause 4.2.3's formula gives each part four different suppliers.
 
     The four differ by multiples of S/4 + ⌊(part - 1)/S⌋ modulo the number of suppliers
     S, and with few suppliers such a step can come round: then partsupp has no primary key.

@@ -36,7 +36,7 @@ _CANCEL_WAIT_S = 1.0
 
 @dataclass(frozen=True)
 class Throughput:
-    """What a throughput test gave: each stream's executions, and its refresh functions."""
+    """The result of a throughput test: each stream's executions, and its refresh functions."""
 
     streams: Sequence[Sequence[Execution]]
     refresh: Sequence[Applied] = ()
@@ -80,7 +80,7 @@ def run_throughput(
     first_pair: int,
     cursor: ResumeCursor,
 ) -> Throughput:
-    """All streams once, as one step of the run; it cannot be resumed in the middle."""
+    """Run all streams once, as one step of the run; it cannot be resumed in the middle."""
     folder = engine.sql("tpch")
     statements = [
         stream_statements(params, folder, stream) for stream in range(1, (params.streams or 0) + 1)
@@ -107,7 +107,7 @@ def run_throughput(
 def _refresh_stream(
     params: TpchParams, functions: RefreshFunctions | None, first_pair: int
 ) -> list[tuple[Function, int]]:
-    """As many pairs as query streams (clause 5.3.7.7), RF1 before RF2."""
+    """Return as many pairs as query streams (clause 5.3.7.7), RF1 before RF2."""
     if functions is None:
         return []
     pairs = range(first_pair, first_pair + (params.streams or 0))

@@ -34,7 +34,7 @@ class Tpch(Workload[TpchParams]):
         return data.estimate_bytes(params.scale, engine_format)
 
     def source_bytes(self, params: TpchParams, engine_format: str) -> int:
-        """What the generator's files take."""
+        """Return the size of the generator's files."""
         return data.source_bytes(params.scale, engine_format)
 
     def generate(
@@ -52,7 +52,7 @@ class Tpch(Workload[TpchParams]):
         return data.refresh_name(params.scale, sets) if sets else ""
 
     def changes_bytes(self, params: TpchParams) -> int:
-        """What the refresh sets take."""
+        """Return the size of the refresh sets."""
         return data.refresh_bytes(params.scale, sets_needed(params))
 
     def generate_changes(self, params: TpchParams, folder: Path, progress: Progress) -> None:

@@ -44,13 +44,13 @@ _OUTLIVED = 1.5
 
 
 def key(params: YcsbParams) -> dict[str, Any]:
-    """What the data depend on, whoever loads them."""
+    """Return the parameters that the data depend on, whoever loads them."""
     document = params.to_json()
     return {name: document[name] for name in SHAPE}
 
 
 def record_bytes(params: YcsbParams) -> int:
-    """Of one record at most, as an engine keeps it."""
+    """Return the largest size of a record, as an engine keeps it."""
     fields = params.fieldcount * (params.fieldlength + _FIELD_OVERHEAD_BYTES)
     return fields + _RECORD_OVERHEAD_BYTES
 
@@ -77,7 +77,7 @@ def estimate_bytes(params: YcsbParams, key_value: bool) -> dict[Part, int]:
 
 
 def _operations(params: YcsbParams) -> float:
-    """Operations of a run, its ramp-up included, at most."""
+    """Return the largest number of operations of a run, its ramp-up included."""
     per_s = params.target or _FAST_PER_S
     ramp_up = params.ramp_up.seconds * per_s
     if params.duration is None:

@@ -1,4 +1,4 @@
-"""Our native client as a driver of this workload: its specs, and what its results become."""
+"""The native client as a driver of this workload: its specs and its results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loadgen(Driver):
     params: YcsbParams
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """Whether the client speaks to this engine, and the engine can run the operations."""
+        """Check that the client speaks to this engine, and the engine runs the operations."""
         params = self.params
         client.check(engine, "ycsb", params.client_hosts)
         _statements(params, engine)
@@ -103,7 +103,7 @@ class Loadgen(Driver):
 
 
 def _check_inside(params: YcsbParams, engine: Engine) -> None:
-    """One process has the engine in it, and each of its threads waits for one operation."""
+    """Raise UsageError for clients that an engine inside the client cannot have."""
     loops = params.client_threads
     if params.clients != 1:
         raise UsageError(
@@ -139,7 +139,7 @@ def _loops(params: YcsbParams, engine: Engine) -> int:
 
 
 def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverResult:
-    """``shares``: of the operations; the result has all operations."""
+    """Return the window of a result, without operations that have no share."""
     engine = result.get("engine") or {}
     driven = client.parse_result(result)
     done = {n: one for n, one in driven.operations.items() if shares[n] or one.count}
@@ -155,7 +155,7 @@ def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverRes
 
 
 def check_records(verified: Mapping[str, Any], updated: Sequence[int] | None = None) -> Check:
-    """What the native client's verification says (``verified`` of schema loadgen-result).
+    """Return the check of the client's verification (``verified`` of schema loadgen-result).
 
     ``updated``: of a run with updates, of each group of fields the highest hash among those
     whose update was acknowledged. Verification has the like of all fields that were last
@@ -177,6 +177,6 @@ def check_records(verified: Mapping[str, Any], updated: Sequence[int] | None = N
 
 
 def _lost(acknowledged: Sequence[int], found: Sequence[int]) -> int:
-    """Groups of fields in which one is missing."""
+    """Count the groups of fields in which an update is missing."""
     pairs = zip(acknowledged, found, strict=True)
     return sum(1 for expected, highest in pairs if highest < expected)

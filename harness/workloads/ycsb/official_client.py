@@ -68,7 +68,7 @@ class Official(Driver):
     unseeded: ClassVar[str] = "the official client's threads draw from generators without a seed"
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """Whether there is Java, and client and binding can do this."""
+        """Return whether there is Java, and client and binding can do this."""
         params = self.params
         binding = engine.ycsb_binding()
         find_java()
@@ -81,7 +81,7 @@ class Official(Driver):
             native.check_connections(params.threadcount, engine, settings, "--threads")
 
     def key(self) -> Mapping[str, Any]:
-        """Its version, how bindings store records, and whether their values can be checked."""
+        """Return its version, how bindings store records, and whether values can be checked."""
         return {
             "builder": NAME,
             "dataintegrity": self.params.dataintegrity,
@@ -254,7 +254,7 @@ def _check_integrity(params: YcsbParams) -> None:
 
 
 def _shortest(params: YcsbParams) -> int:
-    """Bytes of a value at least."""
+    """Return the smallest size of a value."""
     drawn = params.fieldlengthdistribution != "constant"
     return int(params.minfieldlength if drawn else params.fieldlength)
 

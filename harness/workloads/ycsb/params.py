@@ -245,7 +245,7 @@ class YcsbParams(Parameters):
     def from_text(
         cls, pairs: Mapping[str, str], files: Sequence[Path] = ()
     ) -> tuple[JsonObject, Sequence[str]]:
-        """As the official client reads its properties; those of files come first."""
+        """Read properties as the official client does; those of files come first."""
         from harness.workloads.ycsb import properties
 
         found, ignored = properties.parameters(files)
@@ -318,7 +318,7 @@ class YcsbParams(Parameters):
             )
 
     def _check_loaded(self) -> None:
-        """Every record that operations may request must be loaded."""
+        """Check that every record that operations may request is loaded."""
         start, total, count = self.insertstart, self.recordcount, self.loaded_records
         problem = f"insertstart {start} and insertcount {count}"
         if count < 1 or start + count > total:
@@ -361,7 +361,7 @@ class YcsbParams(Parameters):
             )
 
     def refuse_update_on_sql(self, engine: str) -> None:
-        """UsageError for another update than that of SQL."""
+        """Raise UsageError for another update than that of SQL."""
         if self.update != "read-modify-write":
             raise UsageError(
                 f"update {self.update} on {engine}",

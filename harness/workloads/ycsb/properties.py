@@ -109,7 +109,7 @@ def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
 
 
 def check_bound(params: Mapping[str, Any]) -> None:
-    """UsageError where neither a number of operations nor a time would end the client."""
+    """Raise UsageError where neither a number of operations nor a time would end the client."""
     if params.get("operationcount") == 0 and "duration" not in params:
         raise UsageError(
             "property operationcount=0",
@@ -153,7 +153,7 @@ def _take_all(
 
 
 def _decides(name: str) -> bool:
-    """Whether the property decides what is measured."""
+    """Return whether the property decides what is measured."""
     return name in _DECLARED or name == "maxexecutiontime" or name in _ONLY
 
 
@@ -162,7 +162,7 @@ def _known(name: str) -> bool:
 
 
 def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[str]) -> None:
-    """``where``: stands before the property's name in what is said of it."""
+    """Take a property; ``where``: the words before its name in messages."""
     if value != value.rstrip() and name not in _OFFICIAL_FLAGS and _decides(name):
         raise _refused(
             where, name, value, "it ends with a blank, with which the client fails", "remove it"
@@ -176,7 +176,7 @@ def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[
 
 
 def _value(where: str, name: str, text: str) -> Any:
-    """As the client reads it: by Integer.parseInt, Double.parseDouble or Boolean.parseBoolean."""
+    """Read a value as the client does (Integer.parseInt, Double.parseDouble …)."""
     kind = _DECLARED[name].kind
     if isinstance(kind, Count | Number):
         number = _number(where, name, text, whole=isinstance(kind, Count))
@@ -199,7 +199,7 @@ def _number(where: str, name: str, text: str, *, whole: bool) -> int | float:
 
 
 def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str | None:
-    """Why a property that is no parameter has no effect; None where it has one or is as here."""
+    """Return why a property that is no parameter has no effect; None where it has one."""
     if name == "maxexecutiontime":
         found["duration"] = f"{_number(where, name, value, whole=True)}s"
     elif name == "workload":
@@ -236,7 +236,7 @@ def _refused(where: str, name: str, value: str, why: str, do: str = "take it out
 
 
 def _shown(text: str) -> str:
-    """What a file says, for a terminal: no control characters, and not all of a long one."""
+    """Return a text for a terminal: without control characters, and not all of a long one."""
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[:_LONGEST_SHOWN]}…"
 

@@ -132,7 +132,7 @@ def _rates(driven: DriverResult) -> Iterator[Metric]:
 
 
 def check_found(driven: DriverResult) -> Check:
-    """Whether every requested record was found: none is ever removed."""
+    """Return whether every requested record was found: none is ever removed."""
     missed = {
         name: one.not_found_count
         for name, one in driven.operations.items()
