@@ -7,9 +7,10 @@ compared dimension differs, and paired as everywhere (reports.compare).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
@@ -53,25 +54,55 @@ def _has(run: StoredRun, wanted: Having) -> bool:
 class SpeedUp:
     """How many times better B is than A in the result that decides.
 
-    ``key``: the facts that both sides share. ``b``, ``a``: values in such an order that their
-    quotient is the speed-up, by repeat; ``blocks``: the block of each, empty where the repeats are
-    no pairs. ``why``: why there is no speed-up. ``looks``: as of an estimate (reports.statistics).
+    ``key``: the facts that both sides share. ``group``: the comparison, or why there is no
+    speed-up.
     """
 
     key: frozenset[tuple[str, str]]
     what: str
-    b: tuple[float, ...] = ()
-    a: tuple[float, ...] = ()
-    blocks: tuple[int, ...] = ()
-    paired: bool = False
-    why: str = ""
-    emulated: tuple[str, ...] = ()
-    looks: int = 1
+    emulated: tuple[str, ...]
+    group: Group | Missing
+
+    @cached_property
+    def repeats(self) -> tuple[list[float], list[float], list[int]]:
+        """Values of B and of A whose quotient is the speed-up, by repeat, and the blocks of pairs.
+
+        Where lower is better, the sides are exchanged. Repeats that are no pairs have no blocks.
+        """
+        if isinstance(self.group, Missing) or (row := self.group.deciding) is None:
+            return [], [], []
+        sides = [
+            [measured_value(run, row.quantity) for run in arm.runs]
+            for arm in (self.group.a, self.group.b)
+        ]
+        over, under = sides if row.better == "lower" else reversed(sides)
+        if self.group.pairing != "paired":
+            return _known(over), _known(under), []
+        blocks = [run.spec.block for run in self.group.a.runs]
+        both = [
+            (b, a, block)
+            for b, a, block in zip(over, under, blocks, strict=True)
+            if b is not None and a is not None
+        ]
+        return [b for b, _, _ in both], [a for _, a, _ in both], [block for _, _, block in both]
+
+    @property
+    def looks(self) -> int:
+        """As of its ratio (reports.statistics)."""
+        row = None if isinstance(self.group, Missing) else self.group.deciding
+        return row.estimate.looks if row and row.estimate else 1
 
     def trial(self, bound: float, chosen: bool = False) -> Trial:
         """As a trial against a bound; ``chosen``: whether it is the best of several."""
-        ratio = tested(self.b, self.a, bound, self.paired, self.looks, chosen)
-        return Trial(self.what, Missing(self.why) if self.why else ratio, self.emulated)
+        if isinstance(self.group, Missing):
+            return Trial(self.what, self.group, self.emulated)
+        b, a, _ = self.repeats
+        ratio = tested(b, a, bound, self.group.pairing == "paired", self.looks, chosen)
+        return Trial(self.what, ratio, self.emulated)
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def speed_ups(
@@ -84,20 +115,26 @@ def speed_ups(
     for match in find(a, b, evidence.known, dims).matches:
         key = other_facts(spec_facts(match.a[0]), dims)
         what = _in_words(match.a[0], dims)
-        emulated = emulations((*match.a, *match.b))
+        runs = (*match.a, *match.b)
+        neighbours, only = evidence.of_engines, _deciding(runs)
         try:
-            (group,) = compare(
-                match.a,
-                match.b,
-                over,
-                neighbours=evidence.of_engines,
-                only=_deciding((*match.a, *match.b)),
-            ).groups
+            made = compare(match.a, match.b, over, neighbours=neighbours, only=only)
         except UsageError as error:
-            yield SpeedUp(key, what, why=error.context, emulated=emulated)
+            yield SpeedUp(key, what, emulations(runs), Missing(error.context))
             continue
-        names = f"{group.b.name} against {group.a.name}"
-        yield _speed_up(key, f"{what}: {names}", group, emulated)
+        (group,) = made.groups
+        names = f"{what}: {group.b.name} against {group.a.name}"
+        yield SpeedUp(key, names, emulations(runs), _refusal(group) or group)
+
+
+def _refusal(group: Group) -> Missing | None:
+    """Why the headline of a comparison shows nothing."""
+    row, rate = group.deciding, group.headline.rate
+    if group.unused:
+        return Missing("part-not-used")
+    if row is None or row.estimate is None:
+        return Missing(row.note if row else "no-headline")
+    return Missing("rate-not-kept") if rate and rate.not_kept else None
 
 
 def _deciding(runs: Sequence[StoredRun]) -> set[Quantity]:
@@ -108,41 +145,6 @@ def _deciding(runs: Sequence[StoredRun]) -> set[Quantity]:
         for quantity, one in found
         if metric_info(quantity, one.better).role in ("headline", "detail")
     }
-
-
-def _speed_up(
-    key: frozenset[tuple[str, str]],
-    what: str,
-    group: Group,
-    emulated: tuple[str, ...],
-) -> SpeedUp:
-    row = group.deciding
-    if group.unused:
-        return SpeedUp(key, what, why="part-not-used", emulated=emulated)
-    if row is None or row.estimate is None:
-        return SpeedUp(key, what, why=row.note if row else "no-headline", emulated=emulated)
-    if group.headline.rate is not None and group.headline.rate.not_kept:
-        return SpeedUp(key, what, why="rate-not-kept", emulated=emulated)
-    sides = [[measured_value(run, row.quantity) for run in arm.runs] for arm in (group.a, group.b)]
-    blocks = [run.spec.block for run in group.a.runs]
-    paired = group.pairing == "paired"
-    if paired:
-        both = [row for row in zip(*sides, blocks, strict=True) if None not in row]
-        sides = [[row[0] for row in both], [row[1] for row in both]]
-        blocks = [int(row[2]) for row in both if row[2] is not None]
-    first, second = (tuple(v for v in side if v is not None) for side in sides)
-    if row.better != "lower":
-        first, second = second, first
-    return SpeedUp(
-        key,
-        what,
-        first,
-        second,
-        tuple(blocks) if paired else (),
-        paired,
-        emulated=emulated,
-        looks=row.estimate.looks,
-    )
 
 
 def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
@@ -231,16 +233,17 @@ class GainUnder(Test):
 def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     what = f"{one.what}, over the same of {other.what}"
     emulated = tuple(dict.fromkeys((*one.emulated, *other.emulated)))
-    if why := one.why or other.why:
-        return Trial(what, Missing(why), emulated)
-    quotients = [
-        {k: b / a for k, b, a in zip(s.blocks, s.b, s.a, strict=True) if a} if s.paired else {}
-        for s in (one, other)
-    ]
-    shared = [block for block in quotients[0] if block in quotients[1]]
+    for speed_up in (one, other):
+        if isinstance(speed_up.group, Missing):
+            return Trial(what, speed_up.group, emulated)
+    first, second = (
+        {block: b / a for b, a, block in zip(*each.repeats, strict=False) if a}
+        for each in (one, other)
+    )
+    shared = [block for block in first if block in second]
     if not shared:
         return Trial(what, Missing("unpaired"), emulated)
-    over, under = ([each[block] for block in shared] for each in quotients)
+    over, under = ([each[block] for block in shared] for each in (first, second))
     return Trial(what, tested(over, under, bound, looks=max(one.looks, other.looks)), emulated)
 
 
@@ -281,9 +284,10 @@ class FewerOfMost(Test):
                 most, [r for r in fewer if _number(r, dim.fact) == count], (dim.name,), evidence
             )
         ]
-        known = [one for one in found if one.b and one.a]
+        known = [one for one in found if all(one.repeats[:2])]
         if known:
-            gains = [[b / a for b, a in zip(one.b, one.a, strict=False) if a] for one in known]
+            sides = (one.repeats[:2] for one in known)
+            gains = [[b / a for b, a in zip(*each, strict=False) if a] for each in sides]
             yield known[best_first(gains)[0]].trial(bound, chosen=len(known) > 1)
         elif found:
             yield found[0].trial(bound)
