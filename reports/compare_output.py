@@ -198,7 +198,7 @@ def verdict_cell(row: Row, notes: bool = True) -> tuple[str | Span, ...]:
     if row.estimate and row.has_verdict:
         parts.append(badge(row.verdict))
         if row.verdict == "not resolvable" and row.decision:
-            n = min(row.estimate.n_a, row.estimate.n_b)
+            n = row.estimate.repeats
             parts.append(f" ({n} of {row.decision.repeats_needed} repeats)")
         if row.contrary:
             parts.append("; the medians point the other way")

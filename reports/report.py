@@ -226,7 +226,7 @@ class Report:
             row, which = group.deciding, f"{group.b.marked_name} against {group.a.marked_name}"
             found = row.note if row else "no single result stands for the whole"
             if row is not None and row.estimate is not None:
-                repeats = counted(min(row.estimate.n_a, row.estimate.n_b), "repeat")
+                repeats = counted(row.estimate.repeats, "repeat")
                 ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
                 found = f"{verdict_text(group.verdict)}: {ratio} by {row.title}, {repeats}"
             yield f"{where}: {which}: {found}"
@@ -333,7 +333,7 @@ class Report:
                 continue
             host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
             latest = latest_of(self.calibrations, host_id, spec)
-            repeats = min(min(estimate.n_a, estimate.n_b) for estimate, _ in known)
+            repeats = min(estimate.repeats for estimate, _ in known)
             level = ALPHA / max(decision.family * estimate.looks for estimate, decision in known)
             if latest and (found := expected(latest, spec, repeats, level)) is not None:
                 yield f"{found.text}."

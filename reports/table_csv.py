@@ -76,7 +76,7 @@ def _outcome(row: CompareRow) -> str:
         return ""
     if row.decision.outcome != "cannot be shown":
         return row.decision.outcome
-    repeats = min(row.estimate.n_a, row.estimate.n_b)
+    repeats = row.estimate.repeats
     return f"cannot be shown ({repeats} of {row.decision.repeats_needed} repeats)"
 
 

@@ -311,7 +311,7 @@ def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping
             "context": dict(group.context),
             "a": group.a.name,
             "b": group.b.name,
-            "repeats": min(estimate.n_a, estimate.n_b),
+            "repeats": estimate.repeats,
             "speed_up": estimate.value,
             "low": estimate.low,
             "high": estimate.high,

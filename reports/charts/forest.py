@@ -81,7 +81,7 @@ def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
 def _verdict(group: Group, row: Row) -> str:
     if group.verdict != "not resolvable" or row.estimate is None or row.decision is None:
         return verdict_text(group.verdict)
-    repeats = min(row.estimate.n_a, row.estimate.n_b)
+    repeats = row.estimate.repeats
     return f"{group.verdict} ({repeats} of {row.decision.repeats_needed} repeats)"
 
 
