@@ -33,7 +33,7 @@ def parse_cpus(text: str | int) -> str:
     if _GROUP.match(value):
         kind, number = value.split(":")
         return f"{kind}:{int(number)}"
-    return format_cpus(_numbers(value, f"processors {text!r}"))
+    return format_cpus(cpu_numbers(value, f"processors {text!r}"))
 
 
 def resolve_cpus(
@@ -60,7 +60,7 @@ def resolve_cpus(
             what = "no processor that may be used" if members else f"there is no such {kind}"
             raise UsageError(f"processors {text!r}", what, f"{here}; {_HELP}")
         return tuple(result)
-    numbers = _numbers(text, f"processors {text!r}")
+    numbers = cpu_numbers(text, f"processors {text!r}")
     if missing := sorted(set(numbers) - set(usable)):
         raise UsageError(
             f"processors {text!r}", f"{format_cpus(missing)} cannot be used", f"{here}; {_HELP}"
@@ -93,7 +93,7 @@ def affinity_check(
             if match is None:  # it has just ended
                 continue
             seen += 1
-            if not set(_numbers(match.group(1), "Cpus_allowed_list")) <= expected:
+            if not set(cpu_numbers(match.group(1), "Cpus_allowed_list")) <= expected:
                 elsewhere[match.group(1)] = None
     text = format_cpus(cpus)
     if not seen:
@@ -103,7 +103,8 @@ def affinity_check(
     return Check("cpu-affinity", status_, f"{seen} threads held to processors {text}{result}")
 
 
-def _numbers(text: str, problem: str) -> tuple[int, ...]:
+def cpu_numbers(text: str, problem: str) -> tuple[int, ...]:
+    """Return the numbers of ``0-3,8``; UsageError with ``problem`` where it is no such list."""
     result: set[int] = set()
     for item in text.split(","):
         match = _RANGE.match(item)
@@ -118,7 +119,7 @@ def _numbers(text: str, problem: str) -> tuple[int, ...]:
 
 
 def _online(kernel: Kernel) -> tuple[int, ...]:
-    return _numbers(kernel.read(f"{_CPU}/online") or "0", "online processors")
+    return cpu_numbers(kernel.read(f"{_CPU}/online") or "0", "online processors")
 
 
 def package_of(cpu: int, kernel: Kernel) -> int:
@@ -139,4 +140,4 @@ def _socket_of(node: int | None, kernel: Kernel) -> int:
 
 def _node(number: int, kernel: Kernel) -> list[int]:
     listed = kernel.read(f"{_NODE}/node{number}/cpulist")
-    return [] if not listed else [c for c in _numbers(listed, "cpulist") if c in _online(kernel)]
+    return [] if not listed else [c for c in cpu_numbers(listed, "cpulist") if c in _online(kernel)]

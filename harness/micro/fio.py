@@ -110,10 +110,7 @@ class Fio(FioParams, MeasuringProgram):
             version=found_version,
             tool="fio",
             artifacts={"fio": {"jobs": files, "notes": _notes(found)}},
-            uncontrolled=(
-                *_findings(self, past_cache, cached),
-                *_cached_writes(self, work.tier, past_cache),
-            ),
+            uncontrolled=tuple(_findings(self, work.tier, past_cache, cached)),
         )
 
 
@@ -232,12 +229,6 @@ def _written_through_cache(job: IoJob, tier: Tier) -> bool:
     return job.operation == "write" and direct_io.caches_direct_writes(tier)
 
 
-def _cached_writes(params: FioParams, tier: Tier, past_cache: bool) -> Iterator[RunWarning]:
-    direct = [job for job in params.jobs if _direct(job, past_cache)]
-    if any(_written_through_cache(job, tier) for job in direct):
-        yield direct_io.WRITES_CACHED
-
-
 def _notes(found: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
     """What fio printed around its documents, by configuration."""
     return {
@@ -271,7 +262,9 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     )
 
 
-def _findings(params: FioParams, past_cache: bool, cached: bool) -> Iterator[RunWarning]:
+def _findings(
+    params: FioParams, tier: Tier, past_cache: bool, cached: bool
+) -> Iterator[RunWarning]:
     direct_requested = any(
         job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in params.jobs
     )
@@ -290,3 +283,5 @@ def _findings(params: FioParams, past_cache: bool, cached: bool) -> Iterator[Run
             f"{_CACHED_SHARE:.0%} of the available memory",
             hint="give a smaller size, or direct: true",
         )
+    if any(_direct(job, past_cache) and _written_through_cache(job, tier) for job in params.jobs):
+        yield direct_io.WRITES_CACHED

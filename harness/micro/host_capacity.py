@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.execution.environment import Environment
-from harness.host.processors import resolve_cpus
+from harness.host.processors import cpu_numbers, resolve_cpus
 from harness.micro.model import Place
 from harness.micro.params import MicroParams
 from harness.micro.suite import cpus_and_more
@@ -98,7 +98,11 @@ def _processors(
     all of them belong to it.
     """
     home = tier.claim.nodes[0] if tier.facts.kind == "numa" else tier.facts.numa_node
-    with_cpus = {node.node: set(_listed(node.cpus)) for node in every if node.cpus}
+    with_cpus = {
+        node.node: set(cpu_numbers(node.cpus, f"processors of node {node.node}"))
+        for node in every
+        if node.cpus
+    }
     if home is None or not with_cpus:
         own = [one for one in every if set(usable) <= with_cpus.get(one.node, set())]
         node = own[0].node if len(every) > 1 and own and own[0].memory_bytes else None
@@ -119,19 +123,10 @@ def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
     """One thread of each core before the second ones: two on one core share its buffers."""
 
     def place(cpu: int) -> tuple[int, int]:
-        siblings = _listed(kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") or "")
-        return (siblings.index(cpu) if cpu in siblings else 0), cpu
+        siblings = kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+        return cpu_numbers(siblings.strip(), f"siblings of processor {cpu}").index(cpu), cpu
 
     return tuple(sorted(cpus, key=place))
-
-
-def _listed(text: str) -> list[int]:
-    """``0-3,8`` as numbers."""
-    found: list[int] = []
-    for item in filter(None, text.split(",")):
-        first, _, last = item.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def llc_bytes(kernel: Kernel = LIVE) -> int:

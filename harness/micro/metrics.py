@@ -7,7 +7,7 @@ of, and the rest what was done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import BLOCK, measurement_name
 from harness.store.documents import from_members
-from harness.store.result import Metric
+from harness.store.result import Better, Metric
 
 #: Kinds that load memory while another one measures.
 _LOADING = ("throughput",)
@@ -171,43 +171,35 @@ class SuiteResult:
 def metrics_of(result: SuiteResult) -> Iterator[Metric]:
     """All metrics of a result; none of a job that got nothing done in one of the repeats."""
     for one in result.jobs():
-        if one.idle:
-            continue
-        labels = labels_of(one, result.targets)
-        yield from _rates(one, labels)
-        yield from _times(one, labels)
+        if not one.idle:
+            yield from _metrics(one, labels_of(one, result.targets))
 
 
-def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
+def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
+    def sampled(name: str, unit: str, better: Better, samples: Iterable[float]) -> Metric:
+        return Metric(name, unit, better, labels, samples=tuple(map(float, samples)))
+
+    kind = one.job.kind
     for name, (unit, kinds) in _RATES.items():
-        if one.job.kind in kinds:
-            rates = tuple(float(getattr(repeat, name)) for repeat in one.repeats)
-            yield Metric(name, unit, "higher", labels, samples=rates)
-
-
-def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
-    hop = one.job.kind == "chase"  # its histogram is of means over many loads
-    if hop:
-        yield Metric("latency_ns", "ns", "lower", labels, samples=tuple(_chased(one)))
+        if kind in kinds:
+            rates = (getattr(repeat, name) for repeat in one.repeats)
+            yield sampled(name, unit, "higher", rates)
+    if kind == "chase":  # each load waits for the one before it; threads go side by side
+        windows = [repeat.window for repeat in one.repeats]
+        times = (one.job.threads * w.duration_ns / max(1, w.operations) for w in windows)
+        yield sampled("latency_ns", "ns", "lower", times)
     encoded = [repeat.latency_hdr for repeat in one.repeats if repeat.latency_hdr]
-    if encoded:
-        times = hdr.merge_encoded(encoded)
-        if hdr.decode(times).total:
-            loads = one.repeats[0].facts.get("hops_a_sample")  # of each mean
-            name = f"mean_latency_of_{loads}_loads_ns" if hop else "operation_duration_ns"
-            yield Metric(name, "ns", "none" if hop else "lower", labels, hdr=times)
+    if encoded and hdr.decode(merged := hdr.merge_encoded(encoded)).total:
+        if kind == "chase":  # of means over many loads
+            name = f"mean_latency_of_{one.repeats[0].facts['hops_a_sample']}_loads_ns"
+            yield Metric(name, "ns", "none", labels, hdr=merged)
+        else:
+            yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=merged)
     empty = [r.facts["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r.facts]
     if empty:
-        yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
-    for name in _COUNTED if one.job.kind == "index" else ():
-        counts = tuple(float(repeat.facts[name]) for repeat in one.repeats)
-        yield Metric(name, "1", "lower", labels, samples=counts)
-
-
-def _chased(one: JobResults) -> Iterator[float]:
-    """Yield the time of a load: each waits for the one before it; threads go side by side."""
-    for repeat in one.repeats:
-        yield one.job.threads * repeat.window.duration_ns / max(1, repeat.window.operations)
+        yield sampled("empty_body_ns", "ns", "none", empty)
+    for name in _COUNTED if kind == "index" else ():
+        yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in one.repeats))
 
 
 def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:

@@ -163,7 +163,11 @@ def _result_of(
                 _run(program, {**spec, "measurements": left}, work, under_way.receive)
         except RunFailed as error:
             raise under_way.named(error) from error
-    return _joined([results[name] for name in every])
+    # One result of those of single measurements, perhaps of several processes.
+    ordered = [results[name] for name in every]
+    measurements = [one for result in ordered for one in result["measurements"]]
+    notes = list(dict.fromkeys(note for result in ordered for note in result["notes"]))
+    return {**ordered[-1], "measurements": measurements, "notes": notes}
 
 
 def _run(
@@ -200,13 +204,6 @@ def _run(
     if code != 0 or document.get("status") != "complete":
         found = document.get("error") or f"it {ending(code)}: {log_tail(log, env.credentials)}"
         raise RunFailed("measure with microbench", found)
-
-
-def _joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of those of single measurements, perhaps of several processes."""
-    measurements = [one for result in results for one in result["measurements"]]
-    notes = list(dict.fromkeys(note for result in results for note in result["notes"]))
-    return {**results[-1], "measurements": measurements, "notes": notes}
 
 
 @dataclass
@@ -326,21 +323,12 @@ def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeat
 
 def _setup_ns(job: Job) -> int:
     if job.kind == "chase":
-        return _chase_ns(job)
-    stamps = _EMPTY_BODY_NS if _timed(job) else 0
+        nodes = job.range_bytes // LINE_BYTES
+        return round(nodes * _NODE_NS * math.pow(nodes / _NODES, _NODE_POWER))
     if job.kind == "log":
-        return stamps + round(job.range_bytes / GIB * _LOG_GIB_NS)
+        return round(job.range_bytes / GIB * _LOG_GIB_NS)
     if job.kind == "index":
-        return stamps + job.range_bytes // int(job.keys.get("bytes_per_record", 256)) * _RECORD_NS
-    return stamps + (_PAGES_NS if job.kind == "page" else 0)
-
-
-def _chase_ns(job: Job) -> int:
-    nodes = job.range_bytes // LINE_BYTES
-    return round(nodes * _NODE_NS * math.pow(nodes / _NODES, _NODE_POWER))
-
-
-def _timed(job: Job) -> bool:
-    """Whether operations of it are timed alone, so that their stamps are measured before."""
-    chained = job.kind == "chain" and job.keys.get("mode") == "dependent"
-    return job.kind == "latency" or chained
+        return job.range_bytes // int(job.keys.get("bytes_per_record", 256)) * _RECORD_NS
+    if job.kind == "latency" or job.keys.get("mode") == "dependent":
+        return _EMPTY_BODY_NS  # of operations that are timed alone
+    return _PAGES_NS if job.kind == "page" else 0

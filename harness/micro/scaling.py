@@ -77,7 +77,11 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
     for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
-    steps = Steps(_left_out(requested, capacity), limited, threaded, sized, kept)
+    left_out = {
+        numa: sum(any(job.numa == numa for job in one.jobs) for one in requested)
+        for numa in sorted(_lacking(capacity))
+    }
+    steps = Steps(left_out, limited, threaded, sized, kept)
     warnings = warnings_of(steps, capacity, limits)
     if not kept:
         raise UsageError(
@@ -140,14 +144,6 @@ def _lacking(capacity: HostCapacity) -> set[Numa]:
     return {numa for numa, cpus in processors.items() if not cpus}
 
 
-def _left_out(requested: Sequence[Measurement], capacity: HostCapacity) -> dict[Numa, int]:
-    """Number of configurations that need near, or far processors that may not be used."""
-    return {
-        numa: sum(any(job.numa == numa for job in one.jobs) for one in requested)
-        for numa in sorted(_lacking(capacity))
-    }
-
-
 def _whole(one: Measurement) -> Measurement:
     """Ranges of whole accesses: the remainder of 4 GiB in 192 bytes is not reported."""
     return replace(one, jobs=tuple(map(_whole_job, one.jobs)))
@@ -175,7 +171,9 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
             dram_range_bytes=min(job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes),
             operations=job.operations and min(job.operations, limits.operations or job.operations),
             pages=limits.pages or job.pages,
-            keys=_with_isa(job, limits.isa),
+            keys={**job.keys, "isa": limits.isa}
+            if limits.isa and job.kind in VECTORED
+            else job.keys,
         )
         for job in one.jobs
     )
@@ -185,10 +183,6 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
         duration_ns=limits.duration.ns if limits.duration else one.duration_ns,
         warm_up_ns=one.warm_up_ns if limits.warm_up is None else limits.warm_up.ns,
     )
-
-
-def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
-    return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
 
 
 def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
@@ -261,7 +255,10 @@ def _sized(measurements: Sequence[Measurement], capacity: HostCapacity) -> list[
         while any(size / factor > most(key) for key, size in needed.items()):
             factor *= 2
         factors[one.name] = factor
-    return [_smaller(one, factors[one.name]) for one in measurements]
+    return [
+        replace(one, jobs=tuple(_smaller_job(job, factors[one.name], one) for job in one.jobs))
+        for one in measurements
+    ]
 
 
 def _most(
@@ -282,10 +279,6 @@ def _most(
     return most
 
 
-def _smaller(one: Measurement, factor: int) -> Measurement:
-    return replace(one, jobs=tuple(_smaller_job(job, factor, one) for job in one.jobs))
-
-
 def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
     access = _access_bytes(job)
     chunk = int(job.keys.get("chunk_bytes", 0))
@@ -300,15 +293,12 @@ def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
         )
     keys = dict(job.keys)
     if chunk > size // job.threads:
-        keys["chunk_bytes"] = _power_of_two_below(size // job.threads)
+        power = 1 << ((size // job.threads).bit_length() - 1)  # of two, no more than that
+        keys["chunk_bytes"] = max(LINE_BYTES, power)
     elif chunk:
         size = size // chunk * chunk
     dram = job.dram_range_bytes // factor // access * access or job.dram_range_bytes
     return replace(job, range_bytes=size, dram_range_bytes=dram, keys=keys)
-
-
-def _power_of_two_below(size: int) -> int:
-    return max(LINE_BYTES, 1 << (size.bit_length() - 1))
 
 
 def _refuse_cached(steps: Steps, capacity: HostCapacity) -> None:

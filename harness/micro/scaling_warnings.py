@@ -112,7 +112,7 @@ def warnings_of(
         "addresses-in-memory": _addresses(steps.kept, capacity),
         "dram-unbound": _unbound(steps.kept, capacity),
         "range-in-cache": _in_cache(steps.kept, capacity),
-        "prefault-ignored": _without_prefault(steps.kept),
+        "prefault-ignored": _names(steps.kept, lambda one: not one.prefaulted),
         "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
     }
     return (
@@ -228,8 +228,3 @@ def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str
         lambda one: any(job.place == "dram" or job.dram_range_bytes for job in one.jobs),
     )
     return f"the tier's node is not known, for {names}" if names else ""
-
-
-def _without_prefault(measurements: Sequence[Measurement]) -> str:
-    """PerMA-Bench can count the first touch of each page as well; here it never is."""
-    return _names(measurements, lambda one: not one.prefaulted)
