@@ -79,13 +79,13 @@ def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
 
 
 def _configurations(suite: Suite) -> Sequence[Measurement]:
-    """As requested."""
+    """Return the configurations as requested, before scaling."""
     other = other_program(suite)
     return other.planned(suite.repeats).configurations if other else suite.measurements
 
 
 def _print_configurations(configurations: Sequence[Measurement], title: str = "") -> None:
-    """A line each; several jobs at a time are joined by a plus sign."""
+    """Print a line for each configuration; a plus sign joins jobs that run together."""
     rows = []
     for one in configurations:
         threads = " + ".join(str(job.threads) for job in one.jobs)
@@ -179,7 +179,7 @@ def _print_plan(
 
 
 def _time(planned: Planned) -> str:
-    """``, about 3 min 20 s``, with what is not in it."""
+    """Return ``, about 3 min 20 s``, with what is not in it."""
     if planned.setup_ns is not None:
         by_count = f" and {planned.counted} that end by a count" if planned.counted else ""
         return f", about {format_ns(planned.known_ns)}{by_count}"

@@ -19,7 +19,7 @@ _AS_DONE = ("sync", "direct")
 
 
 def print_figures(run: Mapping[str, Any]) -> None:
-    """The figures of a run as ``run.json`` has it."""
+    """Print the figures of a run as ``run.json`` has them."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for metric in (one for one in run["metrics"] if one["better"] != "none"):
         labels = metric["labels"]
@@ -51,7 +51,7 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
 
 
 def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Column and text of a metric."""
+    """Return the column and the text of a metric."""
     name = metric["name"]
     if "hdr" in metric:
         return _percentiles(name, hdr.decode(metric["hdr"]))

@@ -100,7 +100,7 @@ def _estimated_ns(todo: Sequence[ResolvedRun], results: Store) -> int:
 
 
 def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterator[ResolvedSuite]:
-    """Scaled to the time that they may take; a tier that cannot be measured is left out."""
+    """Scale the suite to the time limit of each tier; leave out a tier that cannot be measured."""
     documents = load_documents(find_suite(_SUITE))
     for tier in tiers:
         emulate = (tier,) if env.tiers[tier].emulated else ()
@@ -120,7 +120,7 @@ def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterato
 def _measured(
     suites: Sequence[ResolvedSuite], env: Environment, store: Store
 ) -> dict[_Key, tuple[float, ...]]:
-    """The samples of all tiers."""
+    """Return the samples of all tiers."""
     found: dict[_Key, tuple[float, ...]] = {}
     for suite in suites:
         env.progress.say(f"canary on {suite.tier.name}")

@@ -35,7 +35,7 @@ _HELP = (
 
 @dataclass(frozen=True)
 class ChainOperation:
-    """``offset_bytes``: of a write, from the address of the operation before it."""
+    """One read or write. ``offset_bytes``: of a write, from the operation before it."""
 
     kind: Literal["read", "write"]
     place: Literal["tier", "dram"]
@@ -44,7 +44,7 @@ class ChainOperation:
     offset_bytes: int = 0
 
     def text(self) -> str:
-        """As PerMA-Bench prints it: the tier's letter always there, no offset of zero."""
+        """Return it as PerMA-Bench prints it: always with the tier's letter, no offset of 0."""
         letters = self.kind[0] + ("d" if self.place == "dram" else "p")
         parts = [letters, str(self.size_bytes), *([self.persist] if self.persist else [])]
         return "_".join([*parts, *([str(self.offset_bytes)] if self.offset_bytes else [])])
@@ -56,7 +56,7 @@ class Chain:
     values = "PerMA-Bench's operations"
 
     def parse(self, name: str, value: Any) -> tuple[ChainOperation, ...]:
-        """The operations; UsageError naming the wrong one."""
+        """Return the operations; UsageError names the wrong one."""
         return parse_chain(str(value), name)
 
 
@@ -83,7 +83,7 @@ def parse_chain(text: str, source: str) -> tuple[ChainOperation, ...]:
 
 
 def chain_text(chain: tuple[ChainOperation, ...]) -> str:
-    """A chain in PerMA-Bench's words."""
+    """Return a chain in PerMA-Bench's words."""
     return ",".join(one.text() for one in chain)
 
 

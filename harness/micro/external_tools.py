@@ -27,7 +27,7 @@ _SPARE_SHARE = 0.05
 
 
 def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ()) -> str:
-    """Its version, as ``name arguments`` prints it; UsageError where it is missing or older.
+    """Return a program's version; UsageError where it is missing or older than ``at_least``.
 
     The packages are Debian's: each is called as its program.
     """

@@ -38,7 +38,7 @@ _MOST_NOTES = 500
 
 @dataclass(frozen=True)
 class Fio(FioParams, MeasuringProgram):
-    """fio with its parameters."""
+    """The program fio with its parameters."""
 
     name = "fio"
 
@@ -62,7 +62,7 @@ class Fio(FioParams, MeasuringProgram):
                 )
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
-        """Each configuration on the one file, for as long as all of them are measured."""
+        """Plan each configuration on the one file, all for the same duration."""
         return Planned(
             [
                 Measurement(
@@ -77,7 +77,7 @@ class Fio(FioParams, MeasuringProgram):
         )
 
     def measure(self, work: MicroContext) -> ProgramOutcome:
-        """Every configuration (see :mod:`harness.micro.io_jobs`) on the tier."""
+        """Measure every configuration on the tier."""
         found_version = version()
         directory = work.files
         user = work.env.credentials
@@ -115,7 +115,7 @@ class Fio(FioParams, MeasuringProgram):
 
 
 def version() -> str:
-    """Of the fio here; UsageError where it is missing or too old."""
+    """Return the version of the fio here; UsageError where it is missing or too old."""
     return external_tools.require("fio", ["--version"], OLDEST)
 
 
@@ -127,7 +127,7 @@ def _measured(work: MicroContext, job: IoJob, text: str, warmed: bool) -> dict[s
 
 
 def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
-    """The job as fio reads it: what is needed to repeat it by hand."""
+    """Return the job as fio reads it, so that it can be repeated by hand."""
     # Parts begin at whole blocks: direct I/O refuses others.
     part = params.size_bytes // job.threads // job.access_bytes * job.access_bytes
     kind = {"sequential": job.operation, "random": f"rand{job.operation}"}[job.pattern]
@@ -168,7 +168,7 @@ def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
 
 
 def section(name: str, options: Mapping[str, Any]) -> str:
-    """A section of a job file; UsageError for what would be more than one line of it."""
+    """Return a section of a job file; UsageError for a value that has more than one line."""
     for text in (name, *map(str, options.values())):
         if not text.isprintable() or (text is name and not re.fullmatch(r"[\w.-]+", name)):
             raise UsageError(f"a job of fio named {name!r}", f"{text!r} is no name or value of it")
@@ -186,7 +186,7 @@ def _direct(job: IoJob, past_cache: bool) -> bool:
 
 
 def fill(work: MicroContext, name: str, size_bytes: int, past_cache: bool) -> None:
-    """Write all of a file: of blocks that were never written reads fetch nothing.
+    """Write a whole file: reads of blocks that were never written fetch nothing.
 
     ``size_bytes``: whole MiB.
     """
@@ -210,12 +210,12 @@ def fill(work: MicroContext, name: str, size_bytes: int, past_cache: bool) -> No
 
 
 def _fio(work: MicroContext, text: str) -> tuple[dict[str, Any], str]:
-    """The document of one run of fio, and its notes."""
+    """Run fio once; return its document and its notes."""
     return document_of(external_tools.run(work, ["fio", "--output-format=json+", "-"], text))
 
 
 def document_of(printed: str) -> tuple[dict[str, Any], str]:
-    """The document that fio printed, and its notes; RunFailed where there is none."""
+    """Return the document that fio printed, and its notes; RunFailed where there is none."""
     try:
         document: dict[str, Any]
         document, notes = jsonfile.parse_among_notes(printed)
@@ -225,12 +225,12 @@ def document_of(printed: str) -> tuple[dict[str, Any], str]:
 
 
 def _written_through_cache(job: IoJob, tier: Tier) -> bool:
-    """Whether its direct calls are not direct."""
+    """Whether Linux makes the job's direct writes through the page cache."""
     return job.operation == "write" and direct_io.caches_direct_writes(tier)
 
 
 def _notes(found: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
-    """What fio printed around its documents, by configuration."""
+    """Return what fio printed around its documents, by configuration."""
     return {
         job.configuration: notes
         for job, samples in found.items()
@@ -253,7 +253,7 @@ def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, str]:
 
 
 def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
-    """No job of fio's failed, else there were no samples: said with how much they did."""
+    """Report the number of operations: a job of fio that fails has no sample at all."""
     operations = sum(one.operations for samples in found.values() for one in samples)
     return Check(
         "io_without_errors",

@@ -47,7 +47,7 @@ class IoSample:
 
 
 def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
-    """The one job of a fio run; RunFailed where it failed, or did nothing."""
+    """Read the one job of a fio run; RunFailed where it failed, or did nothing."""
     require_version(document)
     try:
         (job_result,) = document["jobs"]
@@ -93,7 +93,7 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
 
 
 def require_version(document: Mapping[str, Any]) -> None:
-    """RunFailed for what an older fio printed: its documents are others."""
+    """Refuse what an older fio printed: its documents are others."""
     printed = str(document.get("fio version"))
     found = tuple(int(number) for number in re.findall(r"\d{1,9}", printed)[:2])
     if found < OLDEST:
@@ -105,14 +105,14 @@ def require_version(document: Mapping[str, Any]) -> None:
 
 
 def number(value: Any) -> float:
-    """A rate, a count or a time in ns that a program printed; ValueError for anything else."""
+    """Return a rate, count or time that a program printed; ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
         raise ValueError(f"{value!r:.40} where a number from 0 belongs")
     return float(value)
 
 
 def histogram(bins: Mapping[str, int]) -> hdr.Histogram:
-    """Of fio's bins: value in ns, count."""
+    """Return the histogram of fio's bins (value in ns, count)."""
     if sum(map(number, bins.values())) > hdr.MOST_TOTAL or not all(map(str.isdecimal, bins)):
         raise ValueError("bins of no durations, or with too many of them")
     counts = np.zeros(LAYOUT.counters, dtype=np.int64)
@@ -123,7 +123,7 @@ def histogram(bins: Mapping[str, int]) -> hdr.Histogram:
 
 
 def metrics_of(samples: Sequence[IoSample], labels: Mapping[str, str], sync: str) -> list[Metric]:
-    """One configuration's metrics: rates and means have a sample each repeat."""
+    """Return one configuration's metrics; rates and means have a sample each repeat."""
 
     def each(name: str, unit: str, better: Any, values: Sequence[float]) -> Metric:
         return Metric(name, unit, better, labels, samples=tuple(values))

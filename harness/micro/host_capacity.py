@@ -53,7 +53,7 @@ class HostCapacity:
 def capacity_of(
     tier: Tier, env: Environment, limits: MicroParams, kernel: Kernel = LIVE
 ) -> HostCapacity:
-    """The capacity for a tier now; UsageError for processors that may not be used."""
+    """Return the capacity for a tier now; UsageError for processors that may not be used."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
     every = nodes(kernel)
     near, far, node = _processors(tier, tuple(usable), every, kernel)
@@ -81,7 +81,7 @@ def capacity_of(
 
 
 def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:
-    """What the nodes have free; on a host with one, what the page cache would give up as well."""
+    """Return the free bytes of nodes; on a host with one, the page cache counts as free, too."""
     if len(every) < 2:
         return memory
     return sum(node.free_bytes for node in every if node.node in wanted)
@@ -120,7 +120,7 @@ def _processors(
 
 
 def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
-    """One thread of each core before the second ones: two on one core share its buffers."""
+    """Sort one thread of each core before second ones: two on one core share its buffers."""
 
     def place(cpu: int) -> tuple[int, int]:
         siblings = kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
@@ -130,7 +130,7 @@ def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
 
 
 def llc_bytes(kernel: Kernel = LIVE) -> int:
-    """The last-level cache of the first processor; 0 if unknown."""
+    """Return the bytes of the first processor's last-level cache; 0 if unknown."""
     found: dict[int, int] = {}
     for index in kernel.names(f"{_CPU}/cpu0/cache"):
         level = kernel.read_int(f"{_CPU}/cpu0/cache/{index}/level")
@@ -141,6 +141,6 @@ def llc_bytes(kernel: Kernel = LIVE) -> int:
 
 
 def variables_here(kernel: Kernel = LIVE) -> dict[str, float]:
-    """What the expressions of suites may name, for a look at a suite outside a run."""
+    """Return the variables of suites' expressions on this host."""
     cpus = len(os.sched_getaffinity(0))
     return cpus_and_more(cpus, llc_bytes(kernel), kernel.meminfo().get("MemTotal", 0))

@@ -79,7 +79,7 @@ class IoKeys(Parameters):
     duration: Duration | None = parameter(Time(1_000_000), help="in place of the suite's")
 
     def resolve(self) -> Self:
-        """Refuse what is incomplete, and what cannot be measured, or not as stated."""
+        """Refuse keys that are incomplete or contradict each other."""
         required = ("operation", "pattern", "access")
         if missing := [
             key for key in required if getattr(self, self.declared()[key].field) is None
@@ -91,7 +91,7 @@ class IoKeys(Parameters):
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str, str]]:
-        """A key that does not go with others, what is wrong with it, and a hint."""
+        """Yield each key that does not go with others, what is wrong with it, and a hint."""
         waits = "each call waits for the one before it"
         one_by_one = "through the page cache, as parts of blocks go, calls go one after the other"
         blocks_only = "past the page cache (direct: yes) only whole blocks go"
@@ -122,7 +122,7 @@ class IoJob(IoKeys):
 
     @property
     def axes(self) -> dict[str, str]:
-        """What distinguishes it from others, as labels of its metrics."""
+        """Return what distinguishes the job from others, as labels of its metrics."""
         return {
             "operation": self.operation,
             "pattern": self.pattern,
@@ -172,14 +172,14 @@ class FioParams(Parameters):
 
     @property
     def jobs(self) -> list[IoJob]:
-        """What is measured, of all configurations."""
+        """Return the configurations that ``only`` selects."""
         return chosen(
             self.measurements, self.only or (), lambda job: (job.measurement, job.configuration)
         )
 
     @property
     def room_bytes(self) -> int:
-        """Of the file, and of those that a configuration makes."""
+        """Return the bytes of the file, and of those that a configuration makes."""
         return self.size_bytes * (2 if any(job.appends for job in self.jobs) else 1)
 
     def resolve(self) -> Self:
@@ -226,7 +226,7 @@ def _bodies(value: Json) -> JsonObject:
 
 
 def _jobs(name: str, body: Json) -> Iterator[IoJob]:
-    """The configurations of one measurement; UsageError names it and what is wrong in it."""
+    """Yield the configurations of one measurement; UsageError names it and the wrong key."""
     problem = f"measurement {name}"
     if not isinstance(body, Mapping):
         raise UsageError(problem, f"{body!r} is no mapping", "write {operation: read, …}")

@@ -47,11 +47,11 @@ class Ioping(Parameters, MeasuringProgram):
 
     @property
     def cases(self) -> list[tuple[str, str]]:
-        """What is measured: operation and pattern."""
+        """Return the cases to measure: operation and pattern."""
         return chosen(_CASES, self.only or (), lambda case: ("ioping", _configuration(*case)))
 
     def resolve(self) -> Self:
-        """A request is no larger than the file."""
+        """Refuse requests that are larger than the file."""
         if self.access_bytes > self.working_set_bytes:
             raise UsageError(
                 f"access {format_bytes(self.access_bytes)} of ioping",
@@ -74,7 +74,7 @@ class Ioping(Parameters, MeasuringProgram):
                 )
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
-        """Each case in a file of its own, for the same number of requests."""
+        """Plan each case in a file of its own, for the same number of requests."""
         job = Job("", self.name, 1, self.working_set_bytes, operations=self.requests)
         return Planned(
             [Measurement(_configuration(*case), (job,)) for case in self.cases],
@@ -83,7 +83,7 @@ class Ioping(Parameters, MeasuringProgram):
         )
 
     def measure(self, work: MicroContext) -> ProgramOutcome:
-        """Random and sequential reads and writes; latencies of all repeats in one histogram."""
+        """Measure all cases; one histogram has the latencies of all repeats."""
         found_version = version()
         direct = direct_io.takes_direct(work.files, work.env.credentials)
         times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in self.cases}
@@ -116,7 +116,7 @@ class Ioping(Parameters, MeasuringProgram):
 
 
 def version() -> str:
-    """Of the ioping here; UsageError where it is missing."""
+    """Return the version of the ioping here; UsageError where it is missing."""
     return external_tools.require("ioping", ["-v"])
 
 
@@ -128,7 +128,7 @@ def _argv(plan: Ioping, operation: str, pattern: str, direct: bool, seed: int) -
 
 
 def _times(work: MicroContext, argv: list[str], requests: int) -> list[int]:
-    """Nanoseconds of each request; RunFailed where some are missing."""
+    """Run ioping; return the ns of each request, RunFailed where some are missing."""
     printed = external_tools.run(work, argv)
     try:
         found = [

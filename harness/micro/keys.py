@@ -65,7 +65,7 @@ class _Kernel:
     values = "access[+flush][+fence]"
 
     def parse(self, name: str, value: Any) -> dict[str, str]:
-        """``store+clwb+sfence`` as ``{operation, flush, fence}``; with ``store`` if mixed."""
+        """Read ``store+clwb+sfence`` as ``{operation, flush, fence}``; with ``store`` if mixed."""
         words = str(value).split("+")
         mixed = words[0] == "mixed"
         access, *rest = words[1:] if mixed else words
@@ -93,7 +93,7 @@ class _Pace:
     values = _PACES
 
     def parse(self, name: str, value: Any) -> str | int:
-        """``idle``, ``unlimited``, or bytes per second of all threads."""
+        """Read ``idle``, ``unlimited``, or bytes per second of all threads."""
         if value in (IDLE, UNLIMITED):
             return str(value)
         if not isinstance(value, str) or not value.endswith("/s"):
@@ -137,7 +137,7 @@ class Key:
 
 
 def _table() -> Mapping[str, Any]:
-    """All keys; those of a kernel of its own from the file next to its C file, by its name."""
+    """Return all keys; an added kernel has its keys in a file next to its C file."""
     table: dict[str, Any] = dict(schemas.schema("micro-keys")["properties"])
     for file in (one for folder in native_folders() for one in folder.glob("kernels/*.json")):
         table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
@@ -188,12 +188,12 @@ LABELS: Mapping[str, str] = {
 
 
 def keys_of(kind: str) -> Iterator[tuple[str, Key]]:
-    """The keys of a job of this kind, with their names."""
+    """Return the keys of a job of this kind, with their names."""
     return ((name, key) for name, key in KEYS.items() if kind in key.kinds)
 
 
 def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
-    """One key's value; UsageError naming ``source`` where it is unknown or does not fit."""
+    """Read one key's value; UsageError names ``source`` where it is unknown or does not fit."""
     known = [*KEYS, *TIMES]
     if key not in known:
         raise unknown(source, f"unknown key {key!r}", key, known, "keys: {}")

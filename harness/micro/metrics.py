@@ -150,18 +150,18 @@ class SuiteResult:
         )
 
     def in_order(self) -> Iterator[tuple[str, Repeat]]:
-        """The repeats as they were measured, each with its configuration."""
+        """Yield the repeats as they were measured, each with its configuration."""
         for name, repeat in self.by_name.items():
             yield self.measurements[int(name.partition(BLOCK)[0])].configuration, repeat
 
     def by_measurement(self) -> Iterator[tuple[Measurement, list[Repeat]]]:
-        """Each measurement with its repeats."""
+        """Yield each measurement with its repeats."""
         for index, measurement in enumerate(self.measurements):
             names = [measurement_name(index, block) for block in range(self.repeats)]
             yield measurement, [self.by_name[name] for name in names]
 
     def jobs(self) -> Iterator[JobResults]:
-        """The jobs of all configurations with their repeats."""
+        """Yield the jobs of all configurations with their repeats."""
         for measurement, repeats in self.by_measurement():
             for position, job in enumerate(measurement.jobs):
                 of_job = tuple(repeat.jobs[position] for repeat in repeats)
@@ -169,7 +169,7 @@ class SuiteResult:
 
 
 def metrics_of(result: SuiteResult) -> Iterator[Metric]:
-    """All metrics of a result; none of a job that got nothing done in one of the repeats."""
+    """Yield all metrics of a result, but none of a job that was idle in one of the repeats."""
     for one in result.jobs():
         if not one.idle:
             yield from _metrics(one, labels_of(one, result.targets))
@@ -203,7 +203,7 @@ def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
-    """The labels of a job's metrics."""
+    """Return the labels of a job's metrics."""
     job, measurement, first = one.job, one.measurement, one.repeats[0]
     labels = {"measurement": measurement.name, "configuration": measurement.configuration}
     if len(measurement.jobs) > 1:
@@ -231,7 +231,7 @@ def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
 
 
 def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
-    """The limit of a job that is throttled in this or another configuration."""
+    """Return the limit of a job that is throttled in this or another configuration."""
     swept = any(axis.key == "pace" and axis.job in ("", job.name) for axis in measurement.axes)
     if job.kind not in _LOADING or not (job.pace or swept):
         return {}
@@ -243,7 +243,7 @@ def _pace_text(job: Job) -> str:
 
 
 def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
-    """What loads the memory while this job waits for it."""
+    """Return labels of the job that loads the memory while this one waits for it."""
     loading = [one for one in measurement.jobs if one is not job and one.kind in _LOADING]
     swept = any(axis.key == "pace" for axis in measurement.axes)
     if job.kind not in _WAITING or not (loading or swept):

@@ -42,12 +42,12 @@ class Job:
 
     @property
     def largest_access_bytes(self) -> int:
-        """Of an operation, or of a chain's largest step; a cache line where neither is set."""
+        """Return the bytes of an operation or of a chain's largest step, else a cache line."""
         steps = max((step.size_bytes for step in self.chain), default=LINE_BYTES)
         return int(self.keys.get("access_bytes", steps))
 
     def bytes_on(self, place: Place) -> int:
-        """Size of the memory of a place that it covers."""
+        """Return the bytes of a place that the job covers."""
         return (self.range_bytes if place == self.place else 0) + (
             self.dram_range_bytes if place == "dram" else 0
         )
@@ -83,14 +83,14 @@ class Measurement:
 
     @property
     def configuration(self) -> str:
-        """``random_reads/threads=1,access_size=64``: unique in a suite."""
+        """Return ``random_reads/threads=1,access_size=64``, which is unique in a suite."""
         several = len({axis.job for axis in self.axes}) > 1
         swept = [f"{axis.job + '.' if several else ''}{axis.key}={axis.text}" for axis in self.axes]
         return f"{self.name}/{','.join(swept)}" if swept else self.name
 
     @property
     def identity(self) -> str:
-        """Equal where the same is done, whatever it is called."""
+        """Return a text that is equal where the same is done, whatever it is called."""
         return repr((self.name, self.jobs, self.duration_ns, self.warm_up_ns))
 
 

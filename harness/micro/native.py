@@ -84,11 +84,11 @@ class Microbench(MeasuringProgram):
     name = NAME
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
-        """Each configuration once in every block."""
+        """Plan each configuration once in every block of repeats."""
         return estimate(self.scaled.measurements, self.capacity, repeats)
 
     def measure(self, work: MicroContext) -> ProgramOutcome:
-        """Run all measurements, interleaved."""
+        """Run all measurements, their repeats interleaved."""
         scaled = self.scaled
         spec = spec_json(
             scaled.measurements,
@@ -131,7 +131,7 @@ def prepare(
 
 
 def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
-    """UsageError, in the suite's words, for what the program refuses: nothing is started."""
+    """Raise, in the suite's words, what the program refuses; nothing is measured."""
     there = nearest_existing(Path(tier.claim.path or "/"))
     spec = spec_json(suite.measurements, tier, there, capacity, seed=0, repeats=1)
     command = [str(native_programs.microbench_program()), "--check"]
@@ -151,7 +151,7 @@ def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
 def _result_of(
     spec: dict[str, Any], work: MicroContext, scaled: ScaledSuite, label: str
 ) -> dict[str, Any]:
-    """Of all measurements, of those that an earlier attempt finished, too."""
+    """Return one result of all measurements, also of those that an earlier attempt finished."""
     every = [one["name"] for one in spec["measurements"]]
     results = {name: found for name in every if (found := work.finished(name))}
     left = [one for one in spec["measurements"] if one["name"] not in results]
@@ -221,7 +221,7 @@ class UnderWay:
     said: str = ""
 
     def receive(self, event: str, counts: dict[str, Any]) -> None:
-        """A measurement begins, or is finished: it is stored."""
+        """Report that a measurement begins, or store a finished one."""
         if event == "measured":
             self._refuse_other_memory(counts)
             (one,) = counts["measurements"]
@@ -234,7 +234,7 @@ class UnderWay:
         self.task.advance(1, configuration)
 
     def _refuse_other_memory(self, result: dict[str, Any]) -> None:
-        """RunFailed if memory was got on other pages or nodes than before an interruption."""
+        """Refuse to resume if memory lies on other pages or nodes than before."""
         first = next(iter(self.results.values()), result)
         then, now = _memory(self.spec, first), _memory(self.spec, result)
         if then != now:
@@ -245,7 +245,7 @@ class UnderWay:
             )
 
     def named(self, error: RunFailed) -> RunFailed:
-        """The failure with the configuration in it; before the first one there is none."""
+        """Return the failure with the configuration in it, if one had begun."""
         if not self.said:
             return RunFailed(
                 f"{error.problem}, before its first measurement", error.context, error.hint
@@ -261,12 +261,12 @@ def _memory(spec: dict[str, Any], result: dict[str, Any]) -> str:
 
 
 def _user(work: MicroContext) -> Credentials | None:
-    """The unprivileged user, except on a raw device, which only its owner may open."""
+    """Return the unprivileged user, but none for a raw device, which only its owner opens."""
     return None if work.tier.facts.kind == "devdax" else work.env.credentials
 
 
 def _plausible(result: SuiteResult) -> Check:
-    """The program ends with a failure where a figure is not plausible or a check of it fails."""
+    """Report the program's own check: it fails where a figure is not plausible."""
     return Check(
         "plausible",
         "passed",
@@ -276,7 +276,7 @@ def _plausible(result: SuiteResult) -> Check:
 
 
 def _got_nothing_done(result: SuiteResult) -> Iterator[Check]:
-    """Configurations without figures: their threads never ran at the same time."""
+    """Yield a check for each job without figures: its threads never ran at the same time."""
     for one in result.jobs():
         if one.idle:
             labels = {"configuration": one.measurement.configuration, "job": one.job.name}
@@ -284,7 +284,7 @@ def _got_nothing_done(result: SuiteResult) -> Iterator[Check]:
 
 
 def _on_node(spec: dict[str, Any], targets: Mapping[str, Target]) -> Iterator[Check]:
-    """Whether a sample of pages lies on the requested node."""
+    """Check whether a sample of pages lies on the requested node."""
     for name, target in spec["targets"].items():
         if target["kind"] != "dram" or target["node"] is None:
             continue

@@ -20,7 +20,7 @@ _ASKED_BYTES = 128 << 10
 
 
 def drop(path: Path, user: Credentials | None = None) -> None:
-    """Nothing of the file stays in the page cache (a tmpfs is nothing else: there it stays).
+    """Evict the file from the page cache (a tmpfs is nothing else: there it stays).
 
     ``user``: in whose directory it lies.
     """

@@ -37,7 +37,7 @@ class Patterns:
     values = "PATTERN,…"
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        """Split at commas."""
+        """Split a text at its commas."""
         if not isinstance(value, str):
             raise UsageError(f"{name}: {value!r}", "not a text", f"write {name}: 'wal*,read', say")
         return tuple(value.split(","))
@@ -90,7 +90,7 @@ class MicroParams(Parameters):
 def chosen(
     every: Sequence[_T], only: Sequence[str], names: Callable[[_T], Sequence[str]]
 ) -> list[_T]:
-    """Those of which a pattern matches one of the ``names``: the measurement's, then others.
+    """Return the items of which a pattern matches one of the ``names``.
 
     All without a pattern. ``only``: patterns, or pieces of them where configurations have commas
     in their names; UsageError for a piece that begins no pattern which matches.
@@ -116,7 +116,7 @@ def chosen(
 
 
 def _end_of_pattern(pieces: Sequence[str], at: int, known: Sequence[str]) -> int:
-    """After the longest run of pieces from ``at`` that matches as one; ``at`` where none does.
+    """Return the end of the longest run of pieces that matches as one; ``at`` for none.
 
     A piece that matches by itself is a pattern of its own and continues none: ``*write*,*random*``
     are two, though there are configurations of both.

@@ -50,7 +50,7 @@ def is_perma(value: Any) -> bool:
 
 
 def parse_perma(document: Document) -> list[PermaConfiguration]:
-    """The configurations of a file in its order; UsageError with file and line."""
+    """Return the configurations of a file in its order; UsageError has file and line."""
     if not isinstance(document.value, dict) or not document.value:
         raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
     return [one for name in document.value for one in _benchmark(document, str(name))]
@@ -80,7 +80,7 @@ _Point = tuple[PermaConfig, tuple[Axis, ...], str]
 
 
 def _points(document: Document, where: Where, body: Any, job: str) -> Iterator[_Point]:
-    """The configurations of ``{matrix, args}``."""
+    """Yield the configurations of ``{matrix, args}``."""
     if not isinstance(body, dict) or not isinstance(body.get("args"), dict):
         raise UsageError(document.at(where), "no args", "write args: {…}, with a matrix or alone")
     _check_keys(document, where, body, ("matrix", "args"))
@@ -104,7 +104,7 @@ def _points(document: Document, where: Where, body: Any, job: str) -> Iterator[_
 
 
 def _values(document: Document, where: Where, given: Any) -> Iterator[tuple[Any, str, Where]]:
-    """Each value of a swept key: read, as text, and where it stands."""
+    """Yield each value of a swept key, its text, and its place in the document."""
     key = str(where[-1])
     if not isinstance(given, list) or not given:
         raise UsageError(document.at(where), f"{key}: not a list", "write [a, b, c]")
@@ -126,7 +126,7 @@ def _check_keys(
 
 
 def measurements(configurations: Sequence[PermaConfiguration]) -> list[Measurement]:
-    """What is measured for them; a chain with sampled latencies is measured twice.
+    """Return the measurements; a chain with sampled latencies is measured twice.
 
     Independent chains overlap and give operations a second; in dependent ones each waits for
     the one before, which is what makes their time a latency. PerMA-Bench takes both from the
@@ -192,7 +192,7 @@ def _pattern(c: PermaConfig) -> dict[str, Any]:
 
 
 def _timed(job: Job, c: PermaConfig) -> Job:
-    """The same chains, each after the previous one; as many are timed as would be sampled.
+    """Return the same chains, each after the previous one.
 
     But no more are run than the workload has, save for the least that are worth a histogram.
     """

@@ -66,7 +66,7 @@ class _Size:
     values = "512, 64K, 10G"
 
     def parse(self, name: str, value: Any) -> int:
-        """Bytes of a number, or of one with K, M or G (1024-based)."""
+        """Read a number of bytes, or one with K, M or G (1024-based)."""
         match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
         if match is None:
             hint = "a number of bytes, or one with K, M or G (1024-based): 512, 64K, 10G"
@@ -78,7 +78,7 @@ class _Flag:
     values = "true, false"
 
     def parse(self, name: str, value: Any) -> bool:
-        """Also of yes, no, on and off."""
+        """Read true and false, also yes, no, on and off."""
         return Choice((*_YES, *_NO)).parse(name, str(value).lower()) in _YES
 
 
@@ -100,7 +100,7 @@ KEYS = tuple(_DEFAULTS)
 
 
 def read_value(key: str, value: Any, source: str) -> Any:
-    """One key's value; UsageError naming ``source`` for an unknown key or what does not fit it."""
+    """Read one key's value; UsageError names ``source`` where it is unknown or does not fit."""
     if key not in KEYS:
         raise unknown(source, f"unknown key {key!r}", key, KEYS, "keys: {}")
     kind = _KINDS.get(key) or _BY_TYPE[type(_DEFAULTS[key])]
@@ -119,7 +119,7 @@ def check(config: PermaConfig, source: str) -> None:
 
 
 def _limits(c: PermaConfig) -> Iterator[tuple[bool, str, str]]:
-    """Whether a limit is met, the keys that it is about, and what they must be."""
+    """Yield of each limit whether it is met, the keys that it is about, and a hint."""
     lines = "a power of two from 64 on (a cache line)"
     power = c.access_size >= LINE_BYTES and c.access_size & (c.access_size - 1) == 0
     yield power, "access_size", lines

@@ -37,7 +37,7 @@ class MicroContext:
     checkpoint: Checkpoint | None = None
 
     def step(self, name: str, measure: Callable[[], Json]) -> Any:
-        """A step's result: that of an earlier attempt, else measured now and written down."""
+        """Return a step's result: that of an earlier attempt, else measured now and stored."""
         found = self.finished(name)
         if found is None:
             with measuring(name):
@@ -46,17 +46,17 @@ class MicroContext:
         return found
 
     def finished(self, name: str) -> Any | None:
-        """The result of a step of an earlier attempt."""
+        """Return the result of a step that an earlier attempt finished."""
         return self.checkpoint.document(name) if self.checkpoint else None
 
     def finish(self, name: str, document: Json) -> None:
-        """Write a step's result down."""
+        """Store the result of a step."""
         if self.checkpoint is not None:
             self.checkpoint.finish(name, document)
 
     @property
     def files(self) -> Path:
-        """``directory``, of a tier that was seen to have one."""
+        """Return ``directory`` of a tier that has files."""
         assert self.directory is not None, f"{self.tier.name} has no files"
         return self.directory
 
@@ -74,7 +74,7 @@ class ProgramOutcome(Outcome):
 
     @property
     def program(self) -> tuple[str, str, str]:
-        """Version, build and source, as in a manifest."""
+        """Return version, build and source, as in a manifest."""
         if not self.tool:
             return self.version, self.version, "built with the harness"
         source = f"Debian's or the host's own {self.tool}"
@@ -97,7 +97,7 @@ class Planned:
 
     @property
     def known_ns(self) -> int:
-        """Of all whose length is known."""
+        """Return the duration of all whose length is known."""
         return (self.measuring_ns or 0) + (self.setup_ns or 0)
 
 
@@ -109,20 +109,20 @@ class MeasuringProgram:
 
     @property
     def executable(self) -> str | None:
-        """Its file; None where it is missing."""
+        """Return the program's file; None where it is missing."""
         return str(find_native(self.name) or "") or shutil.which(self.name)
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
-        """What it will do; without a tier, as if that had all the room."""
+        """Plan the measurements; without a tier, as if there were all the room."""
         raise NotImplementedError
 
     def measure(self, work: MicroContext) -> ProgramOutcome:
-        """Measure all of it."""
+        """Measure every configuration on the tier."""
         raise NotImplementedError
 
 
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
-    """The same failure, with the measured configuration in its problem."""
+    """Return the failure with the measured configuration in its problem."""
     if isinstance(error, OSError):
         return RunFailed(f"measure {configuration}", str(error))
     return RunFailed(f"measure {configuration}: {error.problem}", error.context, error.hint)
@@ -130,7 +130,7 @@ def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
 
 @contextmanager
 def measuring(configuration: str) -> Iterator[None]:
-    """What fails inside names this configuration: one of many may be what a device cannot do."""
+    """Name this configuration in whatever fails inside."""
     try:
         yield
     except (RunFailed, OSError) as error:

@@ -35,7 +35,7 @@ _CLOCK = 0.05
 
 
 def warnings_of(result: SuiteResult) -> Iterator[RunWarning]:
-    """What makes the figures of this result doubtful."""
+    """Yield what makes the figures of this result doubtful."""
     yield from _notes(result)
     yield from _pages(result)
     yield from _persistence(result)
@@ -48,7 +48,7 @@ def warnings_of(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _notes(result: SuiteResult) -> Iterator[RunWarning]:
-    """The program's own words, with configurations by their names; the same ones once."""
+    """Yield the program's own notes once each, with the configurations' names."""
     by_words: dict[str, list[str]] = {}
     for note in result.notes:
         match = _NOTED.match(note)
@@ -91,7 +91,7 @@ def _pages(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _persistence(result: SuiteResult) -> Iterator[RunWarning]:
-    """Where nothing that was written would survive."""
+    """Warn where no write would survive a loss of power."""
     answers = {
         repeat.durable: repeat.durable_why or ""
         for one in result.jobs()
@@ -108,7 +108,7 @@ def _persistence(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _stolen(result: SuiteResult) -> Iterator[RunWarning]:
-    """Measurements of a second and more one by one, shorter ones together."""
+    """Warn of stolen time: of measurements of 1 s or more one by one, of shorter ones together."""
     counted = [one for one in _processor_times(result) if one.stolen_ns >= 0]
     long = [one for one in counted if one.wall_ns >= _LONG_ENOUGH_NS]
     short = [one for one in counted if one.wall_ns < _LONG_ENOUGH_NS]
@@ -141,12 +141,12 @@ class _ProcessorTime:
 
     @property
     def share(self) -> float:
-        """Never above 1: what was stolen while a measurement was set up is counted with it."""
+        """Return the stolen share, at most 1: stealing during the set-up counts, too."""
         return min(1.0, self.stolen_ns / max(1, self.all_ns))
 
 
 def _processor_times(result: SuiteResult) -> Iterator[_ProcessorTime]:
-    """Of every repeat, from the warm-up on: ``stolen_ns`` is a sum over processors since then."""
+    """Yield the processors' time of every repeat, from the warm-up on."""
     for measurement, repeats in result.by_measurement():
         for one in repeats:
             cpus = {thread.cpu for job in one.jobs for thread in job.threads}
@@ -156,7 +156,7 @@ def _processor_times(result: SuiteResult) -> Iterator[_ProcessorTime]:
 
 
 def _shared(result: SuiteResult) -> Iterator[RunWarning]:
-    """Threads wait by turning, never by sleeping: time in which they did not run, others did."""
+    """Warn of processors that others used: threads never sleep while they are measured."""
     lost = [(name, _most_lost(repeat)) for name, repeat in result.in_order()]
     above = [(name, share) for name, share in lost if share > _SHARED]
     if above:
@@ -170,7 +170,7 @@ def _shared(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _worst(shares: Sequence[tuple[str, float]]) -> str:
-    """The configurations that lost most, each with its worst repeat."""
+    """Name the configurations that lost most, each with its worst repeat."""
     worst: dict[str, float] = {}
     for name, share in sorted(shares, key=lambda one: -one[1]):
         worst.setdefault(name, share)
@@ -179,7 +179,7 @@ def _worst(shares: Sequence[tuple[str, float]]) -> str:
 
 
 def _faults(result: SuiteResult) -> Iterator[RunWarning]:
-    """All pages were touched beforehand: who faults has had some taken, protected or moved."""
+    """Warn of page faults: all pages were touched before, so some were taken or moved."""
     shares = [(name, _most_faulting(repeat)) for name, repeat in result.in_order()]
     above = [(name, share) for name, share in shares if share > _FAULTING]
     if above:
@@ -194,7 +194,7 @@ def _faults(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _most_faulting(repeat: Repeat) -> float:
-    """The largest share of a thread's time that its page faults took at the least."""
+    """Return the largest share of a thread's time that its page faults took at least."""
     shares = (
         (_MINOR_NS * thread.minor_faults + _MAJOR_NS * thread.major_faults)
         / (thread.end_ns - thread.begin_ns)
@@ -206,7 +206,7 @@ def _most_faulting(repeat: Repeat) -> float:
 
 
 def _short(result: SuiteResult) -> Iterator[RunWarning]:
-    """Rates over less time than some steps of the program, between which it does not look."""
+    """Warn of rates over little time: the program reads the clock every 200 µs."""
     short: dict[str, int] = {}  # ns, by configuration
     for name, repeat in result.in_order():
         windows = [job.window.duration_ns for job in repeat.jobs if job.kind in _RATED]
@@ -225,7 +225,7 @@ def _short(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _most_lost(repeat: Repeat) -> float:
-    """The largest share of a thread's time that it did not run, of all threads."""
+    """Return the largest share of a thread's time in which it did not run."""
     ran = (
         (thread.cpu_ns, thread.end_ns - thread.begin_ns)
         for job in repeat.jobs

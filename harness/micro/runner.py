@@ -88,12 +88,12 @@ class ResolvedSuite(ResolvedRun):
 
     @property
     def repeats(self) -> int:
-        """Samples of each configuration."""
+        """Return the number of samples of each configuration."""
         return self.request.repeats or self.suite.repeats
 
     @property
     def planned(self) -> Planned:
-        """What will be measured, and how long it takes."""
+        """Return what will be measured, and how long it takes."""
         return self.program.planned(self.repeats, self.tier)
 
     @property
@@ -152,7 +152,7 @@ class ResolvedSuite(ResolvedRun):
         return record.stored
 
     def _artifact(self) -> dict[str, Any]:
-        """The suite as requested, so that the run can be repeated from what is stored."""
+        """Return the suite as requested, so that the run can be repeated from what is stored."""
         return {
             "name": self.suite.name,
             "description": self.suite.description,
@@ -178,7 +178,7 @@ class ResolvedSuite(ResolvedRun):
 def suite_plan(
     requests: Sequence[SuiteRequest], env: Environment
 ) -> tuple[Plan, list[ResolvedSuite]]:
-    """A suite on each tier as an experiment of its own; every request is checked first."""
+    """Plan a suite on each tier as one experiment; every request is checked first."""
     suites = [prepare(one, env) for one in requests]
     for one in suites:
         check_monitors(one.spec)
@@ -243,20 +243,20 @@ def _resolved(
 
 
 def parameter_names(request: SuiteRequest, env: Environment) -> Sequence[str]:
-    """What ``-p`` may set of the program that measures a suite on its tier."""
+    """Return the names that ``-p`` may set of the program for a suite on its tier."""
     other = _on_tier(request, _tier(request.tier, env))
     return tuple((_kind(other) if other else MicroParams).declared())
 
 
 def other_program(suite: Suite) -> MeasuringProgram | None:
-    """The program of a suite with its parameters; None of our own."""
+    """Return the program of a suite with its parameters; None for our own."""
     if suite.program == native.NAME:
         return None
     return _kind({"program": suite.program}).from_mapping(suite.params)
 
 
 def _on_tier(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:
-    """``{program, params}`` where another program measures this suite on this tier."""
+    """Return ``{program, params}`` if another program measures this suite on this tier."""
     (first, *more) = [document.value for document in request.documents]
     on_blocks = tier.facts.kind in _BLOCK_KINDS
     if more and on_blocks and any("block" in document.value for document in request.documents):
@@ -287,7 +287,7 @@ def _tier(name: str, env: Environment) -> Tier:
 
 
 def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
-    """The same suite on the same tier again, from what is stored of it."""
+    """Prepare the same suite on the same tier again, from what is stored of it."""
     kept = original.artifact("suite")
     if kept is None:
         raise UsageError(

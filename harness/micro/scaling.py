@@ -41,13 +41,13 @@ class ScaledSuite:
 
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
-    """Where a job's range lies."""
+    """Return the target of a job's range."""
     pages = job.pages if job.place == "dram" or capacity.pages_matter else "base"
     return job.place, pages
 
 
 def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetKey, int]:
-    """Bytes of each target that the jobs cover together: each has a range of its own."""
+    """Return the bytes of each target; every job has a range of its own."""
     found: dict[TargetKey, int] = {}
     for job in measurement.jobs:
         key = target_of(job, capacity)
@@ -61,7 +61,7 @@ def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetK
 def target_sizes(
     measurements: Iterable[Measurement], capacity: HostCapacity
 ) -> dict[TargetKey, int]:
-    """Bytes of each target: as large as its largest use."""
+    """Return the bytes of each target: as large as its largest use."""
     sizes: dict[TargetKey, int] = {}
     for one in measurements:
         for key, size in targets_of(one, capacity).items():
@@ -70,7 +70,7 @@ def target_sizes(
 
 
 def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSuite:
-    """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
+    """Scale the suite to this host; UsageError where nothing of it is left, or nothing fits."""
     requested = _requested(suite, capacity, limits)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
     unique: dict[str, Measurement] = {}
@@ -99,7 +99,7 @@ _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[M
 def _fitted(
     requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams
 ) -> _Fitting:
-    """After each step: those with processors, limited, with fewer threads, with smaller ranges."""
+    """Return the measurements after each step: with processors, limited, threaded, sized."""
     near = [_whole(one) for one in _with_processors(requested, capacity)]
     limited = [_whole(_limited(one, limits)) for one in near]
     threaded = [_threads(one, capacity) for one in limited]
@@ -107,7 +107,7 @@ def _fitted(
 
 
 def _requested(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> list[Measurement]:
-    """Those that ``only`` names: as the suite calls them, or as they are called here."""
+    """Return those that ``only`` names, as the suite calls them or as they are called here."""
     every = suite.measurements
     try:
         return chosen(every, limits.only or (), lambda one: (one.name, one.configuration))
@@ -125,7 +125,7 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> lis
 def _with_processors(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> list[Measurement]:
-    """Those whose near and far processors may be used."""
+    """Return the measurements whose near and far processors may be used."""
     lacking = _lacking(capacity)
     without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
     for one in without:
@@ -145,7 +145,7 @@ def _lacking(capacity: HostCapacity) -> set[Numa]:
 
 
 def _whole(one: Measurement) -> Measurement:
-    """Ranges of whole accesses: the remainder of 4 GiB in 192 bytes is not reported."""
+    """Cut ranges to whole accesses, without a warning (4 GiB in accesses of 192 bytes)."""
     return replace(one, jobs=tuple(map(_whole_job, one.jobs)))
 
 
@@ -163,7 +163,7 @@ def _access_bytes(job: Job) -> int:
 
 
 def _limited(one: Measurement, limits: MicroParams) -> Measurement:
-    """As the command line bounds it."""
+    """Apply the command line's bounds to a measurement."""
     jobs = tuple(
         replace(
             _with_threads(job, min(job.threads, limits.threads or job.threads)),
@@ -186,7 +186,7 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
 
 
 def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
-    """No more threads than processors: all jobs together, each in proportion and one at least."""
+    """Limit threads to the processors, all jobs in proportion, each to one at least."""
     jobs = list(one.jobs)
     for numa in ("near", "far"):
         here = [job for job in jobs if job.numa == numa]
@@ -202,7 +202,7 @@ def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
 
 
 def _with_threads(job: Job, threads: int) -> Job:
-    """Partitions must divide them."""
+    """Set the threads of a job, and partitions that divide them."""
     if threads == job.threads:
         return job
     most = min(job.partitions, threads)
@@ -211,7 +211,7 @@ def _with_threads(job: Job, threads: int) -> Job:
 
 
 def _renamed(requested: Sequence[Measurement], sized: Sequence[Measurement]) -> list[Measurement]:
-    """Configurations called by what they have now.
+    """Name configurations by the values that they have now.
 
     A value that another configuration of the measurement requests has that one's text, so that
     the two are called the same.
@@ -240,13 +240,13 @@ def _renamed(requested: Sequence[Measurement], sized: Sequence[Measurement]) -> 
 
 
 def _has(one: Measurement, axis: Axis) -> Any:
-    """What an axis stands for in its job; None where nothing changes that."""
+    """Return the value of an axis in its job; None where scaling never changes it."""
     jobs = [job for job in one.jobs if axis.job in ("", job.name)]
     return _CHANGED[axis.key](jobs[0]) if jobs and axis.key in _CHANGED else None
 
 
 def _sized(measurements: Sequence[Measurement], capacity: HostCapacity) -> list[Measurement]:
-    """Ranges halved until they fit, alike for all configurations of a measurement."""
+    """Halve ranges until they fit, alike for all configurations of a measurement."""
     most = _most(measurements, capacity)
     factors: dict[str, int] = {}
     for one in measurements:
@@ -264,7 +264,7 @@ def _sized(measurements: Sequence[Measurement], capacity: HostCapacity) -> list[
 def _most(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> Callable[[TargetKey], float]:
-    """So much each target may have: what lies in memory shares it."""
+    """Return the byte limit per target; targets in memory share one limit."""
     keys = {key for one in measurements for key in targets_of(one, capacity)}
     of_memory = [key for key in keys if key[0] == "dram" or capacity.in_memory]
 
@@ -326,6 +326,6 @@ def _refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
 
 
 def job_source(one: Measurement, job: str) -> str:
-    """File, line and configuration of a job, for errors."""
+    """Return file, line and configuration of a job, for errors."""
     of = f", job {job}" if len(one.jobs) > 1 else ""
     return f"{one.origin}, {one.configuration}{of}"

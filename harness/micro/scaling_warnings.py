@@ -99,7 +99,7 @@ class Steps:
 def warnings_of(
     steps: Steps, capacity: HostCapacity, limits: MicroParams
 ) -> tuple[RunWarning, ...]:
-    """All differences from the request, and those that make a result doubtful."""
+    """Return warnings of all differences from the request, and of doubtful measurements."""
     equal = len(steps.sized) - len(steps.kept)
     halved, cut = _smaller_ranges(steps.threaded, steps.sized)
     contexts = {
@@ -167,7 +167,7 @@ def _names(measurements: Sequence[Measurement], fits: Callable[[Measurement], bo
 def _smaller_ranges(
     before: Sequence[Measurement], after: Sequence[Measurement]
 ) -> tuple[dict[str, None], dict[str, None]]:
-    """Halved where room is wanting; else a chunk that is not whole was cut off, less than half."""
+    """Return the halved ranges, and those that were cut to whole chunks."""
     halved: dict[str, None] = {}
     cut: dict[str, None] = {}
     for a, b in zip(before, after, strict=True):
@@ -183,13 +183,13 @@ def _smaller_ranges(
 
 
 def _size(size_bytes: int, other_bytes: int) -> str:
-    """In bytes where rounded it would look like the other one."""
+    """Return a size, in bytes where rounding would make it equal to the other one."""
     text = format_bytes(size_bytes)
     return text if text != format_bytes(other_bytes) else f"{size_bytes:,} B"
 
 
 def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
-    """Ranges that the last-level cache holds to a good part, without a request for that.
+    """Return ranges that the last-level cache holds to a good part.
 
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
     """
@@ -207,7 +207,7 @@ def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> st
 
 
 def _addresses(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
-    """Configurations whose own traffic is a part of what the memory in question moves."""
+    """Return configurations whose reading of addresses loads the measured memory."""
     found = {
         f"{one.name} ({_ADDRESS_BYTES / job.largest_access_bytes:.0%} more bytes)": None
         for one in measurements
@@ -220,7 +220,7 @@ def _addresses(measurements: Sequence[Measurement], capacity: HostCapacity) -> s
 
 
 def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
-    """Configurations with DRAM of which no node is near the tier, on a host with several."""
+    """Return configurations with DRAM whose node is not known, on a host with several."""
     if not capacity.dram_unbound:
         return ""
     names = _names(

@@ -27,7 +27,7 @@ def spec_json(
     seed: int,
     repeats: int,
 ) -> dict[str, Any]:
-    """The whole spec: all targets once, then all measurements, once a block.
+    """Return the whole spec: all targets once, then all measurements, once a block.
 
     Repeats are interleaved: what drifts while a suite runs is in every configuration alike.
     """
@@ -47,7 +47,7 @@ def spec_json(
 
 
 def measurement_name(index: int, block: int) -> str:
-    """What the program calls a configuration: numbers, since names here may be long."""
+    """Return the program's name of a configuration: numbers, since names may be long."""
     return f"{index}{BLOCK}{block}"
 
 
@@ -114,7 +114,7 @@ def _measurement(
 def _job(
     job: Job, cpus: list[int], taken: dict[TargetKey, int], capacity: HostCapacity
 ) -> dict[str, Any]:
-    """``taken``: how far the targets belong to the jobs before it; it is moved on."""
+    """Return a job's spec; ``taken`` (bytes of the targets by earlier jobs) grows by its own."""
     key = target_of(job, capacity)
     document: dict[str, Any] = {
         "name": job.name,

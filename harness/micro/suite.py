@@ -36,7 +36,7 @@ _SUFFIXES = (".yml", ".yaml")
 
 
 def known_suites() -> dict[str, Path]:
-    """The suites that come along, files and folders of them, by name."""
+    """Return the suites that come along, files and folders of them, by name."""
     files = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _SUFFIXES)
     folders = {
         folder for path in files for folder in path.parents if folder.is_relative_to(_FOLDER)
@@ -46,7 +46,7 @@ def known_suites() -> dict[str, Path]:
 
 
 def find_suite(name: str) -> Path:
-    """A suite's file or folder: by its name (``quick``, ``perma-bench/raw``), or else its path."""
+    """Find a suite's file or folder by its name (``perma-bench/raw``), or else by its path."""
     known = known_suites()
     if name in known:
         return known[name]
@@ -69,7 +69,7 @@ def find_suite(name: str) -> Path:
 
 
 def load_documents(path: Path) -> list[Document]:
-    """The files of a suite, ours checked against their schema."""
+    """Load the files of a suite; ours are checked against their schema."""
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
@@ -84,19 +84,19 @@ def _checked(file: Path) -> Document:
 
 
 def load_suite(path: Path, variables: Variables) -> Suite:
-    """A suite for a host: ``variables`` are what its expressions may name (cpus, llc, memory)."""
+    """Load a suite for a host, whose ``variables`` its expressions may name."""
     return suite_of(suite_name(path), load_documents(path), variables)
 
 
 def suite_name(path: Path) -> str:
-    """Of a suite that comes along its name; of a file of the user's that of the file."""
+    """Return the name of a suite that comes along, or that of the user's file."""
     inside = path.resolve().is_relative_to(_FOLDER.resolve())
     below = path.resolve().relative_to(_FOLDER.resolve()) if inside else Path(path.name)
     return str(below.with_suffix(""))
 
 
 def suite_of(name: str, documents: list[Document], variables: Variables) -> Suite:
-    """One suite of all the documents; UsageError where two of them measure under one name."""
+    """Make one suite of all documents; UsageError where two measure under one name."""
     first = _mapping(documents[0])
     if len(documents) == 1 and first and "measurements" not in first:
         return _of_another_program(name, documents[0])
@@ -128,7 +128,7 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
 
 
 def _mapping(document: Document) -> Mapping[str, Any]:
-    """One of ours; empty for one of PerMA-Bench's."""
+    """Return a document of ours; an empty one for PerMA-Bench's."""
     return {} if perma.is_perma(document.value) else document.value
 
 
@@ -204,11 +204,11 @@ class _Expansion:
         return body
 
     def _at(self, where: Where) -> str:
-        """File, line and measurement."""
+        """Return file, line and measurement."""
         return f"{self.document.at(where)}, measurement {self.name}"
 
     def all(self) -> Iterator[Measurement]:
-        """Its configurations: the cross product of all its jobs', the last key fastest."""
+        """Yield the configurations: the cross product of all jobs', the last key fastest."""
         jobs = self.body.get("jobs")
         if jobs is None:
             for point in self._points(self.where, self.body):
@@ -247,7 +247,7 @@ class _Expansion:
         }
 
     def _values(self, where: Where, given: Any) -> Iterator[tuple[Any, str]]:
-        """Each value of a swept key, read, and its text in the configuration's name."""
+        """Yield each value of a swept key, and its text in the configuration's name."""
         key = str(where[-1])
         if isinstance(given, dict):
             given = self._powers(where, given)
@@ -259,7 +259,7 @@ class _Expansion:
                 yield read, _text(value, read)
 
     def _powers(self, where: Where, given: Mapping[str, Any]) -> list[int]:
-        """``from``, that times the base and so on, and ``to``: both ends always."""
+        """Return ``from``, multiplied by the base again and again, and ``to``."""
         source = self._at(where)
         key = str(where[-1])
         first, last = (
@@ -273,7 +273,7 @@ class _Expansion:
     def _measurement(
         self, chosen: list[tuple[str, _Point]], outer: Mapping[str, Any]
     ) -> Measurement:
-        """``outer``: what the measurement itself says of several jobs' times."""
+        """Build one configuration; ``outer``: the measurement's own times for several jobs."""
         defaults = self._read(("defaults",), self.document.value.get("defaults", {}))
         built = [self._job(name, point, defaults) for name, point in chosen]
         several = len(chosen) > 1
@@ -298,7 +298,7 @@ class _Expansion:
         )
 
     def _where_of_pace(self, point: _Point) -> Where:
-        """Where the pace of a job is written; the defaults' where the job has none."""
+        """Return where a job's pace is written; in the defaults where the job has none."""
         for part in ("matrix", "args"):
             if (*point.where, part, "pace") in self.document.lines:
                 return (*point.where, part, "pace")
@@ -347,7 +347,7 @@ class _Expansion:
 
 
 def _without_share(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A sweep of kernels with one read_share: only mixed ones have it."""
+    """Drop ``read_share`` in a sweep of kernels: only mixed ones have it."""
     return {key: value for key, value in values.items() if key != "read_share"}
 
 
@@ -382,5 +382,5 @@ def _built(name: str, values: Mapping[str, Any]) -> Job:
 
 
 def cpus_and_more(cpus: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:
-    """What the expressions of a suite may name; sizes in bytes."""
+    """Return what the expressions of a suite may name; sizes in bytes."""
     return {"cpus": float(cpus), "llc": float(llc_bytes), "memory": float(memory_bytes)}

@@ -115,7 +115,7 @@ def _fits(rule: Rule) -> bool:
 
 
 def _read(program: Path) -> bytes:
-    """The program, with the tools' rights: root's would follow another user's link anywhere."""
+    """Read the program with the tools' rights: root would follow another user's link."""
     with acting_as(unprivileged()):
         return program.read_bytes()
 

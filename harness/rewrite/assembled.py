@@ -46,7 +46,7 @@ def change(
 
 
 def apply(lines: Iterable[str], rules: Sequence[Rule]) -> tuple[list[str], list[Rule], list[bool]]:
-    """The new lines; of each replaced flush, in order, its rule and whether a fence was added."""
+    """Return the new lines; of each replaced flush its rule and whether a fence was added."""
     by_old = {rule.old: rule for rule in rules}
     every, used, added = list(lines), [], []
     result = []
@@ -65,7 +65,7 @@ def apply(lines: Iterable[str], rules: Sequence[Rule]) -> tuple[list[str], list[
 
 
 def _next_instruction(lines: Sequence[str], number: int) -> str:
-    """The one that is executed after this line's, which is no jump; labels are passed."""
+    """Return the instruction after this line's, which is no jump; labels are passed."""
     for line in lines[number + 1 :]:
         if found := _INSTRUCTION.match(line):
             return found["name"]
@@ -73,7 +73,7 @@ def _next_instruction(lines: Sequence[str], number: int) -> str:
 
 
 def _ddisasm() -> str:
-    """The program of the package ddisasm (its Python module only starts it)."""
+    """Find the program of the package ddisasm (its Python module only starts it)."""
     try:
         import ddisasm
     except ImportError as error:

@@ -30,7 +30,7 @@ RULES = (Rule("clflush", "clwb", "sfence"), Rule("clflushopt", "clwb"))
 
 
 def read_rule(old: str, new: str) -> Rule:
-    """``clflush`` and ``clwb+sfence``."""
+    """Read a rule from ``clflush`` and ``clwb+sfence``."""
     name, _, fence = new.partition("+")
     if old not in FLUSHES:
         raise UsageError(f"--from {old}", "no flush instruction", f"one of {', '.join(FLUSHES)}")

@@ -36,7 +36,7 @@ _DYN = re.compile(r"Type:\s+DYN")
 
 
 def run(command: Sequence[str], program: Path, folder: Path | None = None) -> str:
-    """Its standard output; UsageError where it fails: it does not understand the program.
+    """Run a tool; return its output, UsageError where it does not understand the program.
 
     ``folder``: its working directory and, for temporary files, ``$TMPDIR``.
     """
@@ -71,7 +71,7 @@ def run(command: Sequence[str], program: Path, folder: Path | None = None) -> st
 
 
 def refused(program: Path, context: str, hint: str) -> UsageError:
-    """The error of a program that is not rewritten."""
+    """Return the error of a program that is not rewritten."""
     return UsageError(f"rewrite {program}", context, hint)
 
 
@@ -91,7 +91,7 @@ class Instruction:
 
 
 def flushes_and_fences(program: Path) -> list[Instruction]:
-    """In the order of the file."""
+    """Return the program's flushes and fences in the order of the file."""
     listing = run(["objdump", "-d", "--no-show-raw-insn", str(program.absolute())], program)
     function, found = "", []
     for line in listing.splitlines():
@@ -118,12 +118,12 @@ def read_elf(program: Path, part: str) -> str:
 
 
 def _to_linker(*words: str) -> list[str]:
-    """Arguments of gcc that pass ``words`` to the linker as they are; ``-Wl`` splits at commas."""
+    """Return arguments of gcc that pass ``words`` to the linker as they are."""
     return [argument for word in words for argument in ("-Xlinker", word)]
 
 
 def _plain(program: Path, what: str, value: str) -> str:
-    """``value``; UsageError if the linker could take it for more than a name or path."""
+    """Return ``value``; UsageError if the linker could take it for more than a name or path."""
     if not _PLAIN.fullmatch(value):
         raise refused(
             program,
@@ -134,7 +134,7 @@ def _plain(program: Path, what: str, value: str) -> str:
 
 
 def link_options(program: Path, folder: Path) -> list[str]:
-    """Those for gcc to link it again; their files are put in ``folder``.
+    """Return gcc's options to link the program again; their files are put in ``folder``.
 
     UsageError for kinds that are not linked again.
     """
@@ -164,7 +164,7 @@ def link_options(program: Path, folder: Path) -> list[str]:
 
 
 def _exported(program: Path) -> list[str]:
-    """Names that others find in it: no more and no fewer in the new one."""
+    """Return the names that others find in the program: the new one has the same."""
     table = read_elf(program, "--dyn-syms")
     rows = (line.split() for line in table.splitlines())
     names = (row[7] for row in rows if len(row) > 7 and row[0].endswith(":") and row[6] != "UND")
@@ -172,7 +172,7 @@ def _exported(program: Path) -> list[str]:
 
 
 def _libraries(program: Path, dynamic: str, folder: Path) -> list[str]:
-    """Those that it names, where the loader finds them.
+    """Return options for the libraries that it names, where the loader finds them.
 
     Linked by their names: of a library without SONAME the program would keep the path.
     """
