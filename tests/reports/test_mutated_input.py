@@ -56,7 +56,7 @@ from reports.noise import to_json as calibration_as_json
 from reports.published import read_published
 from reports.query_breakdown import plan_sums
 
-COUNT = 40
+COUNT = 25
 PROFILES = data_folder("profiles")
 RECORDINGS = Path(__file__).parents[1]
 

@@ -19,7 +19,7 @@ from reports.statistics import Decision, Outcome
 
 
 #: Each kind of noise once, with and without pairs.
-@pytest.mark.parametrize("case", list(noise.cases())[::2], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(noise.cases(600))[::2], ids=lambda case: case.name)
 def test_noise_alone_shows_no_difference(case: Case) -> None:
     (result,) = results([case])
     assert result.passed, result.detail
