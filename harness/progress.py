@@ -82,14 +82,14 @@ class Progress:
 
 
 class SilentProgress(Progress):
-    """Reports nothing (tests, ``--quiet``)."""
+    """Reports nothing: for tests and ``--quiet``."""
 
     def say(self, text: str) -> None:
         return None
 
 
 class BarProgress(Progress):
-    """Bars for a terminal."""
+    """Reports how far work is by bars on a terminal."""
 
     def __init__(self, console: Console) -> None:
         from rich import progress

@@ -21,7 +21,6 @@ class KeptFiles:
         self._open: dict[str, int] = {}
 
     def read(self, path: str) -> str:
-        """As ``read_proc``."""
         file = self._open.get(path)
         if file is None:
             if len(self._open) >= _MOST:
@@ -34,7 +33,6 @@ class KeptFiles:
             raise
 
     def keep(self, paths: Container[str]) -> None:
-        """Close all others."""
         for path in [path for path in self._open if path not in paths]:
             os.close(self._open.pop(path))
 

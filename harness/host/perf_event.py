@@ -105,5 +105,4 @@ class PerfCounter:
         return Reading(*struct.unpack("=QQQ", os.read(self._descriptor, 24)))
 
     def close(self) -> None:
-        """Stop counting."""
         os.close(self._descriptor)

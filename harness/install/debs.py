@@ -29,7 +29,7 @@ _HINT = "check the network and apt's sources, then run it again"
 
 @dataclass(frozen=True)
 class Package:
-    """One pinned package."""
+    """A Debian package that is pinned."""
 
     name: str
     version: str

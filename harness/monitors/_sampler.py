@@ -35,14 +35,12 @@ class SampledMonitor(Monitor, ABC):
 
     @abstractmethod
     def totals(self) -> Mapping[str, float]:
-        """Cumulative counters now."""
+        """Return the cumulative counters at this moment."""
 
     def sample(self) -> Mapping[str, float]:
-        """One sample."""
         return self.totals()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -55,7 +55,6 @@ class TrafficMonitor(SampledMonitor):
         return self._read(self._of_totals)
 
     def sample(self) -> Mapping[str, float]:
-        """The same."""
         return self._read(self._of_samples)
 
     def series(self) -> Mapping[str, Any]:

@@ -82,7 +82,6 @@ class DimmMediaMonitor(Monitor):
         self._ends = [self._read()]
 
     def stop(self) -> None:
-        """Read them again."""
         if self._ends:
             self._ends.append(self._read())
 

@@ -48,7 +48,6 @@ class WaitMonitor(SampledMonitor):
         )
 
     def stop(self) -> None:
-        """Stop observing."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)

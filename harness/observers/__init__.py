@@ -64,7 +64,6 @@ class Observer(ABC):
         return ()
 
     def resume(self, tree: Path) -> Sequence[str]:
-        """Collect again."""
         return ()
 
     def finalise(self, tree: Path) -> Sequence[Sequence[str]]:

@@ -39,7 +39,7 @@ _MOST = 50
 
 
 class BpfTrace(Observer):
-    """One script."""
+    """Counts calls and bytes of files with one script."""
 
     name = "bpftrace:files"
     started = "tracing"

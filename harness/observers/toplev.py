@@ -14,7 +14,7 @@ _OUTPUT = "toplev.csv"
 
 
 class Toplev(Observer):
-    """Three levels, system-wide, multiplexed."""
+    """Counts three levels of the top-down tree, system-wide and multiplexed."""
 
     name = "toplev"
     started = " stat -x"  # of the command line of perf, which it starts then

@@ -42,7 +42,7 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class VTune(Observer):
-    """One analysis type."""
+    """Collects one type of analysis."""
 
     analysis: str
     started: str = "Collection started"

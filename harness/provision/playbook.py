@@ -42,7 +42,6 @@ class HostOutcome:
 
     @property
     def refusals(self) -> list[dict[str, str]]:
-        """Why nothing was changed."""
         return list(self.provisioning.get("refusals", []))
 
     @property

@@ -71,7 +71,6 @@ class Attempt:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], kept: Sequence[str]) -> Attempt:
-        """The inverse of ``to_json``."""
         warnings = [RunWarning.from_json(entry) for entry in document["uncontrolled"]]
         return cls(
             document["run_id"], document["unix_ns"], document["conditions"], warnings, tuple(kept)
@@ -151,7 +150,6 @@ class Checkpoint:
         return f"changed since: {', '.join(changed)}" if changed else ""
 
     def begin(self, attempt: Attempt) -> None:
-        """Add an attempt."""
         self._append({"attempt": attempt.to_json()})
 
     def finish(
@@ -195,7 +193,6 @@ class Checkpoint:
         self.close()
 
     def close(self) -> None:
-        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -96,7 +96,6 @@ class Dataset:
 
     @property
     def content(self) -> Path:
-        """The built files."""
         return self.directory / "content"
 
     @contextmanager
@@ -135,7 +134,6 @@ class Dataset:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
         return sum(int(entry["size_bytes"]) for entry in self.record["files"].values())
 
     @property

@@ -85,7 +85,6 @@ class Document:
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """As stored."""
         version = schemas.schema(self.schema)["properties"]["schema"]["const"]
         return {"schema": version, **members(self)}
 

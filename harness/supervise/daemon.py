@@ -240,7 +240,7 @@ class Daemon:
 
 
 def main() -> None:
-    """``daemon.py SOCKET_FD JOURNAL HARNESS_PID``."""
+    """Serve one harness: ``daemon.py SOCKET_FD JOURNAL HARNESS_PID``."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     try:

@@ -153,7 +153,7 @@ Identity = tuple[int, int, list[int]]
 
 
 def filesystem_identity() -> Identity:
-    """That of this thread."""
+    """Return the identity with which this thread accesses files."""
     return _set_id(_libc.setfsuid, _UNCHANGED), _set_id(_libc.setfsgid, _UNCHANGED), os.getgroups()
 
 

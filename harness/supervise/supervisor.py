@@ -339,7 +339,6 @@ class _CappedStarter:
         self._confinement = confinement
 
     def spawn(self, argv: Sequence[str], **options: Any) -> SupervisedProcess:
-        """As :meth:`Supervisor.spawn`."""
         return self._supervisor.spawn(argv, confinement=self._confinement, **options)
 
 

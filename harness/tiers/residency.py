@@ -27,7 +27,6 @@ class Residency:
 
     @property
     def total_bytes(self) -> int:
-        """All that was counted."""
         return sum(self.anonymous.values()) + sum(self.shared.values())
 
     def shares(self) -> dict[int, float]:

@@ -74,7 +74,7 @@ else:
 
 
 def main() -> None:
-    """Entry point."""
+    """Set or restore the settings that Ansible names."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["set", "restored"], "default": "set"},

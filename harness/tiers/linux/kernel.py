@@ -91,7 +91,6 @@ class Kernel:
         return self.meminfo().get("MemAvailable")
 
     def meminfo(self) -> dict[str, int]:
-        """/proc/meminfo in bytes."""
         result: dict[str, int] = {}
         for line in (self.read("/proc/meminfo") or "").splitlines():
             name, _, rest = line.partition(":")

@@ -94,7 +94,6 @@ class Tier:
 
     @property
     def name(self) -> str:
-        """Its name in placements."""
         return self.claim.name
 
     @property

@@ -74,7 +74,6 @@ class ChangeBuilder:
         self.add("release-memory", device, why, command)
 
     def destroy_namespace(self, namespace: Namespace, why: str) -> None:
-        """Destroy a namespace."""
         argv = ("ndctl", "destroy-namespace", "-f", namespace.name)
         command = " ".join(argv)
         self.destroy("destroy-namespace", namespace.name, why, command, [namespace], argv=argv)

@@ -39,7 +39,7 @@ class StepFailed(Refused):
 
 @dataclass(frozen=True)
 class Done:
-    """What a program answered."""
+    """The exit code and output of a program that has ended."""
 
     rc: int
     out: str

@@ -123,7 +123,6 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _names(setting: str, value: Any, pattern: str, what: str) -> tuple[str, ...] | None:
-    """None for ``all``."""
     if value == "all":
         return None
     names = value.split(",") if isinstance(value, str) else value

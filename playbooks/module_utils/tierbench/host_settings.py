@@ -59,7 +59,6 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """Identity of the setting."""
         return self.path if self.register is None else f"{self.path}:{self.register:#x}"
 
 

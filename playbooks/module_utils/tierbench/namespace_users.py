@@ -229,7 +229,7 @@ def _maps(pid: str) -> list[list[str]]:
 
 
 def who(pid: str) -> str:
-    """``pid 123 (postgres)``."""
+    """Name a process: ``pid 123 (postgres)``."""
     return f"pid {pid} ({LIVE.read(f'/proc/{pid}/comm') or 'gone'})"
 
 

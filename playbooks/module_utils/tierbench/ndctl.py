@@ -42,7 +42,6 @@ class Region:
 
     @property
     def number(self) -> int:
-        """region3 → 3."""
         return int(re.sub(r"\D", "", self.name) or 0)
 
 

@@ -26,7 +26,7 @@ _DONE = "destroyed"
 
 @dataclass(frozen=True)
 class Consent:
-    """What the user allows."""
+    """What the user allows this run to do."""
 
     confirm_destroy: bool = False
     destroy: Sequence[str] = ()

@@ -116,7 +116,6 @@ class State:
         } | spaces
 
     def to_json(self) -> dict[str, Any]:
-        """The state for reports."""
         return {
             "dimms": dict(self.inventory.dimms),
             "regions": [vars_of(region) for region in self.inventory.regions],
