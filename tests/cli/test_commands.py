@@ -59,12 +59,6 @@ def test_profiles_are_listed_and_shown(harness):
     assert (shown.code, len(shown.json["plan"])) == (0, 32)
 
 
-def test_blocks_are_interleaved_and_the_second_runs_in_reverse(runs):
-    order = [(r["spec"]["engine"], r["spec"]["placement"]["name"]) for r in runs]
-    assert [r["spec"]["block"] for r in runs] == [0] * 4 + [1] * 4
-    assert order[4:] == order[:4][::-1]
-
-
 def test_emulation_is_said_where_its_numbers_are(runs, loaded):
     for run in runs:
         emulated = run["spec"]["placement"]["name"] == "pmem-both"
@@ -246,15 +240,6 @@ def test_commands_that_share_a_name_are_one_experiment(loaded):
     (group,) = loaded("compare", *made, "--json").json["groups"]
     assert group["pairing"] == "unpaired" and group["verdict"] == "not resolvable"
     assert loaded(*named[:-1], "Log or data").code == 2
-
-
-def test_a_run_that_needs_another_host_mode_stops_and_says_how_to_switch(loaded):
-    file = loaded.root / "mode.yml"
-    file.write_text(PROFILE.replace("name: small", "name: mode") + "  host_mode: Memory\n")
-    done = loaded("experiment", "run", file)
-    assert done.code == 2
-    assert "harness host apply memory-mode" in done.err
-    assert "--resume" in done.err
 
 
 def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):

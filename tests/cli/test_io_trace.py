@@ -38,7 +38,6 @@ def codes(run) -> set[str]:
         ("rocksdb", "write_buffer_size=65536"),
         ("mysql", "innodb_use_native_aio=OFF"),
         ("mysql", "innodb_use_native_aio=ON"),
-        ("mariadb", "innodb_linux_aio=aio"),
         ("mariadb", "innodb_linux_aio=io_uring"),
     ],
 )

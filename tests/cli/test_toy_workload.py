@@ -30,10 +30,3 @@ def test_it_runs_and_is_checked(loaded: Any, engine: str) -> None:
 def test_an_engine_without_sql_is_an_error_before_the_run(loaded: Any) -> None:
     arguments = "run counting --engine rocksdb --placement ssd-both --json"
     assert loaded(*arguments.split(), **TOYS).code == 2
-
-
-def test_a_bad_value_is_an_error_before_the_run(loaded: Any) -> None:
-    arguments = "run counting --engine duckdb --placement ssd-both --rows none --json"
-    done = loaded(*arguments.split(), **TOYS)
-    assert done.code == 2
-    assert "rows" in done.json["error"]["problem"]
