@@ -93,6 +93,14 @@ class Group:
             return False
         return row.estimate.high is not None and row.estimate.high * (1 + above) < 1
 
+    def inconclusive(self, above: float) -> bool:
+        """Whether B is neither shown to be worse by more than this share, nor shown not to be."""
+        row = self.deciding
+        estimate = row.estimate if row is not None else None
+        if self.regressed(above) or estimate is None or estimate.low is None:
+            return not self.regressed(above)
+        return not estimate.covered or estimate.low * (1 + above) < 1
+
     def _limited(self, row: Row) -> tuple[bool, bool]:
         """Whether A and B reached a time limit in half of their runs or more."""
         of_a, of_b = row.at_limit

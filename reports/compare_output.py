@@ -62,6 +62,7 @@ def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
         "second": group.headline.second and _quantity_json(group.headline.second),
         "verdict": group.verdict,
         "regressed": None if fail_above is None else group.regressed(fail_above),
+        "inconclusive": None if fail_above is None else group.inconclusive(fail_above),
         "set_rate": _rate_json(group.headline.rate),
         "worsening": _change_json(group.worsening),
         "gain": _change_json(group.gain),
@@ -140,13 +141,6 @@ def _group_blocks(group: Group, everything: bool) -> Iterator[Block]:
         for f, v in group.context.items()
         if v != "null"
     )
-    head = ("metric", f"{a}, median", f"{b}, median", "B is better by", "interval", "p", "n")
-    yield Table(
-        f"{context}: {b} against {a}",
-        (*head, "verdict"),
-        [_cells(r) for r in group.rows if everything or r.info.role in ("headline", "detail")],
-        "numbers",
-    )
     yield Paragraph(f"verdict, {b} against {a}: {verdict_text(group.verdict)}", "title")
     for name, row in (
         ("headline", group.deciding),
@@ -174,6 +168,13 @@ def _group_blocks(group: Group, everything: bool) -> Iterator[Block]:
             yield Paragraph(f"{mark}: {side.name} ({emulated})", "banner")
         if side.unknown:
             yield Paragraph(f"† answers not checked: {', '.join(side.unknown)}", "caution")
+    head = ("metric", f"{a}, median", f"{b}, median", "B is better by", "interval", "p", "n")
+    yield Table(
+        f"{context}: {b} against {a}",
+        (*head, "verdict"),
+        [_cells(r) for r in group.rows if everything or r.info.role in ("headline", "detail")],
+        "numbers",
+    )
     yield Section("What was run", [Facts(group.what)], kind="sub")
 
 

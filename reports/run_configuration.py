@@ -119,6 +119,25 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("threadcount", "params.threadcount", ("params.client_threads", *_TUNED)),
         Dimension("restore_method", "restore_method"),
         Dimension("harness", "harness.version", ("harness.*",)),
+        # Arms of `harness run --arm` differ in what the user says that they differ in.
+        Dimension(
+            "arm",
+            "arm",
+            (
+                "engine.*",
+                "engine_options.*",
+                "settings.*",
+                "dataset.*",
+                "threads",
+                "cpus",
+                "tuning",
+                "memory_cap.*",
+                "memory_limit_bytes",
+                "memory_bytes",
+                "params.*",
+                *_FOUND,
+            ),
+        ),
         Dimension("tuning", "tuning", ("settings.*", *_TUNED)),
         Dimension(
             "memory_limit",
@@ -276,7 +295,8 @@ def facts_of_spec(spec: Mapping[str, Any], host_mode: str) -> dict[str, str]:
     kept = {name: value for name, value in spec.items() if name not in _SPEC_LEFT_OUT}
     kept["monitors"] = [name for name in spec["monitors"] if name not in DEFAULT_MONITORS]
     flat = dict(_flatten("", kept))
-    return flat | {"placement": placement_name(spec), "host_mode": host_mode}
+    arm = {"arm": spec["label"]} if spec["placement"] and spec["label"] else {}
+    return flat | {"placement": placement_name(spec), "host_mode": host_mode} | arm
 
 
 def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:

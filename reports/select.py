@@ -25,6 +25,7 @@ _FIELDS: dict[str, _Field] = {
     "threads": lambda run: str(run.head["spec"]["threads"] or "none"),
     "cpus": lambda run: str(run.head["spec"].get("cpus") or "all"),
     "listen": lambda run: str(run.head["spec"].get("listen") or "none"),
+    "arm": lambda run: str(run.head["spec"].get("label") or "none"),
     "driver": lambda run: str(run.head["spec"]["driver"]),
     "plant": lambda run: " ".join(run.head["spec"].get("plant", ())) or "none",
     "block": lambda run: str(run.head["spec"]["block"]),

@@ -49,6 +49,7 @@ _WITHOUT = (
     "listen",
     "name",
     "load_curve",
+    "arm",
 )
 
 

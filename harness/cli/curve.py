@@ -51,6 +51,7 @@ _WITHOUT = (
     "listen",
     "name",
     "load_curve",
+    "arm",
 )
 
 

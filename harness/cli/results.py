@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -47,13 +48,22 @@ def compare(
             metavar="SHARE", help="Exit with 1 where B is shown to be worse by more, or failed: 5%."
         ),
     ] = None,
+    inconclusive: Annotated[
+        Literal["pass", "fail"],
+        typer.Option(help="With --fail-above, for what is not decided: pass or fail."),
+    ] = "pass",
+    junit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a JUnit file: a test for each comparison."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Compare two sets of runs: ratios, intervals, a verdict."""
     from reports.compare import compare as compared
     from reports.compare_output import comparison_page, to_json
-    from reports.page import print_blocks
+    from reports.continuous_integration import failures_of, write_junit
+    from reports.page import print_blocks, render
     from reports.select import select
 
     above = parse_share(fail_above) if fail_above is not None else None
@@ -69,7 +79,13 @@ def compare(
     else:
         print_blocks(comparison_page(found, all_), console())
     failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
-    if above is not None and (failed or any(group.regressed(above) for group in found.groups)):
+    failures = failures_of(found, above, inconclusive == "fail") if above is not None else {}
+    if junit is not None:
+        write_junit(junit, found, failures)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(render("Comparison", list(comparison_page(found)), "md"))
+    if above is not None and (failed or failures):
         raise typer.Exit(1)
 
 

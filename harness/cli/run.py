@@ -27,13 +27,24 @@ from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
-from harness.store.spec import canonical_json
+from harness.store.spec import RunSpec, canonical_json
 from harness.units import parse_share
 from harness.workloads.parameters import Count, Number, Parameters, Time
 from harness.yamlfile import Document, scalar
 
 #: Kinds of parameters of which a list is a sweep.
 _NUMBERS = (Count, Number, Time)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+#: The options that arms may differ in, with the field that each sets.
+_ARM_OPTIONS = {
+    "--set": "set_",
+    "--option": "option",
+    "--tuning": "tuning",
+    "--threads": "threads",
+    "--cpus": "cpus",
+    "--memory-limit": "memory_limit",
+    "-p": "pairs",
+}
 #: The experiment of runs without a name.
 _UNNAMED = "command-line"
 #: That of the closed-loop runs whose rates others are a share of.
@@ -104,6 +115,13 @@ class RunOptions(CommonOptions):
         str | None,
         typer.Option(help=f"Experiment of these runs; commands may share one [{_UNNAMED}]."),
     ] = None
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:'OPTIONS'",
+            help="Interleave arms with own options: candidate:'--set jit=off'; may repeat.",
+        ),
+    ] = None
     load_curve: Annotated[
         bool, typer.Option("--load-curve", help="Latency over the rate, up to what each arm does.")
     ] = False
@@ -116,12 +134,55 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     if rate is not None and (options.load_curve or given.endswith("%")):
         plan = _at_shares(parameters, options, rate.name, given)
     else:
-        swept, rest = _swept(parameters, options.pairs)
-        plan = plan_of(parameters, replace(options, pairs=rest), swept)
+        plan = _of_arms([_plan_with_sweeps(parameters, one) for one in _arms(options)])
     if plan is not None:
         execute_experiment(plan, options, again=True)
         if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
             typer.echo(hint, err=True)
+
+
+def _plan_with_sweeps(parameters: type[Parameters], options: RunOptions) -> Plan:
+    swept, rest = _swept(parameters, options.pairs)
+    return plan_of(parameters, replace(options, pairs=rest), swept)
+
+
+def _arms(options: RunOptions) -> list[RunOptions]:
+    """Return the options of each arm; without ``--arm``, those of the command."""
+    if not options.arm:
+        return [options]
+    found: dict[str, RunOptions] = {}
+    for text in options.arm:
+        name, colon, own = text.partition(":")
+        problem = f"--arm {text}"
+        if not colon or not _NAME.fullmatch(name) or name in found:
+            context = (
+                "the name is given twice" if name in found else "not of the form NAME:'OPTIONS'"
+            )
+            raise UsageError(problem, context, "write --arm candidate:'--set jit=off'")
+        words = shlex.split(own)
+        given: dict[str, Any] = {"arm": None, "label": name}
+        for option, value in zip(words[::2], words[1::2], strict=False):
+            field = _ARM_OPTIONS.get(option, "")
+            if field == "pairs":
+                pairs = given.get(field, options.pairs)
+                given[field] = {**pairs, **key_values([value], option)}
+            elif field in ("set_", "option"):
+                given[field] = [*(given.get(field) or getattr(options, field) or ()), value]
+            elif field:
+                given[field] = int(value) if field == "threads" else value
+        if len(words) % 2 or set(words[::2]) - _ARM_OPTIONS.keys():
+            raise UsageError(problem, "not options of an arm", f"use {', '.join(_ARM_OPTIONS)}")
+        found[name] = replace(options, **given)
+    return list(found.values())
+
+
+def _of_arms(plans: Sequence[Plan]) -> Plan:
+    """Return one plan in which the arms take turns; every other block is in reverse."""
+    runs: list[RunSpec] = []
+    for block in sorted({spec.block for plan in plans for spec in plan.runs}):
+        own = [[spec for spec in plan.runs if spec.block == block] for plan in plans]
+        runs += [spec for specs in (own[::-1] if block % 2 else own) for spec in specs]
+    return replace(plans[0], runs=tuple(runs))
 
 
 def _swept(
@@ -144,6 +205,9 @@ def _next_command(plan: Plan, options: RunOptions) -> str:
         return f"`harness report -e {plan.name}{where}` draws latency over the rate"
     if len({canonical_json(spec.params) for spec in plan.runs}) > 1:
         return f"`harness report -e {plan.name}{where}` draws the results over the parameter"
+    if options.arm:
+        arms = [text.partition(":")[0] for text in options.arm][:2]
+        return f"`harness compare {' '.join(f'arm={one}' for one in arms)}{where}` compares them"
     places = list(dict.fromkeys(options.placement or ()))[:2]
     if len(places) < 2 or options.plant:  # planted runs are compared only if named
         return ""
@@ -246,7 +310,7 @@ def plan_of(
 def _experiment_name(name: str | None) -> str:
     if name is None:
         return _UNNAMED
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) or name == _UNNAMED:
+    if not _NAME.fullmatch(name) or name == _UNNAMED:
         raise UsageError(
             f"--name {name}",
             "the name of runs without one" if name == _UNNAMED else "not a name of an experiment",

@@ -78,11 +78,17 @@ def _print_headlines(finished: Sequence[StoredRun]) -> None:
 
 def _headline(run: Mapping[str, Any]) -> dict[str, str]:
     """Column to text: times of queries, or rates and times of operations."""
-    found = {
-        column: value_text(name, value)
-        for column, name in _RESULTS.items()
-        if (value := metric_value(run, name)) is not None
-    } | _p95s(run)
+    spec = run["spec"]
+    arm = {"arm": spec["label"]} if spec["placement"] and spec["label"] else {}
+    found = (
+        arm
+        | {
+            column: value_text(name, value)
+            for column, name in _RESULTS.items()
+            if (value := metric_value(run, name)) is not None
+        }
+        | _p95s(run)
+    )
     for column, names in _CHECKS.items():
         checks = [check for check in run["checks"] if check["name"] in names]
         if checks:

@@ -82,7 +82,8 @@ class RunSpec:
     """One engine × workload × placement × parameters, once.
 
     ``placement`` is None for an external engine only; ``label`` then names what
-    its owner set up. ``params`` are the workload's, as stored (harness.workloads.parameters);
+    its owner set up, and else the arm of a command that the run belongs to.
+    ``params`` are the workload's, as stored (harness.workloads.parameters);
     ``block`` is the number of the interleaved repeat block.
     ``emulate``: of the tiers that are emulated, those that the placement uses; ``models``: of
     those that are modelled, with their models (``fast=zero``).

@@ -52,6 +52,18 @@ def test_a_list_of_numbers_is_a_sweep(harness):
     assert refused.code == 2
 
 
+def test_arms_take_turns_with_options_of_their_own(harness):
+    run = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--repeats", "2")
+    done = harness(
+        *run, "--arm", "a:", "--arm", "b:--set jit=off -p users=2", "--dry-run", "--json"
+    )
+    assert done.code == 0, done.err
+    users = [(one["block"], one["params"]["users"]) for one in done.json["plan"]]
+    assert users == [(0, 8), (0, 2), (1, 2), (1, 8)]
+    for wrong in ("a", "a:--set", "a:--users 2", "A:"):
+        assert harness(*run, "--arm", wrong).code == 2
+
+
 def test_profiles_are_listed_and_shown(harness):
     found = {one["name"]: one for one in harness("experiment", "list", "--json").json["profiles"]}
     assert found["demo"]["runs"] == 32

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -110,6 +111,22 @@ def test_a_regression_that_is_shown_fails_the_command(
     argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
     assert CliRunner().invoke(app, [*argv, "--fail-above", "5%"]).exit_code == status
     assert CliRunner().invoke(app, argv).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("slower", "blocks", "status"), [(1.2, 6, 1), (1.0, 6, 0), (1.0, 2, 1), (0.5, 6, 0)]
+)
+def test_what_is_not_decided_fails_on_request(
+    tmp_path: Path, slower: float, blocks: int, status: int
+) -> None:
+    arms(tmp_path, slower, blocks)
+    file = tmp_path / "junit.xml"
+    argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
+    argv += ["--fail-above", "5%", "--inconclusive", "fail", "--junit", str(file)]
+    assert CliRunner().invoke(app, argv).exit_code == status
+    suite = ElementTree.parse(file).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("1", str(status))
+    assert len(suite.findall(".//failure")) == status
 
 
 def test_failed_runs_of_b_fail_the_command(tmp_path: Path) -> None:
