@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.store.runs import StoredRun
+from harness.units import format_bytes
 from reports.compare import Group, compare
+from reports.compare_output import rate_text, verdict_cell, warning_lines
 from reports.compared_rows import Row
+from reports.formatting import NOTHING, interval_text, times
 from reports.metric_registry import metric_info
 from reports.run_configuration import placement_name
+from reports.sections import Block, Cell, Paragraph, Section, Span, Table, note
 from reports.sequences import grouped
 from reports.series import Panel, panels
 
@@ -115,3 +119,36 @@ def _spreads(rows: Sequence[Row]) -> Iterator[Spread]:
             ratios = [_of_b_to_a(row) for row in own]
             ready_made = any(row.ready_made for row in own)
             yield Spread(info.title, len(own), min(ratios), max(ratios), ready_made)
+
+
+def agreement_paragraph(one: Agreement) -> Paragraph:
+    """The ratio of the headline, in a sentence."""
+    a, b, estimate = one.group.a.marked_name, one.group.b.marked_name, one.row.estimate
+    interval = interval_text(estimate) if estimate else NOTHING
+    found = f": {b} has {times(one.ratio)} of what {a} has in {one.row.title} ("
+    end = f"), interval of the speed-up {interval}."
+    return Paragraph((Span(one.where), found, *verdict_cell(one.row), end))
+
+
+def agreement_blocks(one: Agreement) -> Iterator[Block]:
+    """The ratio of every metric, and what else the drivers differ in."""
+    a, b = one.group.a.marked_name, one.group.b.marked_name
+    yield Section(f"{one.where}: {b} to {a}", kind="sub")
+    ratio = times(one.ratio)
+    rows: list[list[Cell]] = [[one.row.title, 1, ratio, ratio, ""]]
+    for spread in one.spreads:
+        remark = "percentiles of one driver are ready-made" if spread.ready_made else ""
+        rows.append([spread.title, spread.rows, times(spread.low), times(spread.high), remark])
+    yield Table(f"Ratio of {b} to {a}", ("", "rows", "lowest", "highest", ""), rows)
+    if one.group.headline.rate:
+        yield note(rate_text(one.group))
+    if one.sizes:
+        of_a, of_b = map(format_bytes, one.sizes)
+        yield note(
+            f"Their data differ in size: {of_a} of {a}, {of_b} of {b}. Caches hold more of the "
+            "smaller."
+        )
+    if one.differences:
+        yield note(f"They also differ in {'; '.join(one.differences)}.")
+    if one.group.warnings:
+        yield warning_lines(one.group.warnings)

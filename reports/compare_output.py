@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -188,6 +188,41 @@ def _cells(row: Row) -> list[Cell]:
         p = p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
         compared = [times(row.ratio), interval_text(row.estimate), p, _repeats(row.estimate)]
     return [row.title, *medians, *compared, verdict_cell(row, notes=False)]
+
+
+def comparison_table(title: str, found: Iterable[tuple[str, Group]]) -> Table:
+    """The headline of every comparison, by where it is of."""
+    found = list(found)
+    baselines = list(dict.fromkeys(group.a.marked_name for _, group in found))
+    rows = []
+    for where, group in found:
+        row, compared = group.deciding, group.b.marked_name
+        if len(baselines) > 1:
+            compared += f" against {group.a.marked_name}"
+        cells: list[Cell] = [where, compared, badge(group.verdict, group.emulated)]
+        if row and row.estimate:
+            medians = NOTHING
+            if row.a and row.b:
+                sides = (row.a.median, row.b.median)
+                medians = " → ".join(quantity_text(value, row.unit) for value in sides)
+            ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
+            cells += [ratio, row.title, medians, repeats_text(row)]
+        else:
+            note_text = row.note if row else "no single result stands for the whole"
+            cells += [NOTHING, note_text, NOTHING, NOTHING]
+        rows.append([*cells, change_text(group.worsening)])
+    head = ("engine and workload", "measured on", "verdict", "speed-up", "by", "medians", "repeats")
+    against = f" against {baselines[0]}" if len(baselines) == 1 else ""
+    return Table(title + against, (*head, "largest worsening"), rows, "answers")
+
+
+def change_text(row: Row | None) -> str:
+    """``query time, query 6: 1.90× (faster)``."""
+    if row is None:
+        return NOTHING
+    if row.estimate is None:
+        return f"{row.title}: {row.note}"
+    return f"{row.title}: {times(row.ratio)} ({verdict_text(row.verdict)})"
 
 
 # Words of a comparison, on every page -------------------------------------------------

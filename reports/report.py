@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +11,16 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
-from harness.units import counted, format_bytes
+from harness.units import counted
 from harness.warnings import RunWarning
-from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
+from reports.agreement import (
+    DRIVER,
+    Agreement,
+    agreement_blocks,
+    agreement_paragraph,
+    agreements,
+    driven_by_several,
+)
 from reports.arm import Arm
 from reports.basis import apart
 from reports.charts import draw_panel
@@ -22,14 +29,13 @@ from reports.charts.forest import overview
 from reports.charts.over_time import draw_timeline
 from reports.compare import Group
 from reports.compare_output import (
+    change_text,
+    comparison_table,
     rate_text,
-    repeats_text,
     rests_on_all,
     rests_on_others,
-    verdict_cell,
     warning_lines,
 )
-from reports.compared_rows import Row
 from reports.conclusions.model import Checked
 from reports.conclusions.output import conclusion_tables
 from reports.conditions import (
@@ -80,7 +86,6 @@ from reports.sections import (
     Section,
     Span,
     Table,
-    badge,
     banner,
     marked_title,
     note,
@@ -262,7 +267,7 @@ class Report:
         yield from self._answers()
         yield from self._singles()
         for one in self.agreements:
-            yield _agreement_paragraph(one)
+            yield agreement_paragraph(one)
         yield from self._ceilings()
         yield from self._warnings()
         found = sweeps(self.panels)
@@ -307,7 +312,7 @@ class Report:
         if drawing := overview(self.answers):
             yield drawing
         if self.answers:
-            yield _comparisons("Verdicts", self.answers)
+            yield comparison_table("Verdicts", self.answers)
             yield note(
                 "A speed-up is about the median of the ratios of repeats (pair by pair), not the "
                 "ratio of the medians."
@@ -408,7 +413,7 @@ class Report:
             "making."
         )
         for one in self.agreements:
-            yield from _agreement_blocks(one)
+            yield from agreement_blocks(one)
         for panel in [] if self._over == DRIVER else self._driven:
             yield from PanelTables(panel).results
 
@@ -448,39 +453,6 @@ class Report:
             yield from engine_settings(panel)
 
 
-def _comparisons(title: str, found: Iterable[tuple[str, Group]]) -> Table:
-    found = list(found)
-    baselines = list(dict.fromkeys(group.a.marked_name for _, group in found))
-    rows = []
-    for where, group in found:
-        row, compared = group.deciding, group.b.marked_name
-        if len(baselines) > 1:
-            compared += f" against {group.a.marked_name}"
-        cells: list[Cell] = [where, compared, badge(group.verdict, group.emulated)]
-        if row and row.estimate:
-            medians = NOTHING
-            if row.a and row.b:
-                sides = (row.a.median, row.b.median)
-                medians = " → ".join(quantity_text(value, row.unit) for value in sides)
-            ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
-            cells += [ratio, row.title, medians, repeats_text(row)]
-        else:
-            note_text = row.note if row else "no single result stands for the whole"
-            cells += [NOTHING, note_text, NOTHING, NOTHING]
-        rows.append([*cells, _change(group.worsening)])
-    head = ("engine and workload", "measured on", "verdict", "speed-up", "by", "medians", "repeats")
-    against = f" against {baselines[0]}" if len(baselines) == 1 else ""
-    return Table(title + against, (*head, "largest worsening"), rows, "answers")
-
-
-def _change(row: Row | None) -> str:
-    if row is None:
-        return NOTHING
-    if row.estimate is None:
-        return f"{row.title}: {row.note}"
-    return f"{row.title}: {times(row.ratio)} ({verdict_text(row.verdict)})"
-
-
 def _single(panel: Panel, arm: Arm) -> list[Cell]:
     quantity = arm.headline
     cells: list[Cell] = [panel.title_with_workload, arm.marked_name]
@@ -492,37 +464,6 @@ def _single(panel: Panel, arm: Arm) -> list[Cell]:
         return [*cells, NOTHING, NOTHING, 0]
     median, ends = quantity_text(summary.median, one.unit), (summary.low, summary.high)
     return [*cells, median, range_text(*ends, one.unit), summary.n]
-
-
-def _agreement_paragraph(one: Agreement) -> Paragraph:
-    a, b, estimate = one.group.a.marked_name, one.group.b.marked_name, one.row.estimate
-    interval = interval_text(estimate) if estimate else NOTHING
-    found = f": {b} has {times(one.ratio)} of what {a} has in {one.row.title} ("
-    end = f"), interval of the speed-up {interval}."
-    return Paragraph((Span(one.where), found, *verdict_cell(one.row), end))
-
-
-def _agreement_blocks(one: Agreement) -> Iterator[Block]:
-    a, b = one.group.a.marked_name, one.group.b.marked_name
-    yield Section(f"{one.where}: {b} to {a}", kind="sub")
-    ratio = times(one.ratio)
-    rows: list[list[Cell]] = [[one.row.title, 1, ratio, ratio, ""]]
-    for spread in one.spreads:
-        remark = "percentiles of one driver are ready-made" if spread.ready_made else ""
-        rows.append([spread.title, spread.rows, times(spread.low), times(spread.high), remark])
-    yield Table(f"Ratio of {b} to {a}", ("", "rows", "lowest", "highest", ""), rows)
-    if one.group.headline.rate:
-        yield note(rate_text(one.group))
-    if one.sizes:
-        of_a, of_b = map(format_bytes, one.sizes)
-        yield note(
-            f"Their data differ in size: {of_a} of {a}, {of_b} of {b}. Caches hold more of the "
-            "smaller."
-        )
-    if one.differences:
-        yield note(f"They also differ in {'; '.join(one.differences)}.")
-    if one.group.warnings:
-        yield warning_lines(one.group.warnings)
 
 
 def _panel_blocks(
@@ -545,15 +486,15 @@ def _panel_blocks(
         # The baseline with every other arm, then these with one another.
         pairs = [("", group) for group in (*panel.groups, *panel.others)]
         family = "pairs without the baseline are a family of their own"
-        yield _comparisons(f"Every two of {len(panel.arms)} ({family})", pairs)
+        yield comparison_table(f"Every two of {len(panel.arms)} ({family})", pairs)
     for group in panel.groups:
         second = group.row(group.headline.second)
         if group.gain or second:
             text = f"{group.b.marked_name} against {group.a.marked_name}:"
             if second:
                 interval = f" {interval_text(second.estimate)}" if second.estimate else ""
-                text += f" second, {_change(second)}{interval}, tested after the first."
-            yield note(f"{text} Largest gain: {_change(group.gain)}.")
+                text += f" second, {change_text(second)}{interval}, tested after the first."
+            yield note(f"{text} Largest gain: {change_text(group.gain)}.")
     yield from tables.results
     if rows := breakdown(panel):
         charts = draw_panel(panel, number, published, why=True)

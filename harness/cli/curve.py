@@ -196,7 +196,7 @@ def _tier(run: StoredRun, part: Part) -> str | None:
 def _print(
     found: Sequence[ResponseCurve], left_out: Mapping[Part, str], options: CurveOptions
 ) -> None:
-    from reports.charts.response import draw_curves
+    from reports.charts.models import draw_curves
     from reports.page import write_drawing
 
     chart = write_drawing(draw_curves(found), options.out)

@@ -7,8 +7,9 @@ gets bars where it has labels, and stands in the table where it has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.forest import speedups
@@ -31,23 +32,18 @@ Draw = Callable[[Panel, str, str, str], Drawing | None]
 
 @dataclass(frozen=True)
 class ChartKind:
-    """A metric and what draws it.
-
-    ``takes_published``: the drawing takes the paper's points too. ``why``: it explains
-    the results rather than being one.
-    """
+    """A metric and what draws it; ``why``: it explains the results rather than being one."""
 
     metric: str
     stem: str
     draw: Draw
-    takes_published: bool = False
     why: bool = False
 
 
 KINDS = (
     ChartKind("new_orders_per_minute", "rate", rate_bars),
     ChartKind("operations_per_second", "rate", rate_bars),
-    ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
+    ChartKind("query_duration_ns", "times", bars_on_log_axis),
     ChartKind("query_duration_ns", "speedups", speedups),
     ChartKind("wait_ns", "waits", operation_waits, why=True),
     ChartKind("query_wait_ns", "waits", query_waits, why=True),
@@ -60,56 +56,34 @@ KINDS = (
 
 def draw_panel(
     panel: Panel, number: int, published: Sequence[PublishedSeries], why: bool
-) -> list[Drawing]:
+) -> Iterator[Drawing]:
     """The charts of a panel's results, or of what explains them (``why``).
 
-    In the order of ``KINDS``, then the others.
+    In the order of ``KINDS``, then bars and speed-ups of labelled results that no kind names.
+    ``published``: a paper's points, which bars show next to those of the same metric.
     """
-    kinds = [kind for kind in (*KINDS, *_others(panel)) if kind.why == why]
-    drawn = []
-    for kind in kinds:
-        title = next(
-            (_title(panel, q.name) for a in panel.arms for q in a.kinds() if q.name == kind.metric),
-            kind.metric,
-        )
-        name = f"{number}-{_slug(panel.title)}-{kind.stem}"
-        if kind.takes_published:
-            own = [
-                one
-                for one in published
-                if one.engine == panel.engine_name and one.metric == kind.metric
-            ]
-            drawing = bars_on_log_axis(panel, kind.metric, title, name, own)
-        else:
-            drawing = kind.draw(panel, kind.metric, title, name)
-        if drawing:
-            drawn.append(drawing)
-    return drawn
-
-
-def _others(panel: Panel) -> list[ChartKind]:
-    """Bars and speed-ups for labelled results that no kind names."""
-    known = {kind.metric for kind in KINDS}
-    found = {
-        quantity.name: None
-        for arm in panel.arms
-        for quantity, one in arm.kinds().items()
-        if quantity.name not in known
-        and quantity.labels
-        and metric_info(quantity, one.better).role == "detail"
+    infos = {
+        quantity.name: (metric_info(quantity, one.better), bool(quantity.labels))
+        for arm in reversed(panel.arms)
+        for quantity, one in reversed(arm.kinds().items())
     }
-    return [
+    named = {kind.metric for kind in KINDS}
+    others = [
         ChartKind(metric, f"{metric.replace('_', '-')}{suffix}", draw)
-        for metric in found
+        for metric in dict.fromkeys(q.name for arm in panel.arms for q in arm.kinds())
+        if metric not in named and infos[metric][1] and infos[metric][0].role == "detail"
         for suffix, draw in (("", bars_on_log_axis), ("-speedups", speedups))
     ]
-
-
-def _title(panel: Panel, metric: str) -> str:
-    quantity, one = next(
-        (q, m) for arm in panel.arms for q, m in arm.kinds().items() if q.name == metric
-    )
-    return metric_info(quantity, one.better).title
+    for kind in (*KINDS, *others):
+        if kind.why == why and kind.metric in infos:
+            title, draw = infos[kind.metric][0].title, kind.draw
+            if draw is bars_on_log_axis:
+                of_engine = [one for one in published if one.engine == panel.engine_name]
+                own = [one for one in of_engine if one.metric == kind.metric]
+                draw = partial(bars_on_log_axis, published=own)
+            name = f"{number}-{_slug(panel.title)}-{kind.stem}"
+            if drawing := draw(panel, kind.metric, title, name):
+                yield drawing
 
 
 def _slug(text: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import wrap
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -24,6 +25,7 @@ from reports.charts.drawing import (
     ACROSS,
     ARM_COLOURS,
     DASHES,
+    FAINT,
     finish,
     heading_above,
     new_grid,
@@ -37,6 +39,7 @@ from reports.sweeps import Sweep
 from reports.values import Summary
 
 _MARKERS = "osD^vPX*"
+_MARK: dict[str, Any] = {"fontsize": "x-small", "rotation": 90, "va": "bottom", "color": FAINT}
 #: As many lines of sweeps, whose colours and markers differ by the arm, can be distinguished.
 _MOST_SWEPT = 12
 #: More lines than these cannot be distinguished: the table has them.
@@ -62,7 +65,8 @@ class Curve:
     """One line: what x was, and what was measured there.
 
     ``hue``: lines with the same one have one colour in all plots of a figure; empty: the name.
-    ``emulated``: hollow markers; ``published``: a paper's, with crosses on a dotted line.
+    ``emulated``: hollow markers; ``published``: a paper's, with crosses on a dotted line;
+    ``star``: a point apart, such as today's device.
     """
 
     name: str
@@ -70,13 +74,15 @@ class Curve:
     hue: str = ""
     emulated: bool = False
     published: bool = False
+    star: bool = False
 
 
 @dataclass(frozen=True)
 class Plot:
     """One pair of axes. ``x_unit``, ``unit``: as in run.json; ``x_log``: to the base 2.
 
-    ``log``: a logarithmic axis of values, else one from zero.
+    ``log``: a logarithmic axis of values, else one from zero. ``linear_to``: the horizontal axis is
+    linear up to there, then logarithmic. ``marks``: names of places on it.
     """
 
     title: str
@@ -87,6 +93,8 @@ class Plot:
     curves: tuple[Curve, ...]
     x_log: bool = True
     log: bool = False
+    linear_to: float = 0.0
+    marks: Mapping[float, str] = field(default_factory=dict)
 
 
 def draw(
@@ -151,15 +159,22 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
             yerr=[[s.median - s.low for s in summaries], [s.high - s.median for s in summaries]],
             color=colour,
             linestyle=":" if curve.published else DASHES[index % len(DASHES)],
-            marker="x" if curve.published else _MARKERS[index % len(_MARKERS)],
+            marker="*"
+            if curve.star
+            else "x"
+            if curve.published
+            else _MARKERS[index % len(_MARKERS)],
             mfc="white" if emulated or curve.emulated else colour,
-            ms=4.5,
+            ms=13 if curve.star else 4.5,
             linewidth=1.3,
             elinewidth=0.8,
             capsize=2,
             clip_on=plot.log,
             label="\n".join(_legend_lines(curve.name)),
         )
+    for x, name in plot.marks.items():
+        axes.axvline(x, color=FAINT, linewidth=0.6, linestyle=":")
+        axes.annotate(name, (x, 0), (1, 3), textcoords="offset points", **_MARK)
     _dress_x(axes, plot)
     axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
     if plot.log:
@@ -170,6 +185,12 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
     y_title = plot.y_title + (", log axis" if plot.log else "")
     axes.set_ylabel("\n".join(wrap(y_title, _Y_TITLE)))
+
+
+def _marker(curve: Curve, index: int) -> str:
+    if curve.star:
+        return "*"
+    return "x" if curve.published else _MARKERS[index % len(_MARKERS)]
 
 
 def _log_ticks(axes: Axes) -> None:
@@ -221,7 +242,12 @@ def _title_in_lines(axes: Axes, text: str) -> None:
 
 def _dress_x(axes: Axes, plot: Plot) -> None:
     values = sorted({x for curve in plot.curves for x, _ in curve.points})
-    if plot.x_log and values[0] > 0:
+    if plot.linear_to:
+        axes.set_xscale("symlog", linthresh=plot.linear_to, linscale=0.5)
+        axes.set_xlim(0, values[-1] * 1.3)
+        axes.xaxis.set_major_locator(FixedLocator(values[:: -(-len(values) // _MOST_TICKS)]))
+        axes.xaxis.set_minor_locator(NullLocator())
+    elif plot.x_log and values[0] > 0:
         axes.set_xscale("log", base=2)
         step = -(-len(values) // (_MOST_RATES if plot.x_unit == "B/s" else _MOST_TICKS))
         axes.xaxis.set_major_locator(FixedLocator(values[::step]))
