@@ -245,7 +245,9 @@ def _dress_x(axes: Axes, plot: Plot) -> None:
     if plot.linear_to:
         axes.set_xscale("symlog", linthresh=plot.linear_to, linscale=0.5)
         axes.set_xlim(0, values[-1] * 1.3)
-        axes.xaxis.set_major_locator(FixedLocator(values[:: -(-len(values) // _MOST_TICKS)]))
+        # Of the longest curve: ticks of several would overlap.
+        values = [x for x, _ in max(plot.curves, key=lambda curve: curve.points[-1][0]).points]
+        axes.xaxis.set_major_locator(FixedLocator(values))
         axes.xaxis.set_minor_locator(NullLocator())
     elif plot.x_log and values[0] > 0:
         axes.set_xscale("log", base=2)
