@@ -14,7 +14,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harness import jsonfile
@@ -150,14 +152,14 @@ class PerfMonitor(Monitor):
         of = "run" if self._group else "host"
         samples: dict[float, dict[str, Any]] = {}
         running: dict[str, float] = {}
-        for row in self._rows():
-            value, event = number(row), str(row["event"])
-            stamp = float(row["interval"])
-            sample = samples.setdefault(stamp, {"monotonic_ns": latest + round(stamp * _NS_PER_S)})
-            if value is not None:
-                sample[_counter(event, of)] = value
-                share = float(row["pcnt-running"]) / 100
-                running[event] = min(running.get(event, 1.0), share)
+        for _, count in self._counts():
+            sample = samples.setdefault(
+                count.stamp_s, {"monotonic_ns": latest + round(count.stamp_s * _NS_PER_S)}
+            )
+            if count.value is not None:
+                sample[_counter(count.event, of)] = count.value
+                least = min(running.get(count.event, 1.0), count.running_share)
+                running[count.event] = least
         return {
             "interval_s": self._interval_s,
             "clock": "monotonic",
@@ -184,40 +186,45 @@ class PerfMonitor(Monitor):
             for line in output:
                 self._printed.append((time.monotonic_ns(), line))
 
-    def _rows(self) -> list[Mapping[str, Any]]:
-        return [row for _, line in self._printed for row in rows(line) if "interval" in row]
+    def _counts(self) -> Iterator[tuple[int, Count]]:
+        """Yield the counts of intervals, each with the moment at which it was printed."""
+        for received, line in self._printed:
+            yield from ((received, count) for count in counts(line) if count.stamp_s)
 
     def _bounds(self) -> tuple[int, int]:
         """The earliest and latest moment from which perf counts its stamps."""
         earliest, latest = self._began
-        for received, line in self._printed:
-            for row in rows(line):
-                if "interval" in row:
-                    latest = min(latest, received - round(float(row["interval"]) * _NS_PER_S))
+        for received, count in self._counts():
+            latest = min(latest, received - round(count.stamp_s * _NS_PER_S))
         return earliest, max(earliest, latest)
 
 
-def rows(printed: str) -> Iterable[dict[str, Any]]:
-    """The objects of ``perf stat -j``, one on each line; other lines are perf's messages."""
+@dataclass(frozen=True)
+class Count:
+    """A count of an event; ``value`` None: not counted or not supported. Clocks are in ns.
+
+    ``stamp_s``: the end of its interval, since perf began (0: perf has none); ``running_share``: the share of the
+    interval in which it was counted.
+    """
+
+    event: str
+    value: float | None
+    stamp_s: float
+    running_share: float
+
+
+def counts(printed: str) -> Iterator[Count]:
+    """Yield what ``perf stat -j`` prints, a count on each line; other lines are its messages."""
     for line in printed.splitlines():
         try:
             row = jsonfile.parse(line)
-        except ValueError:
+            event, text, share = row["event"], row["counter-value"], float(row["pcnt-running"])
+        except (ValueError, TypeError, KeyError):
             continue
-        if isinstance(row, dict) and {"counter-value", "event", "pcnt-running"} <= row.keys():
-            yield row
-
-
-def number(row: Mapping[str, Any]) -> float | None:
-    """The count, which perf prints as a string; None of ``<not counted>``, ``<not supported>``.
-
-    Clocks are in milliseconds there, and in nanoseconds here.
-    """
-    try:
-        value = float(row["counter-value"])
-    except ValueError:
-        return None
-    return value * _MS_NS if row.get("unit") == "msec" else value
+        value = None
+        with suppress(ValueError):  # <not counted>, <not supported>
+            value = float(text) * (_MS_NS if row.get("unit") == "msec" else 1)
+        yield Count(str(event), value, float(row.get("interval", 0)), share / 100)
 
 
 def _counter(event: str, of: str) -> str:
@@ -236,7 +243,7 @@ def _tried(program: str, events: Sequence[str]) -> tuple[str, str]:
         done = programs.run(argv, timeout_s=_PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", str(error)
-    if done.returncode == 0 and any(rows(done.stderr)):
+    if done.returncode == 0 and any(counts(done.stderr)):
         return done.stderr, ""
     lines = done.stderr.strip().splitlines()
     return "", lines[0] if lines else f"perf ended with status {done.returncode}"

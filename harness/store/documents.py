@@ -123,16 +123,15 @@ class DocumentStore(Generic[D]):
         return found
 
 
-def write_json_atomically(path: Path, document: Any) -> bytes:
+def write_json_atomically(path: Path, document: Any) -> None:
     """Write, fsync, rename, fsync the directory: the file is whole or absent.
 
-    Returns what is in it. RunFailed where it cannot be written; no partial file is left then.
+    RunFailed where it cannot be written; no partial file is left then.
     """
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    content = text.encode()
     try:
         with replacing(path) as stream:
-            stream.write(content)
+            stream.write(text.encode())
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -140,7 +139,6 @@ def write_json_atomically(path: Path, document: Any) -> bytes:
             os.close(handle)
     except OSError as error:
         raise not_written(path, error) from error
-    return content
 
 
 def not_written(path: Path, error: OSError) -> RunFailed:

@@ -17,7 +17,7 @@ from patience import PATIENCE_S
 from toy_host import write
 
 from harness.monitors import MonitorContext
-from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor, number, rows
+from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor, counts
 from harness.tiers.linux.kernel import Kernel
 
 RECORDING = Path(__file__).parent / "recordings/perf-6.1-virtual-machine.jsonl"
@@ -41,7 +41,7 @@ def wait(until: Callable[[], Any]) -> None:
 
 
 def test_what_perf_prints_is_numbers_in_strings() -> None:
-    found = [(row["event"], number(row)) for row in rows(RECORDING.read_text())]
+    found = [(count.event, count.value) for count in counts(RECORDING.read_text())]
     assert [event for event, _ in found[:3]] == ["task-clock", "context-switches", "cycles"]
     clock, switches, cycles = (value for _, value in found[:3])
     assert clock is not None and 0.9e9 < clock < 1.1e9, "two processors for half a second, in ns"
@@ -51,7 +51,7 @@ def test_what_perf_prints_is_numbers_in_strings() -> None:
 
 @pytest.mark.parametrize("text", ["", "Events disabled", "[]", "{", '{"event": "cycles"}', "7"])
 def test_other_lines_are_no_rows(text: str) -> None:
-    assert list(rows(text)) == []
+    assert list(counts(text)) == []
 
 
 def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
