@@ -203,8 +203,8 @@ class PerfMonitor(Monitor):
 class Count:
     """A count of an event; ``value`` None: not counted or not supported. Clocks are in ns.
 
-    ``stamp_s``: the end of its interval, since perf began (0: perf has none); ``running_share``: the share of the
-    interval in which it was counted.
+    ``stamp_s``: the end of its interval, since perf began (0: perf has none). ``running_share``:
+    the share of the interval in which it was counted.
     """
 
     event: str
