@@ -8,7 +8,8 @@ anything is touched is 2, what fails under way is 1, Ctrl-C is 130.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -68,6 +69,26 @@ def as_failure(error: Exception, problem: str, hint: str = "") -> HarnessError:
     failure = RunFailed(problem, text, hint)
     failure.traceback = "".join(traceback.format_exception(error))
     return failure
+
+
+@contextmanager
+def amending(
+    explain: Callable[[HarnessError], tuple[str, str] | None], problem: str = "measure"
+) -> Iterator[None]:
+    """Add to a failure's context what ``explain`` knows of its reason, with another hint.
+
+    ``explain``: None where it knows nothing. ``problem``: of an error that does not explain itself.
+    """
+    try:
+        yield
+    except Exception as error:
+        if interruption(error) is not None:
+            raise
+        failure = as_failure(error, problem)
+        if (found := explain(failure)) is None:
+            raise
+        reason, hint = found
+        raise failure.amended(f"{failure.context}; {reason}", hint) from error
 
 
 #: What DuckDB in this process makes of Ctrl-C during a statement.

@@ -15,7 +15,7 @@ from harness.engine import (
     DataDirectories,
     Engine,
 )
-from harness.errors import RunFailed, as_failure, interruption
+from harness.errors import HarnessError, RunFailed, amending, as_failure, interruption
 from harness.execution.data import (
     changes_data,
     clients_of,
@@ -160,16 +160,14 @@ def _memory_cap(record: Run) -> Iterator[None]:
             record.warnings.append(
                 limit_not_enforced(cap, "run as root, or where cgroups are delegated to you")
             )
-        try:
+        reason = "the kernel killed for memory inside the limit"
+        hint = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
+
+        def killed(_: HarnessError) -> tuple[str, str] | None:
+            return (reason, hint) if cap and cap.events().oom_kills else None
+
+        with amending(killed, f"run {record.run_id}"):
             yield
-        except Exception as error:
-            if interruption(error) is not None or not (cap and cap.events().oom_kills):
-                raise
-            failure = as_failure(error, f"run {record.run_id}")
-            raise failure.amended(
-                f"{failure.context}; the kernel killed for memory inside the limit",
-                "raise --memory-limit, or lower the engine's memory with --set or --tuning",
-            ) from error
 
 
 class _EngineAtWork:
@@ -372,21 +370,16 @@ def naming_lost_data(
     while none are there.
     """
 
-    def lost() -> str:
+    def lost(_: HarnessError | None = None) -> tuple[str, str] | None:
         found = places()
         if found is None or regular_bytes(found["data"], user):
-            return ""
-        return f"another program removed the files in {found['data']} meanwhile"
+            return None
+        return f"another program removed the files in {found['data']} meanwhile", KEEP_AWAY
 
-    try:
+    with amending(lost):
         yield
-    except Exception as error:
-        if interruption(error) is not None or not (reason := lost()):
-            raise
-        failure = as_failure(error, "measure")
-        raise failure.amended(f"{failure.context}; {reason}", KEEP_AWAY) from error
-    if reason := lost():
-        raise RunFailed("measure", reason, KEEP_AWAY)
+    if (found := lost()) is not None:
+        raise RunFailed("measure", *found)
 
 
 @contextmanager
@@ -395,26 +388,23 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
 
     PostgreSQL 15 and its log have "could not write init file" alone.
     """
-    try:
-        yield
-    except Exception as error:
-        if interruption(error) is not None:
-            raise
-        found = ((tier.name, free_now(tier)) for tier in tiers if tier.claim.path is not None)
-        full = [
+
+    def full(failure: HarnessError) -> tuple[str, str] | None:
+        sizes = [(tier.name, free_now(tier)) for tier in tiers if tier.claim.path is not None]
+        named = [
             f"tier {name} has {format_bytes(size)} free"
-            for name, size in found
+            for name, size in sizes
             if size is not None and size < _FULL_BYTES
         ]
-        if not full:
-            raise
-        failure = as_failure(error, "measure")
+        if not named:
+            return None
         reason = os.strerror(errno.ENOSPC)
-        known = reason in failure.context
-        raise failure.amended(
-            f"{failure.context}; {'' if known else f'{reason}: '}{', '.join(full)}",
-            failure.hint or "free space there, or place less data on it",
-        ) from error
+        known = "" if reason in failure.context else f"{reason}: "
+        hint = failure.hint or "free space there, or place less data on it"
+        return f"{known}{', '.join(named)}", hint
+
+    with amending(full):
+        yield
 
 
 def _placement_checks(prepared: EngineRun, engine: Engine) -> list[Check]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -217,11 +216,10 @@ def expand(
         )
         for choice in _choices(profile["axes"])
     ]
-    order = profile.get("order", "interleaved")
     runs = tuple(
         replace(spec, block=block)
         for block in range(int(profile.get("repeats", 1)))
-        for spec in _ordered(specs, block, order, fixed)
+        for spec in (specs if block % 2 == 0 else specs[::-1])
     )
     requested = tuple(requests.values())
     figures = _figures(document, published)
@@ -389,16 +387,6 @@ def _point(
     if is_expression(values.get("memory_limit")):
         values["memory_limit"] = int(number(values["memory_limit"], point.where("memory_limit")))
     return point
-
-
-def _ordered(
-    specs: list[RunSpec], block: int, order: str, fixed: Mapping[str, Any]
-) -> list[RunSpec]:
-    if order == "shuffled":
-        shuffled = list(specs)
-        random.Random(f"{fixed.get('seed', 0)}/{block}").shuffle(shuffled)
-        return shuffled
-    return specs if block % 2 == 0 else specs[::-1]
 
 
 def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> RunSpec:

@@ -177,12 +177,6 @@ def test_repeats_have_an_end(tmp_path):
         load_profile(file)
 
 
-def test_shuffled_order_is_seeded_and_stays_within_its_block():
-    text = PROFILE + "order: shuffled\n"
-    assert [s.hash() for s in plan_of(text).runs] == [s.hash() for s in plan_of(text).runs]
-    assert sorted(order(plan_of(text), 1)) == sorted(order(plan_of(PROFILE), 1))
-
-
 def test_installed_profiles_are_found_by_name_and_a_typo_is_refused():
     assert find_profile("demo").name == "demo.yml"
     with pytest.raises(UsageError) as refused:
