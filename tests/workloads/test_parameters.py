@@ -128,6 +128,7 @@ EXCLUDED: list[tuple[type[Parameters], dict[str, Any]]] = [
     (YcsbParams, {"recordcount": 10, "insertcount": 6}),
     (YcsbParams, {"insertstart": 5, "requestdistribution": "latest"}),
     (YcsbParams, {"threadcount": 2, "clients": 3}),
+    (YcsbParams, {"operationcount": 2, "clients": 3}),
     (YcsbParams, {"client_hosts": "a,b", "clients": 1}),
     (YcsbParams, {"client_hosts": "a,b", "workload": "d"}),
     (YcsbParams, {"client_hosts": "a", "clients": 2, "workload": "e"}),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import hdr
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 
 #: How far apart clients may begin that ran together.
 _APART_NS = 200_000_000
@@ -29,23 +29,11 @@ def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
     Connections, terminals, operations and rate are spread evenly. The starts of an open loop are
     one schedule: processes that share a file (one host) have one queue, others take every
     ``processes``-th start. Each has the spec's threads, and a journal of its own (see
-    :func:`journals`). UsageError for more processes than connections or operations.
+    :func:`journals`). Each process has a connection and an operation at least.
     """
     connections = spec["connections"]
     operations = spec.get("operations")
     terminals = spec.get("terminals") or connections
-    if not 1 <= processes <= connections:
-        raise UsageError(
-            f"{processes} client processes for {connections} connections",
-            "each needs a connection at least",
-            "use fewer processes",
-        )
-    if operations is not None and operations < processes:
-        raise UsageError(
-            f"{processes} client processes for {operations} operations",
-            "each begins one at least",
-            "use fewer processes, or more operations",
-        )
     first, specs = 0, []
     for index in range(processes):
         mine = _share(connections, processes, index)

@@ -215,7 +215,8 @@ def seen(
 ) -> tuple[tuple[int, ...], bool]:
     """Return the states of the data that ``execution`` may have seen.
 
-    And whether it may have seen data between two of them; a state: functions applied so far.
+    A state is the number of functions applied so far. The second value: whether it may have seen
+    data between two states.
 
     ``refresh``: the functions that ran in the test, in order, after ``before`` others. A
     statement reads one snapshot, taken after it was submitted and before it ended. Its

@@ -352,6 +352,12 @@ class YcsbParams(Parameters):
                 "host share and other hosts do not: two would insert the same record",
                 "choose workload a, b, c or f, or a single client process on one host",
             )
+        if self.duration is None and self.clients > (self.operationcount or self.clients):
+            raise UsageError(
+                f"{self.clients} clients for {self.operationcount} operations",
+                "each client process begins one operation at least",
+                "choose fewer clients, or more --operations",
+            )
         loops = self.client_threads or 1
         if self.clients * loops > self.threadcount:
             raise UsageError(
