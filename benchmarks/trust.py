@@ -88,7 +88,9 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
     for block in range(counts[0]):
         left -= float(took[:, block].sum())
         done = [block + 1] * 2
-    found = [ratio_of([*a[i, : done[i]]], [*b[i, : done[i]]], looks=LOOKS) for i in range(2)]
+    found = [
+        ratio_of([*a[i, : done[i]]], [*b[i, : done[i]]], interim_analyses=LOOKS) for i in range(2)
+    ]
     while left > 0:
         open_ = [i for i in range(2) if stage[i] + 1 < len(counts) and not _resolved(found, i)]
         if not open_:
@@ -99,7 +101,7 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
             left -= float(took[widest, done[widest]])
             done[widest] += 1
         n = done[widest]
-        found[widest] = ratio_of([*a[widest, :n]], [*b[widest, :n]], looks=LOOKS)
+        found[widest] = ratio_of([*a[widest, :n]], [*b[widest, :n]], interim_analyses=LOOKS)
     return any(one.shown for one in decide(found))
 
 

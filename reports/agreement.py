@@ -30,7 +30,7 @@ _SIZES_APART = 0.01
 
 @dataclass(frozen=True)
 class Spread:
-    """The lowest and the highest ratio, B to A, of the times of what was offered."""
+    """A spread is the lowest and the highest ratio, B to A, of the times of one kind of work."""
 
     title: str
     rows: int
@@ -41,7 +41,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two drivers, A and B of ``group``, under the same conditions.
+    """Compares two drivers, A and B of ``group``, under the same conditions.
 
     ``ratio``: B to A, of the headline; ``sizes``: bytes of their data where they differ;
     ``differences``: what they differ in besides.
@@ -57,12 +57,12 @@ class Agreement:
 
     @property
     def ratio(self) -> float:
-        """How much of A's value B has; an estimate is how much better B is."""
+        """Return how much of A's value B has; an estimate is how much better B is."""
         return _of_b_to_a(self.row)
 
 
 def driven_by_several(runs: Sequence[StoredRun]) -> list[Panel]:
-    """The runs that differ in their driver alone, ordered by it; empty where one drove all."""
+    """Return panels of runs that differ in their driver alone; empty where one drove all."""
     drivers: dict[str, set[str]] = {}
     for run in runs:
         spec = run.run["spec"]
@@ -72,7 +72,7 @@ def driven_by_several(runs: Sequence[StoredRun]) -> list[Panel]:
 
 
 def agreements(found: Sequence[Panel]) -> list[Agreement]:
-    """For every pair of drivers that has a headline in common."""
+    """Return the agreement of every pair of drivers that has a headline in common."""
     return [
         _of_group(panel, group, row)
         for panel in found
@@ -101,7 +101,7 @@ def _sizes(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> tuple[float, float
 
 
 def _where(panel: Panel) -> str:
-    """With the placement, which the title has only where it differs."""
+    """Return the panel's title with the placement, which it has only where that differs."""
     names = dict.fromkeys(placement_name(run.run["spec"]) for run in panel.runs)
     rest = [name for name in names if not any(name in text for text in panel.context)]
     return ", ".join([panel.title_with_workload, *rest])
@@ -112,7 +112,7 @@ def _of_b_to_a(row: Row) -> float:
 
 
 def _spreads(rows: Sequence[Row]) -> Iterator[Spread]:
-    """Of each metric of durations, over all of its percentiles."""
+    """Yield the spread of each metric of durations, over all of its percentiles."""
     for own in grouped((row.quantity.name, row) for row in rows).values():
         info = metric_info(own[0].quantity, own[0].better)
         if info.role == "detail":

@@ -34,22 +34,21 @@ class Arm:
 
     @cached_property
     def usable(self) -> tuple[StoredRun, ...]:
-        """Those with a result: complete, or with an unknown check (marked)."""
+        """Return the runs with a result: complete, or with an unknown check (marked)."""
         return tuple(run for run in self.runs if run.run["status"] != "failed")
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:
-        """``pmem by tmpfs``: the emulated tiers its numbers come from."""
+        """Return the emulated tiers that its numbers come from, as ``pmem by tmpfs``."""
         return emulations(self.runs)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The runs with answers that could not be checked."""
+        """Return the runs with answers that could not be checked."""
         return tuple(run.run_id for run in self.runs if run.run["status"] == "unknown")
 
     @property
     def marked_name(self) -> str:
-        """As every legend and header shows it."""
         return marked(self.name, self.emulated, bool(self.unknown))
 
     @cached_property
@@ -67,30 +66,30 @@ class Arm:
         return found
 
     def values(self, metric: str) -> dict[Quantity, list[float]]:
-        """The repeats' values of every label set of a metric, in the metric's unit."""
+        """Return the repeats' values of every label set of a metric, in the metric's unit."""
         return self._values.get(metric, {})
 
     def summaries(self, metric: str) -> dict[Quantity, Summary]:
-        """Median and range over the repeats, of every label set of a metric."""
+        """Return median and range over the repeats, of every label set of a metric."""
         return {q: one for q, v in self.values(metric).items() if (one := summarise(v))}
 
     def limits(self, metric: str) -> dict[Quantity, Summary]:
-        """Of a metric of durations: the time limits that were reached instead, and how often."""
+        """Return the time limits reached instead of a metric's durations, and how often."""
         reached = self.summaries(limit_of(metric)) if limit_of(metric) else {}
         return {Quantity(metric, q.labels): summary for q, summary in reached.items()}
 
     @property
     def at_limit(self) -> set[Quantity]:
-        """Whose time limit was reached in some run."""
+        """Return the quantities whose time limit was reached in some run."""
         return {q for one in self._measured for q in one if duration_of(q.name)}
 
     @cached_property
     def ready_made(self) -> set[Quantity]:
-        """Percentiles that its driver reports ready-made."""
+        """Return the percentiles that its driver reports ready-made."""
         return {q for one in self._measured for q, value in one.items() if is_ready_made(value)}
 
     def kinds(self) -> dict[Quantity, Measured]:
-        """Every quantity it has, with unit and direction; of a run that has a value, if one has."""
+        """Return every quantity with unit and direction, of a run that has a value, if one has."""
         return self._kinds
 
     @cached_property
@@ -106,6 +105,6 @@ class Arm:
 
     @cached_property
     def headline(self) -> Quantity | None:
-        """What stands for it; None where nothing does."""
+        """Return the quantity that stands for the arm; None where nothing does."""
         better = {q: one.better for q, one in self.kinds().items() if one.value is not None}
         return headline(self.usable, self.usable, better).quantity if self.usable else None

@@ -37,7 +37,7 @@ Code = Literal[
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact; ``values``: the numbers or names in it."""
+    """A fact has a code and a text; ``values`` are the numbers or names in it."""
 
     code: Code
     text: str
@@ -50,14 +50,14 @@ def basis(
     pairing: Pairing,
     warnings: Iterable[RunWarning],
 ) -> tuple[Fact, ...]:
-    """Of the runs that are compared; ``warnings``: of the comparison itself."""
+    """Return the facts of the runs compared; ``warnings`` are those of the comparison itself."""
     return tuple(_facts(a, b, pairing, warnings))
 
 
 def apart(
     named: Iterable[tuple[str, Sequence[Fact]]],
 ) -> tuple[str, dict[str, list[str]]]:
-    """What all comparisons rest on; and what else, with the names of those that do."""
+    """Return what all comparisons rest on, and what only some do, with their names."""
     every = [(name, tuple(_one_by_one(facts))) for name, facts in named]
     shared = [f for f in every[0][1] if all(f in own for _, own in every)] if every else []
     more: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def apart(
 
 
 def _one_by_one(facts: Iterable[Fact]) -> Iterator[Fact]:
-    """Each warning by itself."""
+    """Make each warning a fact of its own."""
     for fact in facts:
         if fact.values and fact.code == "warnings":
             yield from (Fact("warnings", str(code), (code,)) for code in fact.values)
@@ -77,7 +77,7 @@ def _one_by_one(facts: Iterable[Fact]) -> Iterator[Fact]:
 
 
 def _together(facts: Sequence[Fact]) -> str:
-    """The opposite, as text."""
+    """Join facts to a text, in which the warnings come last."""
     warnings = ", ".join(fact.text for fact in facts if fact.code == "warnings" and fact.values)
     others = [fact.text for fact in facts if fact.code != "warnings" or not fact.values]
     return "; ".join([*others, *([f"warnings {warnings}"] if warnings else [])])
@@ -108,7 +108,7 @@ def _facts(
 
 
 def _canary(runs: Sequence[StoredRun]) -> Fact:
-    """What change of the machine it would have found, if each run is between its measurements."""
+    """State which change of the machine a canary would have found, if it covers each run."""
     limit = canary_limit(runs)
     if limit is None:
         return Fact("no-canary", "no canary")
@@ -117,7 +117,7 @@ def _canary(runs: Sequence[StoredRun]) -> Fact:
 
 
 def _noise(runs: Sequence[StoredRun]) -> Fact:
-    """The calibrated noise of the headline; the largest one of several engines."""
+    """State the calibrated noise of the headline, of several engines the largest one."""
     found = [
         (run, one)
         for run in runs
@@ -145,5 +145,5 @@ def _calibration(run: StoredRun) -> Calibration | None:
 
 @lru_cache(maxsize=8)
 def _calibrations(results: Path, changed_ns: int) -> tuple[Calibration, ...]:
-    """Read once for all comparisons; ``changed_ns``: when there was another one."""
+    """Read calibrations once for all comparisons; ``changed_ns``: when the folder changed."""
     return tuple(CalibrationStore(results).all())

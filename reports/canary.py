@@ -31,7 +31,7 @@ _OF_MEDIAN, _EFFICIENCY = 1.4826, 0.37
 
 
 class Limit(NamedTuple):
-    """The change of a figure, as a share, beyond which it has moved.
+    """A limit is the change of a figure, as a share, beyond which it has moved.
 
     ``known``: whether by the noise of other canaries; else it is assumed.
     """
@@ -52,13 +52,13 @@ class Moved(NamedTuple):
 
 
 def canary_warnings(runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
-    """``machine-changed`` for each execution of an experiment that these runs are of."""
+    """Yield ``machine-changed`` for each execution of an experiment that these runs are of."""
     for canary, others in _canaries_of(runs):
         yield from _warnings(canary, others)
 
 
 def canary_limit(runs: Sequence[StoredRun]) -> Limit | None:
-    """The change that the canaries of these runs find in each figure; None if a run has none."""
+    """Return the change that the canaries of these runs find; None if a run has none."""
     found = list(_canaries_of(runs))
     if not all(any(_covers(one, run) for one, _ in found) for run in runs):
         return None
@@ -66,7 +66,7 @@ def canary_limit(runs: Sequence[StoredRun]) -> Limit | None:
 
 
 def _canaries_of(runs: Sequence[StoredRun]) -> Iterator[tuple[Canary, Sequence[Canary]]]:
-    """Each canary of the runs' experiments, with the other ones of that results directory."""
+    """Yield each canary of the runs' experiments, with the others of that results directory."""
     for results in dict.fromkeys(run.results for run in runs):
         folder = CanaryStore(results).folder
         known = _canaries(results, folder.stat().st_mtime_ns if folder.is_dir() else 0)
@@ -77,7 +77,7 @@ def _canaries_of(runs: Sequence[StoredRun]) -> Iterator[tuple[Canary, Sequence[C
 
 @lru_cache(maxsize=8)
 def _canaries(results: Path, changed_ns: int) -> tuple[Canary, ...]:
-    """Read once for all comparisons; ``changed_ns``: when there was another one."""
+    """Read canaries once for all comparisons; ``changed_ns``: when the folder changed."""
     return tuple(CanaryStore(results).all())
 
 
@@ -103,7 +103,7 @@ def _warnings(canary: Canary, others: Sequence[Canary]) -> Iterator[RunWarning]:
 
 
 def moved_figures(canary: Canary, others: Sequence[Canary]) -> list[Moved]:
-    """Each figure that is shown to have changed, and by more than its limit."""
+    """Return each figure that is shown to have changed, and by more than its limit."""
     found = []
     ratios = decide([_ratio(one) for one in canary.figures])
     for figure, ratio in zip(canary.figures, ratios, strict=True):
@@ -115,12 +115,12 @@ def moved_figures(canary: Canary, others: Sequence[Canary]) -> list[Moved]:
 
 @lru_cache(maxsize=4096)
 def _ratio(figure: Figure) -> Ratio:
-    """How much higher it is after the experiment."""
+    """Return how much higher a figure is after the experiment."""
     return ratio_of(figure.after, figure.before, "unpaired")
 
 
 def _limit(figure: Figure, canary: Canary, others: Sequence[Canary]) -> Limit:
-    """By the changes of the same figure on this host."""
+    """Return a figure's limit by its changes on this host."""
     changes = [
         math.log(_ratio(other).value)
         for one in others

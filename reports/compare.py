@@ -19,7 +19,7 @@ from harness.warnings import RunWarning
 from reports.arm import Arm
 from reports.basis import Fact, basis
 from reports.canary import canary_warnings
-from reports.compared_rows import Row, Verdict, compared_rows, executed_again, looks_of
+from reports.compared_rows import Row, Verdict, compared_rows, executed_again, interim_analyses_of
 from reports.headline import NONE, Headline, headline
 from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find, paired
@@ -59,17 +59,15 @@ class Group:
     unused: bool = False
 
     def row(self, quantity: Quantity | None) -> Row | None:
-        """The row of a quantity."""
         return next((row for row in self.rows if row.quantity == quantity), None)
 
     @property
     def deciding(self) -> Row | None:
-        """The row of the headline."""
         return self.row(self.headline.quantity)
 
     @property
     def verdict(self) -> Verdict:
-        """How B is against A, by the headline: see docs/statistics.md."""
+        """Return how B is against A by the headline: see docs/statistics.md."""
         if self.unused:
             return "part not used"
         if self.headline.rate is not None and self.headline.rate.not_kept:
@@ -78,7 +76,7 @@ class Group:
         return row.verdict if row is not None else "not resolvable"
 
     def regressed(self, above: float) -> bool:
-        """Whether B is shown to be worse by more than this share (0.05: 5 %).
+        """Return whether B is shown to be worse by more than this share (0.05: 5 %).
 
         By the headline: its whole interval is beyond, and the difference is shown. A side that
         does not keep a set rate is worse than one that does; so is one that reaches a time limit
@@ -102,18 +100,17 @@ class Group:
         return not estimate.covered or estimate.low * (1 + above) < 1
 
     def _limited(self, row: Row) -> tuple[bool, bool]:
-        """Whether A and B reached a time limit in half of their runs or more."""
+        """Return whether A and B reached a time limit in half of their runs or more."""
         of_a, of_b = row.at_limit
         return 2 * of_a >= len(self.a.runs), 2 * of_b >= len(self.b.runs)
 
     @property
     def emulated(self) -> tuple[str, ...]:
-        """The emulated tiers of both sides."""
         return tuple(dict.fromkeys((*self.a.emulated, *self.b.emulated)))
 
     @property
     def worsening(self) -> Row | None:
-        """The result in which B loses most: the largest shown, else the largest of 10 % or more.
+        """Return the result in which B loses most: the largest shown, else one of 10 % or more.
 
         Of the results other than the headline that have an interval; None where there is none.
         """
@@ -121,7 +118,7 @@ class Group:
 
     @property
     def gain(self) -> Row | None:
-        """As ``worsening``, of what B gains."""
+        """Return the result in which B gains most, chosen as ``worsening``."""
         return self._largest(lambda row: row.ratio)
 
     def _largest(self, factor: Callable[[Row], float]) -> Row | None:
@@ -209,7 +206,7 @@ def compare(
 
 
 def decided(groups: Sequence[Group]) -> list[Group]:
-    """The groups with every row decided in its family (see the module).
+    """Return the groups with every row decided in its family (see the module).
 
     What else a report holds changes nothing: groups that share no plan, directly or by
     others, are of different experiments.
@@ -236,14 +233,14 @@ def decided(groups: Sequence[Group]) -> list[Group]:
 
 
 def _family(group: Group, row: Row) -> str:
-    """The headlines of an experiment are a family, whichever their metric; so are the seconds."""
+    """Name a row's family: headlines of an experiment are one, whichever their metric."""
     if row.quantity == group.headline.quantity:
         return "(headline)"
     return "(second)" if row.quantity == group.headline.second else row.quantity.name
 
 
 def _in_sequence(group: Group, rows: Sequence[Row]) -> Iterator[Row]:
-    """The second is tested after the headline, at the same level."""
+    """Test the second quantity after the headline, at the same level."""
     first = next((r.decision for r in rows if r.quantity == group.headline.quantity), None)
     for row in rows:
         second = row.quantity == group.headline.second
@@ -255,7 +252,7 @@ def _in_sequence(group: Group, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _experiments(plans: Sequence[frozenset[str]]) -> list[int]:
-    """A number for each set of plans: equal where sets share a plan, directly or by others."""
+    """Number sets of plans: equally where they share a plan, directly or by others."""
     joined: list[set[str]] = []
     for own in plans:
         touching = [one for one in joined if one & own]
@@ -285,7 +282,7 @@ def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> st
 def _refuse_mixed(
     match: Match, over: Sequence[Dimension], known: Mapping[Path, Mapping[str, str]]
 ) -> None:
-    """A side of two placements (say) has no median: not even --anyway compares that."""
+    """Refuse a side of two placements (say): it has no median, not even with --anyway."""
     for letter, runs in (("A", match.a), ("B", match.b)):
         for dim in over:
             values = dict.fromkeys(known[run.directory].get(dim.fact, "none") for run in runs)
@@ -340,7 +337,7 @@ def _group(
 
 
 def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
-    """Limits that were not enforced, and runs that were not measured in one go."""
+    """Warn of limits that were not enforced, and of runs that were not measured in one go."""
     if loose := [run for run in runs if not_enforced(run)]:
         limits = dict.fromkeys(format_bytes(run.run["spec"]["memory_limit_bytes"]) for run in loose)
         yield RunWarning(
@@ -358,11 +355,15 @@ def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
 
 
 def _continued(*sides: Sequence[StoredRun]) -> Iterator[RunWarning]:
-    """Of repeats that were added when results of others may have been known: a look more."""
-    if any(len({looks_of([run]) for run in side}) > 1 or executed_again(side) for side in sides):
+    """Warn of repeats that were added when results of others may have been known."""
+    if any(
+        len({interim_analyses_of([run]) for run in side}) > 1 or executed_again(side)
+        for side in sides
+    ):
         yield RunWarning(
             "repeats-continued",
             "repeats were added when results were known",
-            f"corrected for {looks_of(*sides)} looks, which does not keep the level altogether",
+            f"corrected for {interim_analyses_of(*sides)} looks, which does not keep the level "
+            "altogether",
             "run a new experiment",
         )

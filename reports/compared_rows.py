@@ -30,7 +30,7 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity compared.
+    """A row compares one quantity.
 
     ``estimate``: how much better B is than A (A/B where lower is better, else B/A), None with a
     ``note`` where there is no ratio.
@@ -50,28 +50,27 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How much better B is; only of rows with an estimate."""
+        """Return how much better B is; only of rows with an estimate."""
         assert self.estimate is not None
         return self.estimate.value
 
     @property
     def decision(self) -> Decision | None:
-        """What the ratio says inside its family; None without one."""
         return self.estimate.decision if self.estimate else None
 
     @property
     def shown(self) -> bool:
-        """Whether a difference is shown within its family."""
+        """Return whether a difference is shown within its family."""
         return self.estimate is not None and self.estimate.shown
 
     @property
     def has_verdict(self) -> bool:
-        """Whether a verdict says something: not of counters and of what is better neither way."""
+        """Return whether it has a verdict: counters and what is better neither way have none."""
         return self.better != "none" and self.info.role in ("headline", "detail", "part")
 
     @property
     def verdict(self) -> Verdict:
-        """How B is against A in this quantity, where it ``has_verdict``."""
+        """Return how B is against A in this quantity, where it ``has_verdict``."""
         if self.estimate is None or self.decision is None:
             return "not resolvable"
         if self.decision.outcome != "shown":
@@ -81,17 +80,15 @@ class Row:
 
     @property
     def title(self) -> str:
-        """``query time, query 6``."""
         return metric_title(self.quantity, self.better)
 
     @property
     def info(self) -> MetricInfo:
-        """What is known of its metric."""
         return metric_info(self.quantity, self.better)
 
     @property
     def contrary(self) -> bool:
-        """Whether the medians point the other way than the ratio, which goes by pairs."""
+        """Return whether the medians point the other way than the ratio, which goes by pairs."""
         if self.estimate is None or self.a is None or self.b is None:
             return False
         a, b = self.a.median, self.b.median
@@ -108,7 +105,7 @@ def compared_rows(
     only: Collection[Quantity] = (),
     whole: tuple[Sequence[StoredRun], Sequence[StoredRun]] | None = None,
 ) -> list[Row]:
-    """Each quantity of comparable runs, or each of ``only``; not decided in a family yet.
+    """Compare each quantity of comparable runs, or each of ``only``, undecided in a family.
 
     ``whole``: the sides with their runs without a pair, which count in the medians.
     """
@@ -120,12 +117,12 @@ def compared_rows(
         for q in one
         if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
     )
-    looks = looks_of(a, b)
-    return [_row(q, sides[0], sides[1], pairing, looks) for q in in_order(quantities)]
+    interim_analyses = interim_analyses_of(a, b)
+    return [_row(q, sides[0], sides[1], pairing, interim_analyses) for q in in_order(quantities)]
 
 
-def looks_of(*sides: Sequence[StoredRun]) -> int:
-    """How often results may have decided whether there were more runs on these sides.
+def interim_analyses_of(*sides: Sequence[StoredRun]) -> int:
+    """Return how often results may have decided whether these sides got more runs.
 
     As plans have it, and once more for each further execution of a block.
     """
@@ -134,20 +131,21 @@ def looks_of(*sides: Sequence[StoredRun]) -> int:
 
 
 def executed_again(side: Sequence[StoredRun]) -> int:
-    """How many further times a block of a side was executed, at most: by the same command again,
-    or by one with more repeats that starts from scratch."""
+    """Return how many further times a block of a side was executed at most.
+
+    The same command repeats blocks, or one with more repeats that starts from scratch.
+    """
     blocks = Counter((run.spec.series(), run.spec.block) for run in side)
     return max(blocks.values()) - 1
 
 
 class _SideValues(NamedTuple):
-    """What the compared runs of a side measured, and what all of its runs did."""
+    """A side holds what its compared runs measured, and what all of its runs did."""
 
     compared: Sequence[Mapping[Quantity, Measured]]
     every: Sequence[Mapping[Quantity, Measured]]
 
     def values(self, quantity: Quantity) -> list[float]:
-        """Those of all runs that have one."""
         return [value for run in self.every if (value := _value(run, quantity)) is not None]
 
 
@@ -156,13 +154,15 @@ def _values_of(runs: Sequence[StoredRun], every: Sequence[StoredRun]) -> _SideVa
     return _SideValues([known[run.run_id] for run in runs], list(known.values()))
 
 
-def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, looks: int) -> Row:
+def _row(
+    quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, interim_analyses: int
+) -> Row:
     compared = (*a.compared, *b.compared)
     found = [run[quantity] for run in compared if quantity in run]
     one = found[0]
     sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
     over, under = sides if one.better == "lower" else reversed(sides)
-    ratio = compare_values(over, under, pairing, looks)
+    ratio = compare_values(over, under, pairing, interim_analyses)
     at_a, at_b = (
         sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
     )
@@ -187,8 +187,9 @@ def _row(quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, l
 
 
 def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:
-    """Whether a time limit stands for this value: that of the query itself, or that of a
-    query without which there is no total.
+    """Return whether a time limit stands for this value.
+
+    The limit is that of the query itself, or of a query without which there is no total.
     """
     if Quantity(limit_of(quantity.name), quantity.labels) in run:
         return True

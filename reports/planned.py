@@ -41,15 +41,17 @@ class PlannedRepeats:
         return f"{need}, but {planned} planned: no difference can be shown, however large"
 
 
-def planned_repeats(specs: Sequence[RunSpec], host_mode: str, looks: int = 1) -> PlannedRepeats:
+def planned_repeats(
+    specs: Sequence[RunSpec], host_mode: str, interim_analyses: int = 1
+) -> PlannedRepeats:
     """What a report on these runs would compare, on a host in this mode.
 
-    ``looks``: how often at most results decide whether there are more repeats.
+    ``interim_analyses``: how often at most results decide whether there are more repeats.
     """
     over, together = compared_together(specs, host_mode)
     comparisons = sum(len(arms) - 1 for arms in together)
     repeats = max((spec.block for spec in specs), default=0) + 1
-    level = ALPHA / looks
+    level = ALPHA / interim_analyses
     needed = repeats_needed(level / comparisons, "paired") if comparisons else None
     return PlannedRepeats(over, repeats, comparisons, needed, level)
 

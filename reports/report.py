@@ -339,7 +339,9 @@ class Report:
             host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
             latest = latest_of(self.calibrations, host_id, spec)
             repeats = min(estimate.repeats for estimate, _ in known)
-            level = ALPHA / max(decision.family * estimate.looks for estimate, decision in known)
+            level = ALPHA / max(
+                decision.family * estimate.interim_analyses for estimate, decision in known
+            )
             if latest and (found := expected(latest, spec, repeats, level)) is not None:
                 yield f"{found.text}."
 

@@ -82,29 +82,29 @@ class Panel:
 
     @property
     def title_with_workload(self) -> str:
-        """The title, and the workload if that is not in it."""
+        """Return the title, with the workload if that is not in it."""
         named = workload_title(self.workload)
         return self.title if named in self.context else f"{self.title}, {named}"
 
     @property
     def engine_name(self) -> str:
-        """The engine without its version, as specs name it."""
+        """Return the engine without its version, as specs name it."""
         return str(self.arms[0].runs[0].run["spec"]["engine"])
 
     @property
     def runs(self) -> list[StoredRun]:
-        """All of its runs, failed ones included."""
         return [run for arm in self.arms for run in arm.runs]
 
 
 def compared_dimension(runs: Sequence[StoredRun]) -> str:
-    """The first of placement, host mode, memory limit … that varies; placement if none does."""
+    """Return the first of placement, host mode, memory limit … that varies; else placement."""
     return varying_dimension([spec_facts(run) for run in runs])
 
 
 def varying_dimension(known: Sequence[Facts]) -> str:
-    """As ``compared_dimension``, of facts. What varies between workloads or engines alone is not
-    compared: they stand in panels of their own.
+    """Return the compared dimension by facts.
+
+    What varies between workloads or engines alone is not compared: they have panels of their own.
     """
     for name in _COMPARED_FIRST:
         values: dict[tuple[str, str], set[str]] = {}
@@ -119,7 +119,7 @@ def varying_dimension(known: Sequence[Facts]) -> str:
 def panels(
     runs: Sequence[StoredRun], over: str, baseline: str | None, force: bool = False
 ) -> list[Panel]:
-    """The runs in panels with every comparison decided in one family per metric.
+    """Put runs into panels, with every comparison decided in one family per metric.
 
     UsageError where ``baseline`` names no arm or no run has what ``over`` names.
     ``force`` as in ``compare``; runs of different conditions are not even then pooled.
@@ -143,14 +143,14 @@ def panels(
 
 
 def _decided(by_panel: Sequence[Sequence[Group]]) -> Iterator[tuple[Group, ...]]:
-    """The groups of each panel, decided among those of all panels."""
+    """Yield the groups of each panel, decided among those of all panels."""
     made = iter(decided([group for own in by_panel for group in own]))
     for own in by_panel:
         yield tuple(next(made) for _ in own)
 
 
 def _check_known(dim: Dimension, known: Known) -> None:
-    """A misspelt dimension would put all runs into one arm called "none"."""
+    """Refuse a misspelt dimension, which would put all runs into one arm called "none"."""
     names = dict.fromkeys(fact for one in known.values() for fact in one)
     if dim.name in DIMENSIONS or any(dim.covers(fact, "", "") for fact in names):
         return
@@ -162,13 +162,13 @@ def _check_known(dim: Dimension, known: Known) -> None:
 
 
 def _rank(run: StoredRun) -> tuple[bool, bool, int]:
-    """Real tiers before emulated ones, block devices first, else in the order they ran."""
+    """Sort real tiers before emulated ones, block devices first, else as they ran."""
     kinds = {tier["kind"] for tier in run.manifest["tiers"]} if run.manifest else set()
     return bool(emulations([run])), kinds != {"block"}, run.run["started_unix_ns"]
 
 
 def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
-    """By workload and engine in the order given, then by what distinguishes the panels."""
+    """Sort by workload and engine in the order given, then by what distinguishes the panels."""
     places = list(dict.fromkeys((r.run["spec"]["workload"], r.run["spec"]["engine"]) for r in runs))
     workloads = list(dict.fromkeys(workload for workload, _ in places))
     ordered = sorted(found, key=lambda one: natural(str(sorted(one.own.items()))))
@@ -219,7 +219,7 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
 
 
 def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
-    """What distinguishes the panels of one engine and workload.
+    """Return what distinguishes the panels of one engine and workload.
 
     The engine's version stands in the title, the workload where there are several.
     """
@@ -252,7 +252,7 @@ def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> 
 def _with_baseline(
     panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
 ) -> tuple[list[Group], dict[str, str]]:
-    """The first arm against every other, and why one was not compared."""
+    """Compare the first arm with every other; return why one was not compared, too."""
     found: list[Group] = []
     refused: dict[str, str] = {}
     for arm in panel.arms[1:]:
@@ -266,7 +266,7 @@ def _with_baseline(
 def _among_others(
     panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
 ) -> list[Group]:
-    """Every two arms but the first, as far as they can be compared, by the panel's headlines."""
+    """Compare every two arms but the first, as far as possible, by the panel's headlines."""
     heads = (q for g in panel.groups for q in (g.headline.quantity, g.headline.second))
     decide = {quantity for quantity in heads if quantity is not None}
     found: list[Group] = []
@@ -285,7 +285,7 @@ def _arms_compared(
     neighbours: Sequence[StoredRun],
     only: Collection[Quantity] = (),
 ) -> Iterator[Group]:
-    """Two arms; the sides carry their names."""
+    """Compare two arms; the sides carry their names."""
     for group in compare(a.runs, b.runs, [over], force, neighbours=neighbours, only=only).groups:
         sides = [
             replace(side, name=arm.name, value=arm.value)
@@ -299,7 +299,7 @@ Known = Mapping[Path, Facts]
 
 @dataclass(frozen=True)
 class Context:
-    """The runs of one panel. ``own``: its facts that distinguish it from the others.
+    """A context is the runs of one panel. ``own``: facts that distinguish it from the others.
 
     ``apart``: facts in which runs of one arm differed, so that they were kept apart.
     """
@@ -310,7 +310,7 @@ class Context:
 
 
 def contexts(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> list[Context]:
-    """Runs by everything decided beforehand but the dimension, then by what differs in arms."""
+    """Split runs by everything decided beforehand but the dimension, then by facts in arms."""
     found = grouped((other_facts(spec_facts(run), [dim]), run) for run in runs)
     made: list[Context] = []
     for key, held in found.items():
@@ -326,7 +326,7 @@ def contexts(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> list[Co
 def arms(
     runs: Sequence[StoredRun], dim: Dimension, known: Known
 ) -> list[tuple[str, str, list[StoredRun]]]:
-    """Each arm's name, its value of the dimension and its runs, which agree in every fact."""
+    """Return each arm's name, value of the dimension and runs, which agree in every fact."""
     by_value = grouped((known[run.directory].get(dim.fact), run) for run in runs)
     found = []
     for held in by_value.values():
@@ -344,7 +344,7 @@ def arms(
 
 
 def _called(runs: Sequence[StoredRun], dim: Dimension) -> str:
-    """Named by a run that has a manifest, where there is one: it knows what was enforced."""
+    """Name an arm by a run that has a manifest, if any: it knows what was enforced."""
     return value_name(next((run for run in runs if run.manifest), runs[0]), dim)
 
 
@@ -355,7 +355,7 @@ def _name_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], k
 
 
 def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> dict[str, str]:
-    """Facts that differ among the usable runs of one value of the dimension, in words."""
+    """Return facts that differ among usable runs of one value of the dimension, in words."""
     usable = (known[run.directory] for run in runs if run.run["status"] != "failed")
     by_value = grouped((own.get(dim.fact), own) for own in usable)
     values: dict[str, dict[str, None]] = {}
@@ -368,7 +368,7 @@ def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) 
 def _split(
     runs: Sequence[StoredRun], key: Callable[[StoredRun], Mapping[str, str]]
 ) -> list[list[StoredRun]]:
-    """Usable runs by key; a failed one, which may lack facts, goes where it contradicts least."""
+    """Split usable runs by key; a failed one, which may lack facts, goes where it fits best."""
     failed = [run for run in runs if run.run["status"] == "failed"]
     usable = (run for run in runs if run.run["status"] != "failed")
     sets = grouped((frozenset(key(run).items()), run) for run in usable)

@@ -26,7 +26,7 @@ from statistics import median
 from harness.counters import split
 from harness.store.runs import StoredRun
 from reports.compare import Group
-from reports.compared_rows import looks_of
+from reports.compared_rows import interim_analyses_of
 from reports.formatting import interval_text, percent, significant
 from reports.over_time import measured_spans
 from reports.sections import Block, Table, note
@@ -102,11 +102,11 @@ def _table(group: Group) -> StallTable | None:
     a, b = known
     if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
         return None
-    looks = looks_of(group.a.runs, group.b.runs)
+    interim_analyses = interim_analyses_of(group.a.runs, group.b.runs)
     levels = {}
     for level in a[0].cycles:
         of_a, of_b = ([one.cycles[level] for one in side] for side in known)
-        found = difference(of_a, of_b, group.pairing, looks)
+        found = difference(of_a, of_b, group.pairing, interim_analyses)
         levels[level] = (median(of_a), median(of_b), found)
     return StallTable(group.a.marked_name, group.b.marked_name, a[0].each, a[0].of, levels)
 

@@ -72,7 +72,7 @@ class Missing:
     tiers: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As in ``harness explain --json``."""
+        """Return it as ``harness explain --json`` prints it."""
         return {"value": None, "why": self.code, "tiers": list(self.tiers)}
 
 
@@ -91,14 +91,13 @@ class Value:
         return self.confidence >= 1 - ALPHA - 1e-4
 
     def to_json(self) -> dict[str, float | None]:
-        """As ``--json`` prints it."""
         confidence = None if self.low is None else self.confidence
         return {"value": self.value, "low": self.low, "high": self.high, "confidence": confidence}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one ratio says inside its family.
+    """A decision is what one ratio says inside its family.
 
     ``adjusted_p``: Holm's. ``repeats_needed``: repeats of each side from which a
     difference could be shown in a family of this size (always set, so that a report
@@ -111,7 +110,7 @@ class Decision:
     family: int = 1
 
     def after(self, first: Decision) -> Decision:
-        """As the second of a fixed sequence: tested only once the first is shown."""
+        """Return the decision of the second of a sequence, tested only once the first is shown."""
         if first.outcome == "shown":
             return self
         worst = max(self.adjusted_p, first.adjusted_p)
@@ -126,8 +125,8 @@ class Ratio(Value):
     ``confidence`` is at least 1 − α where that can be reached, and less where the repeats are too
     few for it. ``p``: two-sided, of the hypothesis that the ratio is ``bound``; ``smallest_p``:
     what these repeats could have reached at best. ``n_a``, ``n_b``: repeats used of either side
-    (equal when paired). ``looks``: how often results decided whether there would be more repeats;
-    interval and both p are those of the last one, corrected (Bonferroni). ``halved``: whether the
+    (equal when paired). ``interim_analyses``: how often results decided whether there would be more
+    repeats; interval and both p are those of the last one, corrected (Bonferroni). ``halved``: whether the
     other half of the repeats chose the sides. ``decision``: None until it is decided in a family.
     """
 
@@ -136,29 +135,29 @@ class Ratio(Value):
     n_a: int
     n_b: int
     pairing: Pairing
-    looks: int = 1
+    interim_analyses: int = 1
     bound: float = 1.0
     halved: bool = False
     decision: Decision | None = None
 
     @property
     def repeats(self) -> int:
-        """Those measured of each side."""
+        """Return the repeats measured of each side."""
         return min(self.n_a, self.n_b) * (2 if self.halved else 1)
 
     @property
     def above(self) -> bool:
-        """Whether it lies above the bound."""
+        """Return whether it lies above the bound."""
         return math.log(self.value / self.bound) > 1e-12
 
     @property
     def shown(self) -> bool:
-        """Whether the side of the bound on which it lies is shown, whichever it is."""
+        """Return whether the side of the bound on which it lies is shown, whichever it is."""
         return self.decision is not None and self.decision.outcome == "shown"
 
     @property
     def reason(self) -> Literal["", "too-few-repeats", "bound-in-interval", "not-shown"]:
-        """Why nothing is shown; empty where it is."""
+        """Return why nothing is shown; empty where it is."""
         if self.shown:
             return ""
         if self.decision is not None and self.decision.outcome == "cannot be shown":
@@ -210,9 +209,13 @@ def rank_sum_p(a: FloatArray, b: FloatArray) -> float:
 
 
 def ratio_of(
-    a: _Values, b: _Values, pairing: Pairing = "paired", looks: int = 1, bound: float = 1.0
+    a: _Values,
+    b: _Values,
+    pairing: Pairing = "paired",
+    interim_analyses: int = 1,
+    bound: float = 1.0,
 ) -> Ratio:
-    """The ratio A/B of repeats (each side ≥ 1, all positive), tested against ``bound``.
+    """Return the ratio A/B of repeats (each side ≥ 1, all positive), tested against ``bound``.
 
     Paired ones have the same length on both sides.
     """
@@ -220,26 +223,26 @@ def ratio_of(
     n_a, n_b = len(log_a), len(log_b)
     if pairing == "paired":
         order = _walsh_order(log_ratios(a, b))
-        steps, confidence = _signed_rank_cut(n_a, ALPHA / looks)
+        steps, confidence = _signed_rank_cut(n_a, ALPHA / interim_analyses)
         p, smallest_p = (
             sign_flip_p(np.round(log_a - bounded, _TIE_DECIMALS)),
             smallest_p_paired(n_a),
         )
     else:
         order = _difference_order(log_a, log_b)
-        steps, confidence = _rank_sum_cut(n_a, n_b, ALPHA / looks)
+        steps, confidence = _rank_sum_cut(n_a, n_b, ALPHA / interim_analyses)
         p = rank_sum_p(*(np.round(logs, _TIE_DECIMALS) for logs in (log_a, bounded)))
         smallest_p = smallest_p_unpaired(n_a, n_b)
     return Ratio(
         math.exp(order.median()),
         *_between(order, steps, confidence),
         confidence,
-        p=min(1.0, looks * p),
-        smallest_p=min(1.0, looks * smallest_p),
+        p=min(1.0, interim_analyses * p),
+        smallest_p=min(1.0, interim_analyses * smallest_p),
         n_a=n_a,
         n_b=n_b,
         pairing=pairing,
-        looks=looks,
+        interim_analyses=interim_analyses,
         bound=bound,
     )
 
@@ -248,10 +251,10 @@ def compare_values(
     a: Sequence[float | None],
     b: Sequence[float | None],
     pairing: Pairing = "paired",
-    looks: int = 1,
+    interim_analyses: int = 1,
     bound: float = 1.0,
 ) -> Ratio | Missing:
-    """The ratio A/B of the repeats that have a value, or why there is none."""
+    """Return the ratio A/B of the repeats that have a value, or why there is none."""
     values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
     if not values_a or not values_b:
         return Missing("measured on one side only" if values_a or values_b else "")
@@ -262,12 +265,14 @@ def compare_values(
         values_a, values_b = [x for x, _ in both], [y for _, y in both]
     if min(*values_a, *values_b) <= 0:
         return Missing("no ratio: a value is zero or negative")
-    return ratio_of(values_a, values_b, pairing, looks, bound)
+    return ratio_of(values_a, values_b, pairing, interim_analyses, bound)
 
 
-def difference(a: Sequence[float], b: Sequence[float], pairing: Pairing, looks: int = 1) -> Value:
-    """B − A by the same statistics as the ratio, of values of any sign (each side ≥ 1)."""
-    alpha = ALPHA / looks
+def difference(
+    a: Sequence[float], b: Sequence[float], pairing: Pairing, interim_analyses: int = 1
+) -> Value:
+    """Return B − A by the same statistics as the ratio, of values of any sign."""
+    alpha = ALPHA / interim_analyses
     values_a, values_b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if pairing == "paired":
         ordered = _walsh_order(values_b - values_a)
@@ -382,7 +387,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def decide(family: Sequence[Ratio]) -> list[Ratio]:
-    """Each member of a family with its decision under Holm, in the order given.
+    """Return each ratio of a family with its decision under Holm, in the order given.
 
     "cannot be shown": even the smallest p its repeats can reach, put in the place of
     its own, would not have passed among the others' p values.
@@ -398,7 +403,7 @@ def decide(family: Sequence[Ratio]) -> list[Ratio]:
             outcome = "not shown"
         else:
             outcome = "cannot be shown"
-        needed = repeats_needed(ALPHA / len(family) / one.looks, one.pairing)
+        needed = repeats_needed(ALPHA / len(family) / one.interim_analyses, one.pairing)
         needed *= 2 if one.halved else 1
         decision = Decision(adjusted, outcome, needed, len(family))
         decided.append(replace(one, decision=decision))

@@ -41,19 +41,18 @@ class Trial:
 
     @property
     def known(self) -> Ratio | None:
-        """The ratio, where there is one."""
+        """Return the ratio, where there is one."""
         return None if isinstance(self.ratio, Missing) else self.ratio
 
     @property
     def outcome(self) -> Outcome:
-        """What it shows."""
         if isinstance(self.ratio, Missing) or self.emulated or not self.ratio.shown:
             return "open"
         return "holds" if self.ratio.above == (self.expected == "above") else "contrary"
 
     @property
     def why(self) -> str:
-        """A code for why it is open; empty where it is not."""
+        """Return a code for why it is open; empty where it is not."""
         if self.emulated:
             return stand_in_mark(self.emulated).lower()
         if isinstance(self.ratio, Missing):
@@ -62,12 +61,11 @@ class Trial:
 
     @property
     def repeats_needed(self) -> int | None:
-        """Repeats from which it could be shown; None of what is not tested."""
+        """Return the repeats from which it could be shown; None of what is not tested."""
         decision = self.known.decision if self.known and not self.emulated else None
         return decision.repeats_needed if decision else None
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
         ratio = self.known
         return {
             **attributes(self, "what", "outcome", "why"),
@@ -82,7 +80,7 @@ TrialT = TypeVar("TrialT", bound=Trial)
 
 
 def decided(trials: Sequence[TrialT]) -> list[TrialT]:
-    """The trials, decided as one family (Holm–Bonferroni); decided ones stay as they are."""
+    """Decide trials as one family (Holm–Bonferroni); decided ones stay as they are."""
     open_ = [t.known for t in trials if t.known and not t.known.decision and not t.emulated]
     made = {id(ratio): new for ratio, new in zip(open_, decide(open_), strict=True)}
     return [replace(t, ratio=made.get(id(t.ratio), t.ratio)) for t in trials]
@@ -93,23 +91,23 @@ def tested(
     b: Sequence[float],
     bound: float,
     paired: bool = True,
-    looks: int = 1,
+    interim_analyses: int = 1,
     chosen: bool = False,
 ) -> Ratio | Missing:
-    """a/b against a bound; missing without repeats, or where one of them is zero.
+    """Test a/b against a bound; it is missing without repeats, or where one of them is zero.
 
     ``chosen``: whether :func:`best_first` chose a side; then the other half of the repeats is
     tested, if there is one.
     """
     if chosen and min(len(a), len(b)) > 1:
-        ratio = tested(a[TESTING], b[TESTING], bound, paired, looks)
+        ratio = tested(a[TESTING], b[TESTING], bound, paired, interim_analyses)
         return ratio if isinstance(ratio, Missing) else replace(ratio, halved=True)
-    ratio = compare_values(a, b, "paired" if paired else "unpaired", looks, bound)
+    ratio = compare_values(a, b, "paired" if paired else "unpaired", interim_analyses, bound)
     return Missing("nothing-done") if isinstance(ratio, Missing) else ratio
 
 
 def tested_points(a: Point, b: Point, bound: float, choices: int = 1) -> Ratio | Missing:
-    """The ratio of two points, paired where they were measured side by side.
+    """Test the ratio of two points, paired where they were measured side by side.
 
     ``choices``: of how many one was chosen on these repeats; p and interval hold for each of them
     (Bonferroni), so for the chosen one.
@@ -118,7 +116,7 @@ def tested_points(a: Point, b: Point, bound: float, choices: int = 1) -> Ratio |
 
 
 def best_first(sides: Sequence[Sequence[float]], lower: bool = False) -> list[int]:
-    """The places of these repeats, the best first, as the choosing half has it.
+    """Return the places of these repeats, the best first, as the choosing half has it.
 
     All repeats choose where one of several has no other half: a trial of it shows nothing.
     """

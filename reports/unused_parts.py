@@ -24,7 +24,6 @@ class UnusedParts:
     every: bool = False
 
     def warnings(self, sides: str) -> Iterator[RunWarning]:
-        """``part-not-used``."""
         if self.parts:
             yield RunWarning(
                 "part-not-used",
@@ -35,7 +34,7 @@ class UnusedParts:
 
 
 def unused_parts(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> UnusedParts:
-    """Of runs of A and B; a part counts as used unless each of their runs shows that it was not.
+    """Return the unused parts of A and B; a part is used unless each run shows that it was not.
 
     Where other parts moved and were used, a part that merely follows ``data`` is not listed.
     """
@@ -52,7 +51,7 @@ def unused_parts(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> UnusedParts:
 
 
 def _is_idle(run: StoredRun, part: Part) -> bool:
-    """Whether a run is known to have moved no byte of a part."""
+    """Return whether a run is known to have moved no byte of a part."""
     if part == "temp" and _sum(run, "spilled_bytes"):
         return False
     if (traced := _traced_bytes(run, part)) is not None:
@@ -63,7 +62,7 @@ def _is_idle(run: StoredRun, part: Part) -> bool:
 
 
 def _traced_bytes(run: StoredRun, part: Part) -> float | None:
-    """None where the I/O trace was off, or missed bytes."""
+    """Return a part's bytes by the I/O trace; None where it was off, or missed bytes."""
     shares = list(_values(run, "io_trace_coverage_share"))
     if not shares or min(shares) < _SEEN:
         return None
@@ -71,7 +70,7 @@ def _traced_bytes(run: StoredRun, part: Part) -> float | None:
 
 
 def _tier_bytes(run: StoredRun, part: Part) -> float | None:
-    """What the device of a part moved; None where it also holds other parts, or is not counted."""
+    """Return what a part's device moved; None where it holds other parts, or is not counted."""
     placement = run.spec.placement
     assert placement is not None
     tier = placement.tier_of(part)
@@ -82,7 +81,7 @@ def _tier_bytes(run: StoredRun, part: Part) -> float | None:
 
 
 def _sum(run: StoredRun, name: str, **labels: str | None) -> float | None:
-    """Of the window's counter and of the queries'; None where neither was counted."""
+    """Sum the window's counter and the queries'; None where neither was counted."""
     found = [v for of in ("window", "query") for v in _values(run, f"{of}_{name}", **labels)]
     return sum(found) if found else None
 

@@ -22,7 +22,6 @@ class Quantity:
     labels: tuple[tuple[str, str], ...] = ()
 
     def label(self, name: str) -> str | None:
-        """The value of one label."""
         return dict(self.labels).get(name)
 
     def labels_text(self) -> str:
@@ -65,7 +64,7 @@ class Summary:
 
 
 def summarise(values: Iterable[float]) -> Summary | None:
-    """Median and range; None of nothing."""
+    """Return median and range; None without values."""
     held = sorted(values)
     if not held:
         return None
@@ -73,7 +72,7 @@ def summarise(values: Iterable[float]) -> Summary | None:
 
 
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
-    """Every metric of a run, in the order run.json has them."""
+    """Return every metric of a run, in the order of run.json."""
     found: dict[Quantity, Measured] = {}
     for metric in comparable_metrics(run):
         for one in _of_metric(metric):
@@ -82,13 +81,13 @@ def measured(run: StoredRun) -> dict[Quantity, Measured]:
 
 
 def measured_value(run: StoredRun, quantity: Quantity) -> float | None:
-    """None where the run has none."""
+    """Return a run's value; None where it has none."""
     one = measured(run).get(quantity)
     return None if one is None else one.value
 
 
 def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured]]:
-    """What each repeat of one arm measured: no percentile for which one has too few durations.
+    """Return what each repeat of an arm measured, without percentiles that one is too short for.
 
     Else p99.9 of the runs with many durations, next to p99 of all runs, could be the smaller one.
     """
@@ -106,7 +105,7 @@ _DURATION, _LIMIT = "query_duration_ns", "query_timeout_ns"
 
 
 def limit_of(metric: str) -> str:
-    """The metric that a query has instead of this duration when it reached its time limit.
+    """Return the metric that a query has instead of this duration when it reached its limit.
 
     Empty where the metric is no duration of queries.
     """
@@ -114,7 +113,7 @@ def limit_of(metric: str) -> str:
 
 
 def duration_of(metric: str) -> str:
-    """The inverse of ``limit_of``."""
+    """Return the inverse of ``limit_of``."""
     return metric.removesuffix(_LIMIT) + _DURATION if metric.endswith(_LIMIT) else ""
 
 
@@ -141,7 +140,7 @@ def _decoded(text: str) -> hdr.Histogram:
 
 
 def histogram(metric: Mapping[str, Any]) -> hdr.Histogram | None:
-    """Of a metric of run.json; None where it has none."""
+    """Return the histogram of a metric of run.json; None where it has none."""
     return _decoded(metric["hdr"]) if "hdr" in metric else None
 
 
@@ -166,7 +165,7 @@ def _of_quantity(
 
 
 def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
-    """No value where the run holds too few durations for any to lie beyond it (hdr.fewest)."""
+    """Give no value where too few durations are held for any to lie beyond it (hdr.fewest)."""
     if total < (needed := hdr.fewest(percent)):
         return None, f"p{percent:g} takes {needed:,} durations, a run has {total:,}"
     return value, OF_HISTOGRAM
@@ -187,7 +186,7 @@ def _measured(metric: Mapping[str, Any]) -> Measured:
 
 
 def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
-    """The number that stands for the run among its repeats.
+    """Return the number that stands for the run among its repeats.
 
     Samples within a run are not repeats of it, so a run counts once, with their median.
     """
@@ -201,12 +200,12 @@ def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
 
 
 def is_ready_made(one: Measured | None) -> bool:
-    """Whether it is a percentile that a driver reports ready-made, over what it chose."""
+    """Return whether it is a percentile that a driver reports ready-made."""
     return one is not None and one.note == READY_MADE
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that puts query 2 before query 10."""
+    """Return a sort key that puts query 2 before query 10."""
     import re
 
     pieces = [
@@ -216,5 +215,5 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def in_order(quantities: Iterable[Quantity]) -> list[Quantity]:
-    """By name, then labels in natural order."""
+    """Sort quantities by name, then labels in natural order."""
     return sorted(quantities, key=lambda q: (q.name, [natural(value) for _, value in q.labels]))

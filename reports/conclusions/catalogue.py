@@ -39,7 +39,7 @@ _TESTS: Mapping[str, Callable[..., Test]] = {
 
 @cache
 def conclusions_of(*papers: str) -> tuple[Conclusion, ...]:
-    """Those of these papers, in their order; none of a paper that has no tested conclusion."""
+    """Return the conclusions of these papers, in their order; none of an unknown paper."""
     folder = data_folder("profiles") / "fidelity"
     return tuple(
         Conclusion(paper, **{**one, "test": _test(one["test"])})
@@ -50,7 +50,7 @@ def conclusions_of(*papers: str) -> tuple[Conclusion, ...]:
 
 
 def _test(value: Mapping[str, Any]) -> Test:
-    """The test of one key, which is its kind; ``any`` holds several."""
+    """Make the test of one key, which is its kind; ``any`` holds several."""
     ((kind, members),) = value.items()
     if kind == "any":
         return AnyOf(tuple(map(_test, members)))

@@ -38,7 +38,7 @@ _CROWD = 8
 
 
 def having(runs: Sequence[StoredRun], wanted: Having) -> list[StoredRun]:
-    """The runs with these facts."""
+    """Return the runs with these facts."""
     return [run for run in runs if _has(run, wanted)]
 
 
@@ -52,7 +52,7 @@ def _has(run: StoredRun, wanted: Having) -> bool:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """How many times better B is than A in the result that decides.
+    """A speed-up is how many times better B is than A in the result that decides.
 
     ``key``: the facts that both sides share. ``group``: the comparison, or why there is no
     speed-up.
@@ -65,7 +65,7 @@ class SpeedUp:
 
     @cached_property
     def repeats(self) -> tuple[list[float], list[float], list[int]]:
-        """Values of B and of A whose quotient is the speed-up, by repeat, and the blocks of pairs.
+        """Return values of B and A whose quotient is the speed-up, and the blocks of pairs.
 
         Where lower is better, the sides are exchanged. Repeats that are no pairs have no blocks.
         """
@@ -87,17 +87,16 @@ class SpeedUp:
         return [b for b, _, _ in both], [a for _, a, _ in both], [block for _, _, block in both]
 
     @property
-    def looks(self) -> int:
-        """As of its ratio (reports.statistics)."""
+    def interim_analyses(self) -> int:
         row = None if isinstance(self.group, Missing) else self.group.deciding
-        return row.estimate.looks if row and row.estimate else 1
+        return row.estimate.interim_analyses if row and row.estimate else 1
 
     def trial(self, bound: float, chosen: bool = False) -> Trial:
-        """As a trial against a bound; ``chosen``: whether it is the best of several."""
+        """Return a trial against a bound; ``chosen``: whether it is the best of several."""
         if isinstance(self.group, Missing):
             return Trial(self.what, self.group, self.emulated)
         b, a, _ = self.repeats
-        ratio = tested(b, a, bound, self.group.pairing == "paired", self.looks, chosen)
+        ratio = tested(b, a, bound, self.group.pairing == "paired", self.interim_analyses, chosen)
         return Trial(self.what, ratio, self.emulated)
 
 
@@ -108,7 +107,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
 def speed_ups(
     a: Sequence[StoredRun], b: Sequence[StoredRun], over: Sequence[str], evidence: Evidence
 ) -> Iterator[SpeedUp]:
-    """Of B over A: one for each series that both have."""
+    """Yield the speed-up of B over A for each series that both have."""
     if not a or not b:
         return
     dims = [dimension(name) for name in over]
@@ -128,7 +127,7 @@ def speed_ups(
 
 
 def _refusal(group: Group) -> Missing | None:
-    """Why the headline of a comparison shows nothing."""
+    """Return why the headline of a comparison shows nothing; None where it does."""
     row, rate = group.deciding, group.headline.rate
     if group.unused:
         return Missing("part-not-used")
@@ -138,7 +137,7 @@ def _refusal(group: Group) -> Missing | None:
 
 
 def _deciding(runs: Sequence[StoredRun]) -> set[Quantity]:
-    """What a headline is chosen from: the others need no comparison."""
+    """Return the quantities that a headline is chosen from; others need no comparison."""
     found = ((quantity, one) for run in runs for quantity, one in measured(run).items())
     return {
         quantity
@@ -148,7 +147,7 @@ def _deciding(runs: Sequence[StoredRun]) -> set[Quantity]:
 
 
 def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
-    """``postgres, users 8``: the engine and what else the number means nothing without."""
+    """Name the engine and what else the number means nothing without: ``postgres, users 8``."""
     known = spec_facts(run)
     covered = {dim.fact for dim in dims}
     params = (*brief_parameters(known["workload"]), "queries", "q6_dates")
@@ -160,7 +159,7 @@ def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
 
 
 def _lacking(evidence: Evidence, *sides: Having) -> Iterator[str]:
-    """The sides that no run has, in the words of a selector."""
+    """Yield the sides that no run has, in the words of a selector."""
     for wanted in sides:
         if not having(evidence.of_engines, wanted):
             yield _runs_with(wanted)
@@ -172,29 +171,26 @@ def _runs_with(wanted: Having) -> str:
 
 @dataclass(frozen=True)
 class Compared(Test):
-    """Speed-ups of B over A."""
+    """Tests speed-ups of B over A."""
 
     a: Having
     b: Having
     over: tuple[str, ...] = ("placement",)
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each series of runs that both sides have."""
         yield from (one.trial(bound) for one in self.speed_ups(evidence))
 
     def speed_ups(self, evidence: Evidence) -> Iterator[SpeedUp]:
-        """The same without a bound."""
         a, b = (having(evidence.of_engines, side) for side in (self.a, self.b))
         yield from speed_ups(a, b, self.over, evidence)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """The sides that no run has."""
         yield from _lacking(evidence, self.a, self.b)
 
 
 @dataclass(frozen=True)
 class GainUnder(Test):
-    """The speed-up under one condition over that under another, of the same blocks.
+    """Tests the speed-up under one condition over that under another, of the same blocks.
 
     ``compared``: what gains; ``first``, ``second``: the conditions; ``by``: the dimension in which
     they differ.
@@ -206,7 +202,6 @@ class GainUnder(Test):
     by: str
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each series that was measured under both conditions."""
         dims = [dimension(self.by)]
         under = self._under(self.second, evidence)
         second = {other_facts(dict(one.key), dims): one for one in under}
@@ -221,7 +216,6 @@ class GainUnder(Test):
         return chosen.speed_ups(evidence)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """The corners of the square that no run has."""
         corners = (
             {**side, **condition}
             for condition in (self.first, self.second)
@@ -244,18 +238,23 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     if not shared:
         return Trial(what, Missing("unpaired"), emulated)
     over, under = ([each[block] for block in shared] for each in (first, second))
-    return Trial(what, tested(over, under, bound, looks=max(one.looks, other.looks)), emulated)
+    return Trial(
+        what,
+        tested(
+            over, under, bound, interim_analyses=max(one.interim_analyses, other.interim_analyses)
+        ),
+        emulated,
+    )
 
 
 @dataclass(frozen=True)
 class FewerOfMost(Test):
-    """The best of fewer users or threads over the most: how much is lost by the crowd."""
+    """Tests the best of fewer users or threads over the most: how much the crowd loses."""
 
     having: Having
     parameter: str
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each series that differs in the parameter alone."""
         dim = dimension(self.parameter)
         series = grouped(
             (other_facts(spec_facts(run), [dim]), run)
@@ -293,7 +292,6 @@ class FewerOfMost(Test):
             yield found[0].trial(bound)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Runs at several values of the parameter."""
         several = {dimension(self.parameter).fact: "two values or more"}
         yield _runs_with({**self.having, **several})
 

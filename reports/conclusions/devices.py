@@ -44,12 +44,12 @@ _SIZE = "access_size_bytes"
 
 
 def _modules(evidence: Evidence) -> list[Device]:
-    """The devices that are not DRAM: the papers' advice is about these."""
+    """Return the devices that are not DRAM: the papers' advice is about these."""
     return [device for device in evidence.devices if not is_dram(device)]
 
 
 def _by_place(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """By measurement and size: of each one experiment, over instructions and threads."""
+    """Group points by measurement and size, each of one experiment over instructions."""
     held: dict[str, list[Point]] = {}
     for point in points:
         size = format_bytes(point.number(_SIZE)) if point[_SIZE] else ""
@@ -60,13 +60,12 @@ def _by_place(points: Sequence[Point]) -> dict[str, list[Point]]:
 
 @dataclass(frozen=True)
 class Practice(Test):
-    """One of FAST'20's best practices, as the card has it."""
+    """Tests one of FAST'20's best practices, as the card does."""
 
     needs = "a card of a tier other than DRAM"
     number: int
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """Those of every device that is not DRAM."""
         for device in _modules(evidence):
             for one in practices(device)[self.number - 1].trials:
                 what = f"{device.marked_name}: {one.what}"
@@ -75,7 +74,7 @@ class Practice(Test):
 
 @dataclass(frozen=True)
 class Instructions(Test):
-    """The best of some instructions over the worst of others, each at its best thread count.
+    """Tests the best of some instructions over the worst of others, at their best thread counts.
 
     ``over``, ``under``: instructions without their fence (``store+clwb``).
     """
@@ -85,7 +84,6 @@ class Instructions(Test):
     under: tuple[str, ...]
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each device, measurement and size."""
         for device in _modules(evidence):
             for place, points in _by_place(PairQuery(RATE, self.labels).points(device, {})).items():
                 over, under = (_ranked(points, kinds) for kinds in (self.over, self.under))
@@ -98,26 +96,25 @@ class Instructions(Test):
                     yield Trial(what, ratio, device.emulated)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """The writes that no tier was measured by."""
         kinds = " or ".join(self.over)
         other = "another of them" if self.over == self.under else " or ".join(self.under)
         yield f"writes by {kinds}, and by {other}, on a tier other than DRAM"
 
 
 def _ranked(points: Sequence[Point], kinds: tuple[str, ...]) -> list[Point]:
-    """The best point of each kind that there is, the best first, by the choosing repeats."""
+    """Return the best point of each kind, the best first, by the choosing repeats."""
     held = ([p for p in points if kind_of(p) == kind] for kind in kinds)
     tops = [_chosen(one) for one in held if one]
     return [tops[at] for at in best_first([point.samples for point in tops])]
 
 
 def _chosen(points: Sequence[Point]) -> Point:
-    """The best of these rates, by the repeats that do not test it."""
+    """Return the best of these rates, by the repeats that do not test it."""
     return points[best_first([point.samples for point in points])[0]]
 
 
 def _ratios(query: PairQuery, over: Device, under: Device) -> list[PointRatio]:
-    """Empty where none can be formed."""
+    """Return the query's ratios; none where none can be formed."""
     try:
         return query.ratios(over, under)
     except UnderivedError:
@@ -130,12 +127,11 @@ def _trial(what: str, ratio: PointRatio, bound: float, device: Device) -> Trial:
 
 @dataclass(frozen=True)
 class Unflushed(Test):
-    """Operations with flushes over the same without, as in PVLDB 15(11), Figure 12."""
+    """Tests operations with flushes over the same without (PVLDB 15(11), Figure 12)."""
 
     needs = "indexes, their chains or logs with flushes and without, on a tier other than DRAM"
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each device, chain, log or index, and thread count."""
         for device in _modules(evidence):
             points = device.select(OPERATIONS, mode=("", "independent"))
             chains = dict.fromkeys(p["chain"] for p in points if "_cache" in p["chain"])
@@ -152,7 +148,7 @@ class Unflushed(Test):
 
 
 def _place(point: Point) -> str:
-    """``random reads 256 B, 8 threads``."""
+    """Name what a point measured: ``random reads 256 B, 8 threads``."""
     size = format_bytes(point.number(_SIZE))
     return f"{point['measurement'].replace('_', ' ')} {size}, {threads_of(point)}"
 
@@ -164,7 +160,7 @@ _DIMM_SIZE, _DIMMS = "DIMM size", "DIMMs"
 
 @dataclass(frozen=True)
 class Tiers(Test):
-    """The bandwidth of a tier over that of another one, which differs in one thing alone.
+    """Tests the bandwidth of a tier over that of another one, which differs in one thing alone.
 
     ``by``: ``DIMMs`` (more interleaved ones over fewer, of one host), ``DIMM size`` (the better
     over the worse), or a state of the host, as in ``Device.state``: more of it over less.
@@ -175,7 +171,6 @@ class Tiers(Test):
     labels: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each pair of tiers and each measurement."""
         query = PairQuery(RATE, self.labels, each=_place, every=True)
         pairs = {_DIMM_SIZE: _by_dimm_size, _DIMMS: _by_dimms}.get(self.by, self._by_state)
         for over, under, values in pairs(evidence):
@@ -201,7 +196,6 @@ class Tiers(Test):
             yield more, less, (more.state[self.by], less.state[self.by])
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Two tiers, and what there is of them."""
         if self.by == _DIMMS:
             found = sorted({ways(device) or 0 for device in evidence.devices} - {0})
             here = f" (here: {', '.join(map(str, found))})" if found else ""
@@ -215,7 +209,7 @@ class Tiers(Test):
 
 
 def _rank(state: str) -> float | None:
-    """Of ``enabled`` and ``disabled``, or the first number (``18000 mW``); None of others."""
+    """Rank a host's state: by its first number (``18000 mW``), or enabled above disabled."""
     match = re.search(r"\d+(?:\.\d+)?", state)
     return float(match[0]) if match else {"enabled": 1.0, "disabled": 0.0}.get(state)
 
@@ -230,7 +224,7 @@ def _by_dimms(evidence: Evidence) -> _TierPairs:
 
 
 def _by_dimm_size(evidence: Evidence) -> _TierPairs:
-    """Tiers of two hosts with one model of processor, in one state."""
+    """Pair tiers of two hosts that have one model of processor, in one state."""
 
     def others(device: Device) -> tuple[object, ...]:
         return ways(device), _host(device).get("cpu", {}).get("model"), device.state
@@ -243,7 +237,7 @@ def _by_dimm_size(evidence: Evidence) -> _TierPairs:
 
 
 def _dimm_bytes(device: Device) -> int:
-    """As the firmware lists the host's modules; 0 where it is not known, or they differ."""
+    """Return the size of the host's DIMMs as the firmware lists them; 0 where they differ."""
     listed = _host(device).get("dimms", ())
     sizes = {one["size_bytes"] for one in listed if one.get("technology") == "Optane"}
     return int(sizes.pop()) if len(sizes) == 1 else 0
@@ -251,7 +245,7 @@ def _dimm_bytes(device: Device) -> int:
 
 @dataclass(frozen=True)
 class IndexGain(Test):
-    """An index's gain from one host's DIMMs to another's, against that of its accesses.
+    """Tests an index's gain from one host's DIMMs to another's, against that of its accesses.
 
     A trial has the smallest gain of random reads and writes with as many threads as its bound,
     where all of them gain.
@@ -261,7 +255,6 @@ class IndexGain(Test):
     accesses: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each pair of tiers and each configuration of an index."""
         known = [one for one in evidence.devices if ways(one)]
         for newer, older in permutations(known, 2):
             if newer.host == older.host:
@@ -279,19 +272,18 @@ class IndexGain(Test):
 
 
 def _host(device: Device) -> Mapping[str, Any]:
-    """As in the manifest; empty where no run has one."""
+    """Return the host as in the manifest; empty where no run has one."""
     return next((run.manifest["host"] for run in device.runs if run.manifest), {})
 
 
 @dataclass(frozen=True)
 class PricePerformance(Test):
-    """What PMem delivers for the price of a GB, over what DRAM delivers (Table 2)."""
+    """Tests what PMem delivers for the price of a GB, over what DRAM delivers (Table 2)."""
 
     needs = "reads of DRAM and of another tier of the host, each with price_per_gb"
     columns: tuple[Having, ...]
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each device that is not DRAM and each rate."""
         for dram in filter(is_dram, evidence.devices):
             for device in _modules(evidence):
                 prices = [price_of(one, None) for one in (device, dram)]
@@ -326,7 +318,7 @@ _TABLES = ("nvm-for-databases/table3", "nvm-for-databases/table4")
 
 @dataclass(frozen=True)
 class BelowDevice(Test):
-    """An engine's speed-up from one tier to another against what the devices differ by.
+    """Tests an engine's speed-up from one tier to another against what the devices differ by.
 
     A trial has the smallest ratio of the devices' reads as its bound, or the largest where the
     speed-up is higher than that: between them nothing is said.
@@ -337,7 +329,6 @@ class BelowDevice(Test):
     fast: str
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """One for each series of both placements."""
         ratios = self._ratios(evidence)
         if not ratios:
             return
@@ -345,7 +336,7 @@ class BelowDevice(Test):
             yield _against(one, ratios)
 
     def _ratios(self, evidence: Evidence) -> dict[str, float]:
-        """How much better the fast tier's device reads than the slow one's, by what was read."""
+        """Return how much better the fast tier's device reads than the slow one's, by read."""
         found: dict[str, float] = {}
         for host in dict.fromkeys(device.host for device in evidence.devices):
             slow, fast = (self._reads(host, tier, evidence) for tier in (self.slow, self.fast))
@@ -355,7 +346,7 @@ class BelowDevice(Test):
         return found if any(name.startswith("bandwidth") for name in found) else {}
 
     def _reads(self, host: str, tier: str, evidence: Evidence) -> dict[str, float]:
-        """Mean time of a random read, and bandwidths by pattern and threads."""
+        """Return the mean time of a random read, and bandwidths by pattern and threads."""
         found: dict[str, float] = {}
         for device in evidence.devices:
             if (device.host, device.tier.get("name", device.tier_name)) != (host, tier):
@@ -376,7 +367,6 @@ class BelowDevice(Test):
         return all(suites.get(run_id) in _TABLES for run_id in point.runs)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """Devices, then engines."""
         if not self._ratios(evidence):
             yield f"{' and '.join(_TABLES)} on {self.slow} and {self.fast}"
         yield from self.compared.missing(evidence)

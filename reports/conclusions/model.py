@@ -33,23 +33,19 @@ class Evidence:
 
     @classmethod
     def of(cls, runs: Iterable[StoredRun]) -> Evidence:
-        """The usable ones of these runs."""
         return cls(tuple(run for run in unplanted(runs) if run.head["status"] != "failed"))
 
     @cached_property
     def of_engines(self) -> tuple[StoredRun, ...]:
-        """Runs of engines."""
         return tuple(run for run in self.runs if not is_micro(run))
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """Devices that were measured by microbenchmarks."""
         micro = [run for run in self.runs if is_micro(run)]
         return tuple(devices(micro)) if micro else ()
 
     @cached_property
     def known(self) -> Mapping[Path, Facts]:
-        """The facts of the runs of engines, by directory."""
         return {run.directory: facts(run) for run in self.of_engines}
 
 
@@ -62,27 +58,25 @@ class Test:
     needs: ClassVar[str] = ""
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """The ratios that can be formed."""
+        """Yield the ratios that can be formed."""
         raise NotImplementedError
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """What the runs lack of its needs."""
+        """Yield what the runs lack of its needs."""
         yield self.needs
 
 
 @dataclass(frozen=True)
 class AnyOf(Test):
-    """The trials of several tests, together."""
+    """Tests what any of several tests does, all trials together."""
 
     tests: tuple[Test, ...]
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        """Those of each."""
         for test in self.tests:
             yield from test.trials(evidence, bound)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        """What each lacks."""
         for test in self.tests:
             yield from test.missing(evidence)
 
@@ -108,7 +102,7 @@ class Conclusion:
 
 @dataclass(frozen=True)
 class Checked:
-    """A conclusion with what the runs say of it.
+    """A checked conclusion has the trials of its runs.
 
     ``missing``: the runs or tiers that the store lacks; empty where it was tested.
     """
@@ -118,12 +112,11 @@ class Checked:
     missing: tuple[str, ...] = ()
 
     def count(self, outcome: TrialOutcome) -> int:
-        """How many trials have this outcome."""
         return sum(one.outcome == outcome for one in self.tested)
 
     @property
     def outcome(self) -> Outcome:
-        """See ``Conclusion.of``; not testable where neither side has enough trials."""
+        """Return the outcome by ``Conclusion.of``; not testable without enough trials."""
         holds, contrary = self.count("holds"), self.count("contrary")
         if self.conclusion.of == "some":
             if holds:
@@ -138,7 +131,7 @@ class Checked:
 
     @property
     def why(self) -> str:
-        """A code for why it is not testable; empty where it was tested."""
+        """Return a code for why it is not testable; empty where it was tested."""
         if self.outcome != "not testable here":
             return ""
         if not self.tested:
@@ -151,17 +144,15 @@ class Checked:
 
     @property
     def repeats_needed(self) -> int:
-        """Repeats from which its trials could be shown; 0 where these are enough."""
+        """Return the repeats from which its trials could be shown; 0 where these are enough."""
         short = (one.repeats_needed for one in self.tested if one.why == "too-few-repeats")
         return max(filter(None, short), default=0)
 
     @property
     def emulated(self) -> tuple[str, ...]:
-        """The emulated tiers that its numbers come from."""
         return tuple(dict.fromkeys(by for one in self.tested for by in one.emulated))
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
         command = self.conclusion.command
         return {
             **attributes(self.conclusion, "paper", "number", "statement"),
@@ -185,6 +176,6 @@ def check(conclusion: Conclusion, evidence: Evidence) -> Checked:
 
 
 def check_all(conclusions: Sequence[Conclusion], runs: Iterable[StoredRun]) -> list[Checked]:
-    """All of these conclusions, each a family of its own."""
+    """Test all of these conclusions, each as a family of its own."""
     evidence = Evidence.of(runs)
     return [check(conclusion, evidence) for conclusion in conclusions]

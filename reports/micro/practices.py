@@ -137,7 +137,7 @@ def _small(device: Device) -> Iterator[Trial]:
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
         yield Trial(
             f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
-            tested(gained, against, BOUND, looks=choices)
+            tested(gained, against, BOUND, interim_analyses=choices)
             if together
             else Missing("different-runs"),
             points=tuple(held),

@@ -209,7 +209,7 @@ def test_changes_over_time_have_the_interval_of_a_comparison(tmp_path: Path) -> 
     (group,) = compare(before, after, force=True).groups
     estimate = present(change.row).estimate
     assert estimate == present(group.deciding).estimate
-    assert estimate is not None and estimate.looks == 4
+    assert estimate is not None and estimate.interim_analyses == 4
 
 
 @pytest.mark.parametrize("limited", [1, 8])

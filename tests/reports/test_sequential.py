@@ -131,7 +131,7 @@ def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
     a, b = sides(made)
     (group,) = compare(a, b).groups
     estimate = estimate_of(group)
-    assert (estimate.low, estimate.looks) == (found["low"], LOOKS)
+    assert (estimate.low, estimate.interim_analyses) == (found["low"], LOOKS)
 
 
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_budget_more_is_a_look_more(tmp_path: Path, capsys: pytest.CaptureFixt
     facts = {fact["code"]: fact["values"] for fact in found["rests_on"]}
     assert "repeats-continued" in facts["warnings"]
     (group,) = compare(*sides(made)).groups
-    assert estimate_of(group).looks == 3
+    assert estimate_of(group).interim_analyses == 3
 
 
 def test_repeats_raised_after_looking_are_a_look_more(
@@ -313,7 +313,7 @@ def test_repeats_raised_after_looking_are_a_look_more(
 
     def looks(runs: Sequence[StoredRun]) -> int:
         (group,) = compare(*sides(runs)).groups
-        return estimate_of(group).looks
+        return estimate_of(group).interim_analyses
 
     six = run(plan(repeats=6), run(plan(repeats=6), [], 5))
     assert (len(six), looks(six)) == (12, 1)
@@ -339,7 +339,10 @@ def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None
     once, twice = compared(6), compared(3, 6)
     codes = [[one.code for one in group.warnings] for group in (once, twice)]
     assert ["repeats-continued" in found for found in codes] == [False, True]
-    assert (once.deciding.estimate.looks, twice.deciding.estimate.looks) == (1, 2)
+    assert (once.deciding.estimate.interim_analyses, twice.deciding.estimate.interim_analyses) == (
+        1,
+        2,
+    )
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:
