@@ -125,8 +125,8 @@ class Ratio(Value):
     ``confidence`` is at least 1 − α where that can be reached, and less where the repeats are too
     few for it. ``p``: two-sided, of the hypothesis that the ratio is ``bound``; ``smallest_p``:
     what these repeats could have reached at best. ``n_a``, ``n_b``: repeats used of either side
-    (equal when paired). ``interim_analyses``: how often results decided whether there would be more
-    repeats; interval and both p are those of the last one, corrected (Bonferroni). ``halved``: whether the
+    (equal when paired). ``interim_analyses``: how often results decided whether there would be
+    more repeats; interval and both p are corrected for it (Bonferroni). ``halved``: whether the
     other half of the repeats chose the sides. ``decision``: None until it is decided in a family.
     """
 
