@@ -32,22 +32,69 @@ from harness.workloads.parameters import Parameters
 
 Entry = TypeVar("Entry")
 
-_ENGINE_PATH, _MONITOR_PATH = "HARNESS_ENGINE_PATH", "HARNESS_MONITOR_PATH"
-_WORKLOAD_PATH = "HARNESS_WORKLOAD_PATH"
-_OWN = {
-    _ENGINE_PATH: tuple(engine_folders.__path__),
-    _WORKLOAD_PATH: tuple(harness.workloads.__path__),
-    _MONITOR_PATH: tuple(harness.monitors.__path__),
-}
+
+class _Entries:
+    """Entries of one kind: ``attribute`` of each ``file`` in a folder of the package, or of each
+    module where there is no ``file``; with ``variable``, of folders that it names, too.
+    """
+
+    def __init__(self, package: ModuleType, attribute: str, file: str = "", variable: str = ""):
+        self._package, self._own = package, tuple(package.__path__)
+        self._attribute, self._file, self._variable = attribute, file, variable
+
+    def extend(self) -> None:
+        """Have the package find modules in the variable's folders too, after its own."""
+        folders = list(filter(None, os.environ.get(self._variable, "").split(":")))
+        for folder in folders:
+            if not Path(folder).is_dir():
+                raise UsageError(
+                    f"{self._variable}={':'.join(folders)}",
+                    f"{folder} is not a folder",
+                    "correct the path",
+                )
+        self._package.__path__[:] = [*self._own, *(str(Path(f).resolve()) for f in folders)]
+
+    def places(self, file: str = "") -> Iterator[Path]:
+        """Folders with the file, or modules: the package's own first; a name is taken once."""
+        seen: set[str] = set()
+        for root in self._package.__path__:
+            for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else ():
+                if not path.name.startswith("_") and path.name not in seen:
+                    seen.add(path.name)
+                    if (
+                        (path / (file or self._file)).exists()
+                        if self._file
+                        else path.suffix == ".py"
+                    ):
+                        yield path
+
+    def load(self, folder: str | None = None) -> list[Any]:
+        """Every entry that can be imported, or that of a folder; a warning names each other one."""
+        self.extend()
+        module = f".{Path(self._file).stem}" if self._file else ""
+        entries: list[Any] = []
+        for place in self.places():
+            if folder not in (None, place.name):
+                continue
+            try:
+                imported = importlib.import_module(f"{self._package.__name__}.{place.stem}{module}")
+                entries.append(getattr(imported, self._attribute))
+            except Exception as error:  # a broken entry must not take the others with it
+                context = f"{type(error).__name__}: {error}"
+                warn(RunWarning("entry-unreadable", f"{place} is left out", context))
+        return entries
+
+
+_ENGINES = _Entries(engine_folders, "ENGINE", "engine.py", "HARNESS_ENGINE_PATH")
+_WORKLOADS = _Entries(harness.workloads, "WORKLOAD", "workload.py", "HARNESS_WORKLOAD_PATH")
+_PARAMETERS = _Entries(harness.workloads, "PARAMS", "params.py", "HARNESS_WORKLOAD_PATH")
+_MONITORS = _Entries(harness.monitors, "MONITOR", variable="HARNESS_MONITOR_PATH")
+_OBSERVERS = _Entries(harness.observers, "OBSERVERS")
 
 
 def engines(folder: str | None = None) -> dict[str, EngineFactory]:
-    """Every engine that can be imported, by name, or that of a folder; a warning names each that
-    cannot.
-    """
-    _extend(engine_folders, _ENGINE_PATH)
-    folders = _folders(engine_folders, "engine.py", folder)
-    return {one.name: one for one in _load(engine_folders, folders, ".engine", "ENGINE")}
+    """Every engine that can be imported, by name, or that of a folder."""
+    return {engine.name: engine for engine in _ENGINES.load(folder)}
 
 
 def engine(name: str, workload: str = "") -> EngineFactory:
@@ -67,16 +114,13 @@ def engines_of(workload: str) -> dict[str, EngineFactory]:
 
 def engine_files(name: str) -> dict[str, Path]:
     """The files of that name in the engines' folders, by engine: nothing is imported."""
-    _extend(engine_folders, _ENGINE_PATH)
-    return {folder.name: folder / name for folder in _folders(engine_folders, name)}
+    _ENGINES.extend()
+    return {folder.name: folder / name for folder in _ENGINES.places(name)}
 
 
 def workloads(folder: str | None = None) -> dict[str, Workload[Any]]:
     """Every workload that can be imported, by name, or that of a folder."""
-    _extend(harness.workloads, _WORKLOAD_PATH)
-    folders = _folders(harness.workloads, "workload.py", folder)
-    found = _load(harness.workloads, folders, ".workload", "WORKLOAD")
-    return {one.name: one for one in found}
+    return {workload.name: workload for workload in _WORKLOADS.load(folder)}
 
 
 def workload(name: str) -> Workload[Any]:
@@ -85,24 +129,18 @@ def workload(name: str) -> Workload[Any]:
 
 
 def monitors() -> dict[str, type[Monitor]]:
-    """Every monitor that can be imported, by name; a warning names each that cannot."""
-    _extend(harness.monitors, _MONITOR_PATH)
-    found = _load(harness.monitors, _files(harness.monitors), "", "MONITOR")
-    return {one.name: one for one in found}
+    """Every monitor that can be imported, by name."""
+    return {monitor.name: monitor for monitor in _MONITORS.load()}
 
 
 def observers() -> dict[str, Observer]:
     """Every observer of the programs in ``harness.observers``, by name."""
-    programs = _load(harness.observers, _files(harness.observers), "", "OBSERVERS")
-    return {one.name: one for offered in programs for one in offered}
+    return {observer.name: observer for program in _OBSERVERS.load() for observer in program}
 
 
 def all_parameters() -> dict[str, type[Parameters]]:
     """The parameters of every workload, by its name; no workload is imported."""
-    _extend(harness.workloads, _WORKLOAD_PATH)
-    folders = _folders(harness.workloads, "params.py")
-    found = _load(harness.workloads, folders, ".params", "PARAMS")
-    return {one.workload: one for one in found}
+    return {params.workload: params for params in _PARAMETERS.load()}
 
 
 def parameters(workload_name: str) -> type[Parameters]:
@@ -118,8 +156,8 @@ def parameters_of(spec: RunSpec) -> Parameters:
 def engine_names() -> list[str]:
     """Names of the engines' folders, for help texts: nothing is imported."""
     with suppress(UsageError):  # a wrong path is reported where an engine is used
-        _extend(engine_folders, _ENGINE_PATH)
-    return sorted(folder.name for folder in _folders(engine_folders, "engine.py"))
+        _ENGINES.extend()
+    return sorted(folder.name for folder in _ENGINES.places())
 
 
 def named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
@@ -127,52 +165,3 @@ def named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
     if name in known:
         return known[name]
     raise unknown(f"{kind} {name!r}", f"no such {kind}", name, sorted(known))
-
-
-def _extend(package: ModuleType, variable: str) -> None:
-    """Let ``package`` find modules in the variable's folders too, after its own."""
-    folders = os.environ.get(variable, "")
-    found = list(_OWN[variable])
-    for folder in filter(None, folders.split(":")):
-        if not Path(folder).is_dir():
-            raise UsageError(
-                f"{variable}={folders}", f"{folder} is not a folder", "correct the path"
-            )
-        found.append(str(Path(folder).resolve()))
-    package.__path__[:] = found
-
-
-def _load(package: ModuleType, places: Iterator[Path], module: str, attribute: str) -> list[Any]:
-    entries: list[Any] = []
-    for place in places:
-        try:
-            imported = importlib.import_module(f"{package.__name__}.{place.stem}{module}")
-            entry = getattr(imported, attribute)
-        except Exception as error:  # a broken entry must not take the others with it
-            context = f"{type(error).__name__}: {error}"
-            warn(RunWarning("entry-unreadable", f"{place} is left out", context))
-            continue
-        entries.append(entry)
-    return entries
-
-
-def _folders(package: ModuleType, file: str, name: str | None = None) -> Iterator[Path]:
-    """Folders of entries, or the one of that name."""
-    return (
-        path for path in _places(package) if name in (None, path.name) and (path / file).exists()
-    )
-
-
-def _files(package: ModuleType) -> Iterator[Path]:
-    """Modules that are entries."""
-    return (path for path in _places(package) if path.suffix == ".py")
-
-
-def _places(package: ModuleType) -> Iterator[Path]:
-    """What lies in the package's folders, its own first; a name is taken once."""
-    seen: set[str] = set()
-    for root in package.__path__:
-        for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else ():
-            if not path.name.startswith("_") and path.name not in seen:
-                seen.add(path.name)
-                yield path

@@ -18,11 +18,9 @@
  * After an error, the rest of the transaction is rolled back before the result is returned: a
  * lock timeout undoes only its statement, and the next START TRANSACTION would commit the rest.
  */
-#include "loadgen_rows.h"
-#include "loadgen_text.h"
+#include "loadgen_innodb.h"
 
 #include <errmsg.h>
-#include <mysql.h>
 #include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,29 +50,6 @@ struct client {
     bool tls;
     int authority; /* the file of "ca_certificate"; -1 without one */
     char authority_path[64];
-};
-
-enum phase {
-    PHASE_SENDING,
-    PHASE_SENT,
-    PHASE_ANSWER, /* status of a statement, or the columns of its rows */
-    PHASE_ROWS,
-    PHASE_NEXT, /* PHASE_ANSWER of the next statement */
-    PHASE_UNDO,
-    PHASE_DONE,
-};
-
-struct connection {
-    MYSQL server;
-    struct tb_text sql;
-    enum phase phase;
-    int waits; /* what the library's running call waits for; 0: none is running */
-    int query_failed, next; /* results of those calls */
-    my_bool answer_failed;
-    MYSQL_RES *rows, *kept; /* the set being read; the set with the first row */
-    const struct lg_reader *reader; /* of the running statement; may be NULL */
-    struct lg_result result;
-    struct innodb_loader *loader; /* NULL: nothing was loaded */
 };
 
 /* ---- connection ---------------------------------------------------------------- */
@@ -144,7 +119,8 @@ static void innodb_disconnect(void *own)
     forget(&connection->rows);
     forget(&connection->kept);
     mysql_close(&connection->server);
-    innodb_loader_free(connection->loader);
+    free(connection->loader.stack);
+    free(connection->loader.sql.bytes);
     free(connection->sql.bytes);
     free(connection);
 }
@@ -406,32 +382,6 @@ static const struct lg_result *innodb_result(void *own)
     struct connection *connection = own;
 
     return &connection->result;
-}
-
-/* ---- bulk load ----------------------------------------------------------------- */
-
-static bool innodb_bulk_begin(void *own, const char *table, const char *columns,
-                              struct tb_error *error)
-{
-    struct connection *connection = own;
-
-    if (connection->loader == NULL)
-        connection->loader = innodb_loader_new(&connection->server);
-    return innodb_load_begin(connection->loader, table, columns, error);
-}
-
-static bool innodb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error)
-{
-    struct connection *connection = own;
-
-    return innodb_load_write(connection->loader, rows, length, error);
-}
-
-static int64_t innodb_bulk_end(void *own, struct tb_error *error)
-{
-    struct connection *connection = own;
-
-    return innodb_load_end(connection->loader, error);
 }
 
 const struct lg_backend loadgen_backend = {

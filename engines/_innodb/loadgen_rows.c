@@ -1,12 +1,10 @@
-/* See loadgen_rows.h. */
-#include "loadgen_rows.h"
-#include "loadgen_text.h"
+/* LOAD DATA LOCAL from rows that arrive in pieces. */
+#include "loadgen_innodb.h"
 
 #include <errmsg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 enum {
     STACK_BYTES = 256 * 1024,
@@ -25,36 +23,6 @@ enum {
  * foreign keys (not checked here) and rows that a rollback removes, and a rollback ends the load.
  */
 static const char LOADING[] = "SET SESSION foreign_key_checks = 0";
-
-/* A running LOAD DATA, on its own stack. */
-struct innodb_loader {
-    MYSQL *server;
-    ucontext_t writer, self;
-    char *stack;
-    struct tb_text sql;
-    const char *rows; /* pushed but not yet pulled */
-    size_t length;
-    bool prepared, running, ended;
-    int failed;
-};
-
-struct innodb_loader *innodb_loader_new(MYSQL *server)
-{
-    struct innodb_loader *loader = tb_allocate(1, sizeof *loader);
-
-    loader->server = server;
-    loader->stack = tb_allocate(1, STACK_BYTES);
-    return loader;
-}
-
-void innodb_loader_free(struct innodb_loader *loader)
-{
-    if (loader == NULL)
-        return;
-    free(loader->stack);
-    free(loader->sql.bytes);
-    free(loader);
-}
 
 /* Returns the rows pushed so far; leaves the statement's stack while there are none. */
 static int pull(void *own, char *to, unsigned size)
@@ -93,33 +61,37 @@ static int pull_error(void *own, char *message, unsigned size)
 /* Runs on the loader's stack; makecontext passes only ints. */
 static void run_loader(unsigned high, unsigned low)
 {
-    struct innodb_loader *loader =
-        (struct innodb_loader *)(((uintptr_t)high << 32) | (uintptr_t)low);
+    struct connection *connection =
+        (struct connection *)(((uintptr_t)high << 32) | (uintptr_t)low);
+    struct innodb_loader *loader = &connection->loader;
 
-    loader->failed = mysql_real_query(loader->server, loader->sql.bytes, loader->sql.length);
+    loader->failed = mysql_real_query(&connection->server, loader->sql.bytes, loader->sql.length);
     loader->running = false;
     swapcontext(&loader->self, &loader->writer);
 }
 
-/* Once per connection: session settings for loading. */
-static bool prepare(struct innodb_loader *loader, struct tb_error *error)
+/* Once per connection: its stack, and session settings for loading. */
+static bool prepare(struct connection *connection, struct tb_error *error)
 {
-    if (loader->prepared)
+    struct innodb_loader *loader = &connection->loader;
+
+    if (loader->stack != NULL)
         return true;
-    if (mysql_real_query(loader->server, LOADING, sizeof LOADING - 1))
-        return innodb_fail(loader->server, "LOAD DATA", error);
-    mysql_set_local_infile_handler(loader->server, pull_begins, pull, pull_ends, pull_error,
+    if (mysql_real_query(&connection->server, LOADING, sizeof LOADING - 1))
+        return innodb_fail(&connection->server, "LOAD DATA", error);
+    mysql_set_local_infile_handler(&connection->server, pull_begins, pull, pull_ends, pull_error,
                                    loader);
-    loader->prepared = true;
+    loader->stack = tb_allocate(1, STACK_BYTES);
     return true;
 }
 
-bool innodb_load_begin(struct innodb_loader *loader, const char *table, const char *columns,
-                       struct tb_error *error)
+bool innodb_bulk_begin(void *own, const char *table, const char *columns, struct tb_error *error)
 {
-    uintptr_t address = (uintptr_t)loader;
+    struct connection *connection = own;
+    struct innodb_loader *loader = &connection->loader;
+    uintptr_t address = (uintptr_t)connection;
 
-    if (!prepare(loader, error))
+    if (!prepare(connection, error))
         return false;
     loader->sql.length = 0;
     tb_text_printf(&loader->sql,
@@ -144,11 +116,11 @@ static void resume(struct innodb_loader *loader)
         swapcontext(&loader->writer, &loader->self);
 }
 
-static bool fail(struct innodb_loader *loader, struct tb_error *error)
+static bool fail(MYSQL *server, struct tb_error *error)
 {
-    unsigned code = mysql_errno(loader->server);
+    unsigned code = mysql_errno(server);
 
-    innodb_fail(loader->server, "LOAD DATA", error);
+    innodb_fail(server, "LOAD DATA", error);
     if (code == LOCAL_DISABLED_MYSQL || code == LOCAL_DISABLED_MARIADB ||
         code == LOCAL_DISABLED_OLD)
         tb_fail(error,
@@ -158,19 +130,23 @@ static bool fail(struct innodb_loader *loader, struct tb_error *error)
     return false;
 }
 
-bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t length,
-                       struct tb_error *error)
+bool innodb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error)
 {
+    struct connection *connection = own;
+    struct innodb_loader *loader = &connection->loader;
+
     loader->rows = rows;
     loader->length = length;
     resume(loader);
-    return loader->running ? true : fail(loader, error);
+    return loader->running ? true : fail(&connection->server, error);
 }
 
 /* LOAD DATA LOCAL truncates and converts values and only warns: that is an error here. */
-int64_t innodb_load_end(struct innodb_loader *loader, struct tb_error *error)
+int64_t innodb_bulk_end(void *own, struct tb_error *error)
 {
-    MYSQL *server = loader->server;
+    struct connection *connection = own;
+    struct innodb_loader *loader = &connection->loader;
+    MYSQL *server = &connection->server;
     MYSQL_RES *warnings = NULL;
     MYSQL_ROW row;
     int64_t rows;
@@ -178,7 +154,7 @@ int64_t innodb_load_end(struct innodb_loader *loader, struct tb_error *error)
     loader->ended = true;
     resume(loader);
     if (loader->failed)
-        return fail(loader, error), -1;
+        return fail(server, error), -1;
     rows = (int64_t)mysql_affected_rows(server);
     if (mysql_warning_count(server) == 0)
         return rows;

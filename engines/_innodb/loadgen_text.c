@@ -1,5 +1,5 @@
-/* See loadgen_text.h. */
-#include "loadgen_text.h"
+/* Texts: a statement with its values, and the server's error message. */
+#include "loadgen_innodb.h"
 
 #include <stdio.h>
 #include <string.h>

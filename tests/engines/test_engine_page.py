@@ -13,10 +13,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness import registry
 from harness.engine import Engine
+from harness.progress import SilentProgress
+from harness.workloads.tpch.qgen import parameters
+from harness.workloads.tpch.sql import query_sql
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/adding-an-engine.md").read_text(encoding="utf-8")
@@ -24,29 +29,148 @@ SQL = ROOT / "tests/toy_engines/sqlite/sql"
 
 
 @pytest.fixture
-def engines(open_path: Path) -> Path:
+def engines(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the page's engine, which the servers' user can enter."""
+    monkeypatch.setenv("HARNESS_ENGINE_PATH", str(open_path / "engines"))
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     shutil.copytree(SQL, open_path / "engines/sqlite/sql")
     (open_path / "engines/sqlite/engine.py").write_text(example, encoding="utf-8")
     return open_path / "engines"
 
 
-def test_the_example_runs(engines: Path) -> None:
-    command = "run tpch --engine sqlite --placement ssd-both --scale 0.01 --queries 1,6 --json"
-    done = subprocess.run(
-        [sys.executable, "-c", "from harness.cli import main; main()", *command.split()],
-        cwd=engines.parent,
-        env=os.environ
-        | {"HARNESS_DATA": str(engines.parent / "data"), "HARNESS_ENGINE_PATH": str(engines)},
+def test_it_is_found_with_the_others(engines: Path) -> None:
+    assert {"sqlite", "duckdb", "postgres"} <= set(registry.engines())
+
+
+def test_it_loads_tpch_and_answers_like_duckdb(
+    engines: Path, lab: Any, tpch_csv: Any, tpch_parquet: Any
+) -> None:
+    answers: dict[str, list[Any]] = {}
+    for name, source in (("sqlite", tpch_csv), ("duckdb", tpch_parquet)):
+        engine = lab.engine(name)
+        engine.initialise(lab.places())
+        engine.start()
+        engine.bulk_load("tpch", source.files, source.row_counts, SilentProgress())
+        connection = engine.connect()
+        for query in (1, 6, 12):
+            sql = query_sql(query, parameters(query, None, 0.01), engine.sql_folder / "tpch")
+            answers.setdefault(name, []).append(_rounded(connection.execute(sql).rows))
+        connection.close()
+        engine.stop()
+    assert answers["sqlite"] == answers["duckdb"]
+    assert len(answers["sqlite"][0]) == 4
+
+
+FAILING = """
+whole = Sqlite.restore
+
+
+def restore(self, dataset, directories):
+    for failure in Path("{folder}").glob("*"):
+        failure.unlink()
+        raise LookupError(f"planted: {{failure.name}}")
+    whole(self, dataset, directories)
+
+
+Sqlite.restore = restore
+"""
+
+RUN = "run tpch --engine sqlite --placement ssd-both --scale 0.01 --queries 1,6 --json"
+
+
+def harness(folder: Path, arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from harness.cli import main; main()", *arguments.split()],
+        cwd=folder,
+        env=os.environ | {"HARNESS_DATA": str(folder / "data"), **env},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_the_command_runs_it_end_to_end(engines: Path) -> None:
+    done = harness(engines.parent, f"{RUN} --memory-limit 128MiB")
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     assert run["spec"]["engine"] == "sqlite"
-    assert {check["status"] for check in run["checks"]} == {"passed"}
+    assert run["part_bytes"]["data"] >= run["data_bytes"] > 0
+    assert [check["status"] for check in run["checks"]] == ["passed", "passed"]
+    # It works in the harness's own process, which no limit holds.
+    assert "memory-limit-not-enforced" in [warning["code"] for warning in run["uncontrolled"]]
+    (manifest,) = engines.parent.rglob("manifest.json")
+    assert json.loads(manifest.read_text())["memory_cap"]["method"] == "none"
+
+
+def test_an_exception_that_it_does_not_foresee_fails_one_attempt_alone(engines: Path) -> None:
+    failures = _failing(engines)
+    for name in "abc":  # of the first run both attempts, of the second one the first
+        (failures / name).touch()
+    done = harness(engines.parent, f"{RUN} --repeats 3")
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    runs = json.loads(done.stdout)["runs"]
+    ended = [(run["spec"]["block"], run["status"]) for run in runs]
+    assert ended == [(0, "failed"), (0, "failed"), (1, "failed"), (2, "complete")]
+    for run in runs[:3]:
+        assert "LookupError" in run["error"]["context"]
+        assert "in restore" in run["error"]["traceback"]
+    again = [[one["code"] for one in run["uncontrolled"]].count("run-retried") for run in runs]
+    assert again == [0, 1, 0, 0]
+    (failures / "d").touch()
+    done = harness(engines.parent, RUN)
+    assert done.returncode == 0, done.stderr  # complete at the second attempt
+    assert [run["status"] for run in json.loads(done.stdout)["runs"]] == ["failed", "complete"]
+    listed = json.loads(harness(engines.parent, "runs list --json").stdout)
+    assert len(listed["runs"]) == 6 and not listed["unfinished"]
+
+
+DEMO = """\
+schema: 1
+name: demo
+description: the demo on a small engine
+workload: tpch
+axes: {engine: [sqlite], placement: [ssd-both, pmem-both]}
+fixed: {params: {scale: 0.01, queries: [6], cache: warm}}
+repeats: 2
+"""
+
+
+def test_the_demo_ends_with_its_verdicts_although_a_run_failed(engines: Path) -> None:
+    program, script = engines.parent / ".venv/bin/harness", engines.parent / "scripts/demo.sh"
+    for file in (program, script):
+        file.parent.mkdir(parents=True)
+    main = "from harness.cli import main; main()"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{main}" "$@"\n')
+    program.chmod(0o755)
+    program.with_name("python").symlink_to("/usr/bin/python3")
+    shutil.copy(ROOT / "scripts/demo.sh", script)
+    (engines.parent / "demo").write_text(DEMO)
+    failures = _failing(engines)
+    for name in "abcd":  # both attempts at both runs of the first block
+        (failures / name).touch()
+    env = {"HARNESS_DATA": str(engines.parent / "data")}
+    done = subprocess.run(
+        [script], env=os.environ | env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    *_, verdict, a, b, c, d, report = done.stdout.splitlines()
+    assert " against ssd-both" in verdict
+    assert all(line.startswith("failed: ") for line in (a, b, c, d))
+    assert Path(report.removeprefix("report: ")).is_file()
+
+
+def _failing(engines: Path) -> Path:
+    """A folder: for each file in it a restore of the example fails, and removes that file."""
+    failures = engines.parent / "failures"
+    failures.mkdir()
+    with (engines / "sqlite/engine.py").open("a", encoding="utf-8") as file:
+        file.write(FAILING.format(folder=failures))
+    return failures
+
+
+def _rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [tuple(v if isinstance(v, str) else round(float(v), 2) for v in row) for row in rows]
 
 
 def test_the_example_has_the_base_class_s_names_of_parameters(engines: Path) -> None:
