@@ -124,29 +124,18 @@ class Loader(ABC, Generic[Connection]):
         A statement uses the tables it names; all of them if it names none or its stage is one
         of ``alone``.
         """
-        return [
-            self._statement_job(stage, text, shared, weights, task, stage in alone)
-            for stage, texts, shared in stages
-            for text in texts
-        ]
 
-    def _statement_job(
-        self,
-        stage: int,
-        text: str,
-        shared: bool,
-        weights: Mapping[str, int],
-        task: Task,
-        alone: bool,
-    ) -> Job[Connection]:
-        tables = tables_of(text, weights) or list(weights)
+        def job(stage: int, text: str, shared: bool) -> Job[Connection]:
+            tables = tables_of(text, weights) or list(weights)
 
-        def run(connection: Connection) -> None:
-            self.run(connection, text, tables[0])
-            task.advance(0, note=head(text, 60))
+            def run(connection: Connection) -> None:
+                self.run(connection, text, tables[0])
+                task.advance(0, note=head(text, 60))
 
-        used = frozenset(weights if alone else tables)
-        return Job(stage, used, shared, weights[tables[0]], run)
+            used = frozenset(weights if stage in alone else tables)
+            return Job(stage, used, shared, weights[tables[0]], run)
+
+        return [job(stage, text, shared) for stage, texts, shared in stages for text in texts]
 
     def load(
         self,

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from engines._data_folders import DataFolders
+from engines._cluster import DataFolders, Timeouts
 from engines._installation import Found
-from engines._server import Timeouts
 from engines._settings import SettingTable
 from engines._tls import Listening, listening
 from harness.engine import (

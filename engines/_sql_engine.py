@@ -45,7 +45,6 @@ class CallsSql(Engine, ABC):
         return self._monitor.read()
 
     def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """From ``sql/<workload>/calls/``."""
         return calls(self.sql_folder / workload, params)
 
     def _close_monitor(self) -> None:

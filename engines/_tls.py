@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines._server import run_once
+from engines._cluster import run_once
 from harness.engine import EngineContext
 from harness.errors import RunFailed
 from harness.host.listen_address import free_port

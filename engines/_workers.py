@@ -60,7 +60,6 @@ class Schedule(Generic[Connection]):
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Start no more jobs."""
         with self._changed:
             self._waiting.clear()
             self._changed.notify_all()

@@ -111,7 +111,6 @@ class EngineContext:
     credentials: Credentials | None
     threads: int
     memory_limit_bytes: int | None
-    seed: int = 0
     listen: Address | None = None
     client_addresses: tuple[str, ...] = ()
 
@@ -200,11 +199,11 @@ class Engine:
     # Every engine that can be placed ---------------------------------------------
 
     def version(self) -> EngineVersion:
-        """Its release and build, without starting a server."""
+        """Return the release and build, without starting a server."""
         raise NotImplementedError
 
     def format_options(self) -> Mapping[str, str]:
-        """Settings that change the data's format (page size …): part of the dataset's key."""
+        """Return settings that change the data's format (page size …), for the dataset's key."""
         return {}
 
     def initialise(self, directories: DataDirectories) -> None:
@@ -218,22 +217,22 @@ class Engine:
         """Shut down cleanly, all data on their tiers; no error when already stopped."""
 
     def kill(self) -> None:
-        """Make it gone at once (SIGKILL), as a crash would."""
+        """End it at once (SIGKILL), as a crash would."""
 
     def effective_config(self) -> Mapping[str, str]:
-        """The configuration as the running engine reports it, secrets left out."""
+        """Return the configuration that the running engine reports, without secrets."""
         return {}
 
     def processes(self) -> Sequence[ProcessId]:
-        """The processes that work for it now, to be sampled, pinned and verified."""
+        """Return the processes that work for it now, to be sampled, pinned and verified."""
         return []
 
     def counters(self) -> Mapping[str, float]:
-        """Its own cumulative counters (bytes read, temp bytes …), unit in each name."""
+        """Return its cumulative counters (bytes read, temp bytes …), the unit in each name."""
         return {}
 
     def files(self) -> Sequence[Path]:
-        """Files and directories that hold its data now: what is evicted for a cold start."""
+        """Return the files and directories with its data, which a cold start evicts."""
         return []
 
     def snapshot(self, dataset: Path) -> None:
@@ -260,7 +259,7 @@ class Engine:
         return self.sql_folder / workload
 
     def connect(self) -> SqlConnection:
-        """A new connection to the started engine."""
+        """Open a connection to the started engine."""
         raise self._lacks("connect to", "it does not run SQL")
 
     def bulk_load(
@@ -278,7 +277,7 @@ class Engine:
         raise self._lacks("load", "the engine has no bulk load")
 
     def load_retries(self) -> Mapping[str, int]:
-        """By table, the number of times that a piece of the last load was loaded again."""
+        """Return how often a piece of the last load was loaded again, by table."""
         return {}
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
@@ -301,7 +300,7 @@ class Engine:
     publication_cost: Mapping[str, float] = {}
 
     def lost_without_power(self) -> Mapping[str, str]:
-        """Settings of the running engine by which a loss of power may take acknowledged commits.
+        """Return the settings by which a loss of power may take acknowledged commits.
 
         ``setting=value`` and what follows from it; empty where every acknowledged commit stays.
         """
@@ -310,7 +309,7 @@ class Engine:
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Iterable[RunWarning]:
-        """Warnings for a window of ``window_ns`` that did not write back as a long run does.
+        """Warn about a window of ``window_ns`` that did not write back as a long run does.
 
         ``ramp_up`` and ``window``: what each added to the counters, empty or without those
         that this release does not have. The engine still runs, unless it works in the client.
@@ -318,11 +317,11 @@ class Engine:
         return ()
 
     def wait_observer(self) -> WaitObserver | None:
-        """A new view of the foreground sessions; nothing is opened before its first use."""
+        """Return a view of the foreground sessions, which opens nothing before its first use."""
         return None
 
     def background_tasks(self) -> TaskTimes:
-        """Flushes, compactions … since the last opening; empty where the times are not known.
+        """Return when flushes, compactions … ran since the last opening; empty if not known.
 
         The engine does not run, and has not been opened again.
         """
@@ -358,21 +357,21 @@ class Engine:
     inside_client: bool = False
 
     def host(self, process: ProcessId) -> None:
-        """This client process contains the engine from now on, until it ends."""
+        """Note that a client process contains the engine from now on, until it ends."""
 
     def network(self) -> str | None:
-        """The path of the server's own network, for clients; None where it has the host's."""
+        """Return the path of the server's own network; None where it has the host's."""
         return None
 
     def native_connection(self) -> Mapping[str, Any]:
-        """Place and user of the started engine's data: ``connection`` of the client's spec.
+        """Return ``connection`` of the client's spec: place and user of the started engine's data.
 
         It contains a password: it goes to the client's stdin and nowhere else.
         """
         raise self._lacks("connect to", "no native client speaks to it")
 
     def native_calls(self, workload: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """``statements`` of the client's spec, by operation; a list has one text a field.
+        """Return ``statements`` of the client's spec, by operation; a list has one text a field.
 
         They name their values (``:key``, ``:field0`` …). UsageError where ``params`` require
         what the engine cannot do.
@@ -397,15 +396,18 @@ class Engine:
         raise self._lacks("load", "no native client speaks to it")
 
     def tunnel(self, token: str) -> Tunnel:
-        """``token``: five digits, unique among the tunnels of the client's host."""
+        """Return a way to the server's socket.
+
+        ``token``: five digits, unique among the tunnels of the client's host.
+        """
         raise self._lacks("tunnel to", "it has no server of ours with a socket")
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
-        """How clients on other hosts connect; None where it does not listen."""
+        """Return how clients on other hosts connect; None where it does not listen."""
         return None
 
     def ycsb_binding(self) -> YcsbBinding:
-        """The official client's; UsageError where it does not work with this installation."""
+        """Return the official client's binding; UsageError where it does not work here."""
         raise UsageError(
             f"driver ycsb on {self.name}",
             "there is no binding of the official client for this engine",
@@ -415,7 +417,7 @@ class Engine:
     def ycsb_properties(
         self, connection: Mapping[str, Any], params: Mapping[str, Any]
     ) -> Mapping[str, str]:
-        """Properties by which the binding finds these data (see ``native_connection``).
+        """Return the properties by which the binding finds the data of ``native_connection``.
 
         ``params``: the workload's. UsageError where they, or the connection, require what the
         binding cannot do. They contain a password: they go into a file of the client's user.
@@ -425,15 +427,16 @@ class Engine:
     def ycsb_counters(
         self, reported: Mapping[str, Any]
     ) -> tuple[Mapping[str, float], Mapping[str, str]]:
-        """Counters (units in their names) and text properties of ``reported``, which the binding
-        reported of an engine inside the client. Both empty for other engines.
+        """Return counters (units in their names) and texts of what the binding has ``reported``.
+
+        Both are empty unless the engine is inside the client.
         """
         return {}, {}
 
     # External engines: data stay in a schema of ours in the user's server ------------
 
     def prepared(self, key: str) -> Mapping[str, Any] | None:
-        """The facts given to ``mark_prepared`` for this key; None where data are missing."""
+        """Return the facts given to ``mark_prepared`` for this key; None where data are missing."""
         return None
 
     def prepare(self, key: str) -> None:
@@ -443,10 +446,10 @@ class Engine:
         """
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
-        """The data of this key are complete."""
+        """Note that the data of this key are complete."""
 
     def data_bytes(self) -> int | None:
-        """Size of the loaded data with indexes, where the server reports it."""
+        """Return the size of the loaded data with indexes, where the server reports it."""
         return None
 
     def _lacks(self, verb: str, context: str) -> UsageError:
@@ -482,11 +485,11 @@ class EngineFactory:
     external_version: Callable[[Mapping[str, Any]], EngineVersion] | None = None
 
     def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
-        """The parts that can be placed under these options: none of an external server."""
+        """Return the parts that can be placed under these options: none of an external server."""
         return frozenset() if "dsn" in options else self.placeable
 
     def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
-        """What would run; UsageError says what is missing and how to get it."""
+        """Return what would run; UsageError says what is missing and how to get it."""
         if self.external_version is not None and "dsn" in options:
             return self.external_version(options)
         try:
@@ -499,7 +502,7 @@ class EngineFactory:
             raise
 
     def create(self, context: EngineContext) -> Engine:
-        """An engine for one run; nothing is started or written yet."""
+        """Make an engine for one run; nothing is started or written yet."""
         if self.external is not None and "dsn" in context.options:
             return self.external(context)
         return self.make(context)

@@ -9,7 +9,7 @@ execution and says in words what does not fit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 OperatorKind = Literal["scan", "join", "aggregate", "sort", "other"]
@@ -39,18 +39,6 @@ class Operator:
         for child in self.children:
             yield from child.walk()
 
-    def to_json(self) -> dict[str, Any]:
-        """A nested JSON object, children under ``children``."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "relation": self.relation,
-            "rows": self.rows,
-            "time_ns": self.time_ns,
-            "lookups": self.lookups,
-            "children": [child.to_json() for child in self.children],
-        }
-
 
 #: The one entry of ``ExecutedPlan.outside_ns`` that engines measure themselves.
 PLANNING = "planning"
@@ -66,12 +54,13 @@ Clock = Literal["wall", "cpu", "scaled"]
 class ExecutedPlan:
     """A plan as executed: its operators, the execution's duration, the engine's raw text.
 
+    ``operators``: the root, with its inputs below it.
     ``outside_ns``: what the execution spent outside its operators, by name: planning,
     starting the executor, the client … All but :data:`PLANNING` is what was left of the
     execution's duration. ``note``: how the engine's times are to be read.
     """
 
-    root: Operator
+    operators: Operator
     duration_ns: int
     raw: str
     raw_format: Literal["json", "text"] = "json"
@@ -92,26 +81,13 @@ class ExecutedPlan:
         too, and :data:`OUTSIDE` the remainder.
         """
         totals: dict[str, int] = {}
-        for operator in self.root.walk():
+        for operator in self.operators.walk():
             totals[operator.kind] = totals.get(operator.kind, 0) + operator.time_ns
         if planning_ns := self.outside_ns.get(PLANNING, 0):
             totals["other"] = totals.get("other", 0) + planning_ns
         if remainder_ns := sum(self.remainder_ns.values()):
             totals[OUTSIDE] = remainder_ns
         return totals
-
-    def to_json(self) -> dict[str, Any]:
-        """As stored with a run."""
-        return {
-            "duration_ns": self.duration_ns,
-            "clock": self.clock,
-            "note": self.note,
-            "operators": self.root.to_json(),
-            "outside_ns": dict(self.outside_ns),
-            "raw_format": self.raw_format,
-            "raw": self.raw,
-            "extra": self.extra,
-        }
 
 
 #: Below this a ratio of processor times says nothing: they are counted in ticks of 10 ms.
@@ -141,10 +117,6 @@ class Accounting:
     def share(self) -> float:
         """The plan's sum over the measured time."""
         return self.plan_ns / self.measured_ns
-
-    def to_json(self) -> dict[str, Any]:
-        """As stored with a run."""
-        return asdict(self)
 
 
 def account(

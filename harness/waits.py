@@ -209,7 +209,6 @@ class SampledWaits:
             }
 
     def close(self) -> None:
-        """Close the observer."""
         with self._lock:
             self._observer.close()
             self._scheduled.close()
@@ -237,7 +236,6 @@ class _Scheduled:
         self._files = KeptFiles()
 
     def see(self, threads: Iterator[Thread]) -> None:
-        """Take these threads in."""
         if self._threads is None:
             self._threads = {thread: self._of(thread) or Scheduled() for thread in threads}
             self._before = _sum(self._threads.values())
@@ -247,7 +245,6 @@ class _Scheduled:
                 self._threads[thread] = self._of(thread) or Scheduled()
 
     def read(self) -> Scheduled:
-        """Their time since then."""
         known = self._threads or {}
         for thread in list(known):
             now = self._of(thread)
@@ -262,7 +259,6 @@ class _Scheduled:
         return scheduled(thread, self._files.read)
 
     def close(self) -> None:
-        """Close what it reads."""
         self._files.close()
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engines._cluster import TIMEOUTS
 from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
@@ -43,7 +44,6 @@ from engines._innodb.verify import (
 from engines._innodb.wire import LazyConnection
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
-from engines._server import TIMEOUTS
 from engines._settings import choice_of
 from harness.engine import (
     DataDirectories,
@@ -149,7 +149,6 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
 
     @property
     def _login(self) -> Login:
-        """The private socket."""
         return Login(
             user=ROLE,
             password=self._password,
@@ -190,7 +189,6 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
 
     @property
     def socket(self) -> Path:
-        """The server's private socket."""
         return self._context.scratch / SOCKET
 
     def _start(self, settings: Mapping[str, str]) -> None:

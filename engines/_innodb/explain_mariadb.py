@@ -59,7 +59,7 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
     planning_ns = round(planning_ms * _NS_PER_MS)
     total_ns = round(total_ms * _NS_PER_MS)
     return ExecutedPlan(
-        root=root.operator(),
+        operators=root.operator(),
         duration_ns=duration_ns,
         raw=text,
         note=_NOTE,
@@ -86,7 +86,6 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
 
     def walk(self) -> Iterator[_Node]:
-        """All nodes, inputs first."""
         for child in self.children:
             yield from child.walk()
         yield self

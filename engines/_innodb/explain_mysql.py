@@ -83,7 +83,7 @@ def translate_tree(text: str, duration_ns: int) -> ExecutedPlan:
 def _plan(root: Mapping[str, Any], raw: str, form: Any, duration_ns: int) -> ExecutedPlan:
     total_ns = round(_total_ms(root) * _NS_PER_MS)
     return ExecutedPlan(
-        root=_operator(root),
+        operators=_operator(root),
         duration_ns=duration_ns,
         raw=raw,
         raw_format=form,

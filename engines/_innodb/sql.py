@@ -76,7 +76,6 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         }
 
     def lost_without_power(self) -> Mapping[str, str]:
-        """See counters.py."""
         return counters.lost_without_power(self._variables())
 
     def write_back_warnings(

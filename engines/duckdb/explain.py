@@ -70,7 +70,7 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
     busy_ns = round(_timing_s(statement) * _NS_PER_S)
     threads = max(1.0, busy_ns / running_ns) if running_ns else 1.0
     return ExecutedPlan(
-        root=_operator(statement, threads),
+        operators=_operator(statement, threads),
         duration_ns=duration_ns,
         raw=text,
         note=_NOTE.format(threads),

@@ -39,7 +39,6 @@ class SpillMeter:
             self._piped += length
 
     def begin(self, reading: bool) -> None:
-        """A statement starts."""
         with self._lock:
             self._settle()
             self._running.append(reading)

@@ -42,7 +42,7 @@ spill = SpillMeter()
 
 
 def answer(document: dict[str, Any]) -> None:
-    """Write one line."""
+    """Write one answer as a line of JSON."""
     line = json.dumps(document) + "\n"
     with spill.piping(len(line)):  # one line at a time
         sys.stdout.write(line)

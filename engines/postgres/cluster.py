@@ -21,8 +21,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engines._data_folders import DataFolders
-from engines._server import run_once
+from engines._cluster import DataFolders, run_once
 from engines.postgres.installation import Installation
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed

@@ -177,7 +177,10 @@ def write_back_warnings(
     interval_s: float,
     block_bytes: int,
 ) -> Iterator[RunWarning]:
-    """``interval_s``: checkpoint_timeout; ``block_bytes``: block_size."""
+    """Warn about a window without the checkpoints of a long run.
+
+    ``interval_s``: checkpoint_timeout. ``block_bytes``: block_size.
+    """
     log = window.get("postgres_wal_written_bytes", 0.0)
     if log < _LITTLE_BYTES:
         return

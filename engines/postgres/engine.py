@@ -18,9 +18,9 @@ from typing import Any
 
 import psycopg
 
+from engines._cluster import TIMEOUTS
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
-from engines._server import TIMEOUTS
 from engines._settings import choice_of
 from engines.postgres import external
 from engines.postgres.cluster import (
@@ -135,7 +135,6 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         return self._open_database(MAINTENANCE_DATABASE), DATABASE
 
     def native_connection(self) -> Mapping[str, Any]:
-        """The private socket."""
         return {
             "host": str(self._context.scratch),
             "port": self._port,

@@ -67,7 +67,7 @@ def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
     if "JIT" in top:
         extra["jit_ns"] = round(top["JIT"]["Timing"]["Total"] * _NS_PER_MS)
     return ExecutedPlan(
-        root=_operator(root),
+        operators=_operator(root),
         duration_ns=duration_ns,
         raw=json.dumps(document),
         note=_NOTE,

@@ -80,7 +80,6 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         return explain.explain(connection, sql)
 
     def wait_observer(self) -> ActivityObserver:
-        """Wait events; see waits.py."""
         return ActivityObserver(self._open_for_waits, local=self.kind == "managed")
 
     def effective_config(self) -> Mapping[str, str]:

@@ -64,7 +64,6 @@ class Answer:
 
     @property
     def row_cache_bytes(self) -> int | None:
-        """0: none; None: unknown."""
         return row_cache_of(self.log)
 
 

@@ -64,7 +64,6 @@ class Options:
         return {**self.database, **self.family, **self.table, **rows}
 
     def text(self) -> str:
-        """The argument of rocksdb_get_options_from_string."""
         return ";".join(f"{k}={v}" for k, v in {**self.database, **self.of_family()}.items())
 
     def stored(self) -> dict[str, str]:

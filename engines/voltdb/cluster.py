@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engines._data_folders import DataFolders
-from engines._server import run_once
+from engines._cluster import DataFolders, run_once
 from engines.voltdb.installation import Installation
 from harness.engine import DataDirectories, EngineContext
 from harness.supervise.user_files import acting_as, make_directory, write_text

@@ -16,9 +16,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from engines._cluster import TIMEOUTS
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
-from engines._server import TIMEOUTS
 from engines._sql_engine import CallsSql
 from engines.voltdb.cluster import Cluster
 from engines.voltdb.counters import Monitor, write_back_warnings

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from engines._cluster import run_once
 from engines._loading import verify_counts
-from engines._server import run_once
 from engines.voltdb.installation import Installation
 from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, Fill

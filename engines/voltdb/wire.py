@@ -62,7 +62,6 @@ class Table:
     rows: list[tuple[Scalar, ...]]
 
     def records(self) -> list[dict[str, Scalar]]:
-        """The rows by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 

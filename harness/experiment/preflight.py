@@ -130,7 +130,6 @@ class EngineRun(ResolvedRun):
             credentials=env.credentials,
             threads=self.threads,
             memory_limit_bytes=self.spec.memory_limit_bytes,
-            seed=self.spec.seed,
             listen=self.listen,
             client_addresses=self.client_addresses,
         )

@@ -257,10 +257,10 @@ def test_load_and_plan(started: Any, tpch_parquet: Any) -> None:
         "select o_orderpriority, count(*) from orders join lineitem on o_orderkey = l_orderkey "
         "group by 1 order by 1",
     )
-    scanned = {o.relation for o in plan.root.walk() if o.kind == "scan"}
+    scanned = {o.relation for o in plan.operators.walk() if o.kind == "scan"}
     assert scanned == {"orders", "lineitem"}
     assert {"scan", "join", "aggregate", "sort"} <= set(plan.time_by_kind_ns())
-    total = sum(o.time_ns for o in plan.root.walk())
+    total = sum(o.time_ns for o in plan.operators.walk())
     assert plan.clock == "scaled"
     cpu_ns = total * plan.extra["threads_at_work"]
     assert abs(cpu_ns - plan.extra["cpu_ns"]) <= 0.01 * cpu_ns

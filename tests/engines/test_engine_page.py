@@ -32,6 +32,8 @@ SQL = ROOT / "tests/toy_engines/sqlite/sql"
 def engines(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the page's engine, which the servers' user can enter."""
     monkeypatch.setenv("HARNESS_ENGINE_PATH", str(open_path / "engines"))
+    for module in ("engines.sqlite", "engines.sqlite.engine"):  # of another test's folder
+        monkeypatch.delitem(sys.modules, module, raising=False)
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     shutil.copytree(SQL, open_path / "engines/sqlite/sql")
     (open_path / "engines/sqlite/engine.py").write_text(example, encoding="utf-8")

@@ -22,7 +22,7 @@ def recorded(name: str) -> str:
 
 
 def of_relation(plan: ExecutedPlan, table: str) -> list[Operator]:
-    return [operator for operator in plan.root.walk() if operator.relation == table]
+    return [operator for operator in plan.operators.walk() if operator.relation == table]
 
 
 @pytest.mark.parametrize("query", [1, 2, 11, 13, 15, 16, 18, 20, 21, 22])
@@ -34,7 +34,7 @@ def test_a_plan_adds_up_to_its_executions_time(innodb: Any, query: int) -> None:
     total = sum(plan.time_by_kind_ns().values())
     assert 0.9 * plan.duration_ns <= total <= 1.1 * plan.duration_ns
     assert plan.clock == "wall" and plan.note
-    operators = sum(operator.time_ns for operator in plan.root.walk())
+    operators = sum(operator.time_ns for operator in plan.operators.walk())
     assert 0 < operators <= 1.1 * plan.extra["engine_duration_ns"]
 
 
@@ -57,11 +57,11 @@ def test_profiling_leaves_the_connection_as_it_was(innodb: Any) -> None:
 def test_a_recorded_tree_of_mysql_in_exclusive_times() -> None:
     plan = explain_mysql.translate_json(recorded("mysql-9.7.4-tpch-q20.json"), 200_000_000)
     total = plan.extra["engine_duration_ns"]
-    assert abs(sum(o.time_ns for o in plan.root.walk()) - total) < total / 1000
+    assert abs(sum(o.time_ns for o in plan.operators.walk()) - total) < total / 1000
     (lineitem,) = of_relation(plan, "lineitem")
     assert lineitem.name == "Index lookup on lineitem using lineitem_part_supplier"
     assert lineitem.kind == "scan"
-    (subquery,) = [o for o in plan.root.walk() if "Select #4" in o.name]
+    (subquery,) = [o for o in plan.operators.walk() if "Select #4" in o.name]
     assert (subquery.kind, subquery.rows) == ("aggregate", 760)  # once for each of 760 loops
     assert plan.outside_ns == {"planning and client": 200_000_000 - total}
 
@@ -72,11 +72,14 @@ def test_the_text_of_older_releases_gives_the_same_tree() -> None:
     assert old.raw_format == "text"
 
     def shape(plan: ExecutedPlan) -> list[tuple[str, str | None]]:
-        nodes = [o for o in plan.root.walk() if not o.name.startswith("Select #")]
+        nodes = [o for o in plan.operators.walk() if not o.name.startswith("Select #")]
         return [(o.kind, o.relation) for o in nodes]
 
     assert shape(old) == shape(new)
-    assert abs(sum(o.time_ns for o in old.root.walk()) / old.extra["engine_duration_ns"] - 1) < 0.02
+    assert (
+        abs(sum(o.time_ns for o in old.operators.walk()) / old.extra["engine_duration_ns"] - 1)
+        < 0.02
+    )
 
 
 def test_what_never_ran_has_no_time() -> None:
@@ -86,7 +89,7 @@ def test_what_never_ran_has_no_time() -> None:
         "    -> Select #2 (subquery in condition; run only once)\n"
         "        -> Table scan on b  (cost=2 rows=3) (never executed)\n"
     )
-    root = explain_mysql.translate_tree(text, 5_000_000).root
+    root = explain_mysql.translate_tree(text, 5_000_000).operators
     assert [(o.kind, o.relation, o.rows, o.time_ns) for o in root.walk()] == [
         ("scan", None, 2, 1_500_000),
         ("scan", "a", 6, 2_500_000),
@@ -100,8 +103,8 @@ def test_a_recorded_sort_of_mariadb_counts_nothing_twice(query: int) -> None:
     text = recorded(f"mariadb-10.11.19-tpch-q{query}.json")
     plan = explain_mariadb.translate(text, 10**9)
     total = plan.extra["engine_duration_ns"] - plan.extra["planning_ns"]
-    assert abs(sum(o.time_ns for o in plan.root.walk()) - total) < total / 1000
-    sorts = [o for o in plan.root.walk() if o.kind == "sort"]
+    assert abs(sum(o.time_ns for o in plan.operators.walk()) - total) < total / 1000
+    sorts = [o for o in plan.operators.walk() if o.kind == "sort"]
     assert sorts and sum(o.time_ns for o in sorts) < total / 20  # what they read is not theirs
 
 
@@ -111,7 +114,7 @@ def test_a_recorded_plan_of_mariadb_separates_reading_from_the_rest() -> None:
     assert (part.kind, part.name, part.rows) == ("scan", "ALL", 20_000)
     (partsupp,) = of_relation(plan, "partsupp")
     assert partsupp.name == "ref using PRIMARY"
-    joins = [o for o in plan.root.walk() if o.kind == "join"]
+    joins = [o for o in plan.operators.walk() if o.kind == "join"]
     assert [o.name for o in joins] == ["nested loop join"]
     assert "joins and grouping" in plan.note
 

@@ -158,7 +158,7 @@ def test_own_times_add_up_to_the_whole(loaded: Any, name: str, workers: int) -> 
     connection.execute("set parallel_tuple_cost = 0")
     for _ in range(5):  # it may stand still between its operators, though not each time
         plan = loaded.explain(connection, QUERIES[name])
-        times = [operator.time_ns for operator in plan.root.walk()]
+        times = [operator.time_ns for operator in plan.operators.walk()]
         assert min(times) >= 0
         assert plan.duration_ns > plan.extra["engine_duration_ns"] > plan.extra["execution_ns"]
         whole = plan.extra["execution_ns"]
@@ -178,8 +178,8 @@ def test_an_initplan_is_not_counted_twice(loaded: Any) -> None:
     shares = []
     for _ in range(5):  # a scan of 25 rows may wait for a processor, though not each time
         plan = loaded.explain(connection, sql)
-        nation = next(o for o in plan.root.walk() if o.relation == "nation")
-        lineitem = next(o for o in plan.root.walk() if o.relation == "lineitem")
+        nation = next(o for o in plan.operators.walk() if o.relation == "nation")
+        lineitem = next(o for o in plan.operators.walk() if o.relation == "lineitem")
         shares.append(nation.time_ns / lineitem.time_ns)
     assert min(shares) < 1 / 3
 

@@ -9,6 +9,7 @@ from report_runs import Case, report, with_artifacts, write
 
 from engines._innodb import explain_mysql
 from harness.query_plan import ExecutedPlan, Operator
+from harness.store.documents import members
 from harness.store.runs import StoredRun
 from reports.published import plan_metrics, plan_summaries, read_published
 from reports.values import Quantity
@@ -30,13 +31,13 @@ QUERY_3 = """\
 
 
 def with_plans(run: StoredRun, **plans: ExecutedPlan) -> StoredRun:
-    documents = {query.removeprefix("q"): plan.to_json() for query, plan in plans.items()}
+    documents = {query.removeprefix("q"): members(plan) for query, plan in plans.items()}
     return with_artifacts(run, {"plans": documents})
 
 
 def of(query: str, plan: ExecutedPlan) -> dict[tuple[str, str], float]:
     """Metric and relation → ms."""
-    found = plan_metrics(query, plan.to_json())
+    found = plan_metrics(query, members(plan))
     return {(q.name, q.label("relation") or ""): value / 1e6 for q, value in found.items()}
 
 
@@ -64,7 +65,7 @@ def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:
     line = "-> {}ndex lookup on lineitem using PRIMARY  (actual time=1..2 rows=9 loops={})\n"
     batch = explain_mysql.translate_tree(line.format("Multi-range i", 2), 10**7)
     single = explain_mysql.translate_tree(line.format("Single-row covering i", 4), 10**7)
-    assert (batch.root.lookups, single.root.lookups) == (0, 4)
+    assert (batch.operators.lookups, single.operators.lookups) == (0, 4)
 
 
 def duckdb(scan_ms: int, above_ms: int) -> ExecutedPlan:

@@ -25,7 +25,7 @@ from harness.engine import (
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
 from harness.sql_values import decode, encode
-from harness.store.documents import from_members
+from harness.store.documents import from_members, members
 from harness.store.result import Metric
 from harness.waits import Breakdown, explain_alone, take
 from harness.workload import Session
@@ -192,7 +192,7 @@ class QueryRuns:
             spent = difference(before, self._session.counters("after untimed"))
             known = execution.counters.get("cpu_ns")
             accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
-        document = plan.to_json() | {"accounting": accounting.to_json()}
+        document = members(plan) | {"accounting": members(accounting)}
         return Explained(statement.query, tuple(_plan_metrics(statement, plan)), document)
 
 
