@@ -32,7 +32,6 @@ from engines._innodb.configuration import (
 from engines._innodb.connection import Login
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
-from engines._innodb.server_log import before_trace
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.values import size_bytes
 from engines._innodb.verify import (
@@ -46,6 +45,7 @@ from engines._installation import workloads_in
 from engines._managed import ManagedServer
 from engines._settings import choice_of
 from harness.engine import (
+    Credentials,
     DataDirectories,
     EngineContext,
     EngineFactory,
@@ -69,6 +69,8 @@ _REDO_PAUSE_S = 1.0
 _POLL_S = 0.01
 #: First byte of the server's greeting after packet length and number: protocol version 10.
 _PROTOCOL = 10
+#: How far back errors before a stack trace are looked for, and how many are shown.
+_TRACED_LINES, _TRACED_BYTES, _SHOWN_ERRORS = 2000, 1 << 18, 6
 _NATIVE_AIO = "innodb_use_native_aio"
 
 
@@ -287,6 +289,21 @@ def _user(user: str, password: str, require: str = "") -> list[str]:
         f"CREATE USER IF NOT EXISTS {user}",
         f"ALTER USER {user} IDENTIFIED BY '{password}'{require}",
     ]
+
+
+def before_trace(log: Path, user: Credentials | None) -> str | None:
+    """The errors before the last stack trace of a log; None if it has no stack trace.
+
+    The last lines after a trace are addresses and advice; the cause is logged before it.
+    """
+    lines = log_tail(log, user, lines=_TRACED_LINES, max_bytes=_TRACED_BYTES).splitlines()
+    signals = [number for number, line in enumerate(lines) if " got signal " in line]
+    if not signals:
+        return None
+    before, signal_line = lines[: signals[-1]], lines[signals[-1]]
+    errors = [line for line in before if "[ERROR]" in line or "ssertion failure" in line]
+    shown = [*(errors or before)[-_SHOWN_ERRORS:], signal_line]
+    return "its log before the stack trace:\n" + "\n".join(shown)
 
 
 def _page_size(options: Mapping[str, Any]) -> str:

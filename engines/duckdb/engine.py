@@ -220,7 +220,7 @@ class DuckDB(Engine):
         return [identity] if identity else []
 
     def counters(self) -> Mapping[str, float]:
-        """``spilled_bytes`` (see spill.py); DuckDB itself has no cumulative counters."""
+        """``spilled_bytes`` (see worker.py); DuckDB itself has no cumulative counters."""
         spilled = self._running.request("counters")["spilled_bytes"]
         return {} if spilled is None else {"spilled_bytes": float(spilled)}
 

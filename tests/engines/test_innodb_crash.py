@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from patience import eventually
 
-from engines._innodb.server_log import before_trace
+from engines._innodb.engine import before_trace
 from harness.errors import RunFailed
 
 

@@ -46,7 +46,7 @@ ALLOWED = {
         "engines/_innodb/verify.py _descriptors",
         "engines/_innodb/verify.py _shared_mappings",
         "engines/duckdb/worker.py bind_file",
-        "engines/duckdb/spill.py SpillMeter._file_bytes",
+        "engines/duckdb/worker.py SpillMeter._file_bytes",
         "engines/voltdb/engine.py _free_ports",
     },
     "in a process of that user": {"engines/rocksdb/probe.py _text"},
