@@ -21,7 +21,7 @@ from harness import registry
 from harness.engine import Engine
 from harness.progress import SilentProgress
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import query_sql
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/adding-an-engine.md").read_text(encoding="utf-8")
