@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic
+from typing import Generic
 
 from engines._installation import Found
 from harness.copytree import copy_tree, make_durable, move_tree
-from harness.engine import EngineContext, Process
+from harness.engine import EngineContext, EngineOptions, Process
 from harness.errors import RunFailed, UsageError
 from harness.supervise.failures import log_tail
 from harness.supervise.silence import LIMITS, limit_s
@@ -33,7 +33,7 @@ class Timeouts:
     stop_s: float
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Timeouts:
+    def of(cls, options: EngineOptions) -> Timeouts:
         """From the engine options; UsageError unless they are positive numbers."""
         return cls(
             _seconds(options, "start_timeout_s", limit_s("start")),
@@ -84,7 +84,7 @@ def _write_stdin(process: Process, stdin: str) -> None:
     process.stdout.read()
 
 
-def _seconds(options: Mapping[str, Any], name: str, default: float) -> float:
+def _seconds(options: EngineOptions, name: str, default: float) -> float:
     value = options.get(name, default)
     try:
         seconds = float(value)

@@ -18,29 +18,31 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from harness import jsonfile
 from harness.engine import (
     Engine,
     EngineKind,
+    EngineOptions,
     SqlConnection,
 )
 from harness.errors import RunFailed, UsageError
 from harness.sql_files import created
+from harness.store.spec import JsonObject
 
 PREFIX = "tierbench"
 _UNLOCK_S = 5.0
 _Connection = TypeVar("_Connection", bound=SqlConnection)
 
 
-def mark_text(*, complete: bool, facts: Mapping[str, Any] | None = None) -> str:
+def mark_text(*, complete: bool, facts: JsonObject | None = None) -> str:
     """The harness's mark on a schema; ``facts``: of the data, when they are complete."""
     mark = {"made_by": PREFIX, "complete": complete}
     return json.dumps(mark if facts is None else {**mark, "facts": dict(facts)}, sort_keys=True)
 
 
-def dsn_text(problem: str, options: Mapping[str, Any], secrets: Callable[[str], str]) -> str:
+def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]) -> str:
     """The option ``dsn``, or ``$HARNESS_DSN`` if it is "env"; UsageError if that is unset.
 
     ``secrets``: names the secrets in a DSN. UsageError if the option has one: it is stored.
@@ -162,18 +164,19 @@ class ExternalServer(Engine, ABC, Generic[_Connection]):
         self._create(name, mark_text(complete=False))
         self._schema = name
 
-    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
+    def mark_prepared(self, key: str, facts: JsonObject) -> None:
         """Write ``facts`` into the mark."""
         self._set_mark(self._schema_name(key), mark_text(complete=True, facts=facts))
 
-    def prepared(self, key: str) -> Mapping[str, Any] | None:
+    def prepared(self, key: str) -> JsonObject | None:
         """The facts of the complete data under ``key``, which become the data in use."""
         name = self._schema_name(key)
         mark = self._mark_of(name)
         if mark is None or not mark.get("complete"):
             return None
         self._schema = name
-        facts: Mapping[str, Any] = mark["facts"]
+        facts = mark["facts"]
+        assert isinstance(facts, Mapping)
         return facts
 
     def _locked(self, session: str) -> RunFailed:
@@ -193,7 +196,7 @@ class ExternalServer(Engine, ABC, Generic[_Connection]):
     def _schema_name(self, key: str) -> str:
         return f"{PREFIX}_{key.replace('-', '_')}"[: self.longest_schema_name]
 
-    def _mark_of(self, schema: str) -> Mapping[str, Any] | None:
+    def _mark_of(self, schema: str) -> JsonObject | None:
         """The mark of a schema; None if there is no such schema; RunFailed if it has no mark."""
         stored = self._stored_mark(schema)
         if stored is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from harness.engine import EngineVersion
+from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.tiers.verify import may_enter
@@ -24,7 +24,7 @@ def first_fitting(
     title: str,
     machine: Iterable[Found],
     private: Iterable[Found],
-    options: Mapping[str, Any],
+    options: EngineOptions,
     install: str,
 ) -> Found:
     """The newest of the machine's own, or the first of the private prefix.

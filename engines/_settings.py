@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.engine import EngineOptions
 from harness.errors import UsageError
 from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.supervise.programs import minimal_environment
@@ -23,7 +24,7 @@ TIMEOUT_S = 60
 _RESERVED = "reserved for the harness (directories, sockets, access, data format)"
 
 
-def choice_of(options: Mapping[str, Any], name: str, choices: Collection[str]) -> str:
+def choice_of(options: EngineOptions, name: str, choices: Collection[str]) -> str:
     """The engine option's value, in lower case; the first of ``choices`` where it is not given.
 
     UsageError for another.

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
+from harness.store.spec import JsonObject
 from harness.supervise.credentials import refuse_noexec
 from harness.supervise.process import ProcessId as ProcessId
 from harness.supervise.starting import OWN_NETWORK as OWN_NETWORK
@@ -40,8 +41,10 @@ from harness.warnings import RunWarning
 EngineKind = Literal["managed", "embedded", "external"]
 LoadFormat = Literal["csv", "tbl", "parquet"]
 Scalar = int | float | Decimal | str | date | None
+#: Engine options of a spec by name: texts of the command line, or values of a profile.
+EngineOptions = Mapping[str, str | int | float | bool]
 #: Fills empty tables through a connection, and returns the rows it stored by table.
-Fill = Callable[[Mapping[str, Any]], Mapping[str, int]]
+Fill = Callable[[JsonObject], Mapping[str, int]]
 #: By task, when it was at work: begin and end in monotonic nanoseconds, in order.
 TaskTimes = Mapping[str, Sequence[tuple[int, int]]]
 
@@ -104,7 +107,7 @@ class EngineContext:
     """
 
     settings: Mapping[str, str]
-    options: Mapping[str, Any]
+    options: EngineOptions
     scratch: Path
     engines_prefix: Path
     processes: ProcessStarter
@@ -169,7 +172,7 @@ class Tunnel:
 
     local: Path
     remote: str
-    connection: Mapping[str, Any]
+    connection: JsonObject
 
 
 @dataclass(frozen=True)
@@ -363,14 +366,14 @@ class Engine:
         """Return the path of the server's own network; None where it has the host's."""
         return None
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         """Return ``connection`` of the client's spec: place and user of the started engine's data.
 
         It contains a password: it goes to the client's stdin and nowhere else.
         """
         raise self._lacks("connect to", "no native client speaks to it")
 
-    def native_calls(self, workload: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """Return ``statements`` of the client's spec, by operation; a list has one text a field.
 
         They name their values (``:key``, ``:field0`` …). UsageError where ``params`` require
@@ -384,7 +387,7 @@ class Engine:
         fill: Fill,
         row_counts: Mapping[str, int],
         progress: Progress,
-        params: Mapping[str, Any] | None = None,
+        params: JsonObject | None = None,
     ) -> None:
         """Create the schema from ``sql/<workload>/``, fill it; index, procedures, analyse.
 
@@ -402,7 +405,7 @@ class Engine:
         """
         raise self._lacks("tunnel to", "it has no server of ours with a socket")
 
-    def from_elsewhere(self) -> Mapping[str, Any] | None:
+    def from_elsewhere(self) -> JsonObject | None:
         """Return how clients on other hosts connect; None where it does not listen."""
         return None
 
@@ -414,9 +417,7 @@ class Engine:
             "choose an engine with a binding (docs/ycsb-client.md), or --driver loadgen",
         )
 
-    def ycsb_properties(
-        self, connection: Mapping[str, Any], params: Mapping[str, Any]
-    ) -> Mapping[str, str]:
+    def ycsb_properties(self, connection: JsonObject, params: JsonObject) -> Mapping[str, str]:
         """Return the properties by which the binding finds the data of ``native_connection``.
 
         ``params``: the workload's. UsageError where they, or the connection, require what the
@@ -424,9 +425,7 @@ class Engine:
         """
         return {}
 
-    def ycsb_counters(
-        self, reported: Mapping[str, Any]
-    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
+    def ycsb_counters(self, reported: JsonObject) -> tuple[Mapping[str, float], Mapping[str, str]]:
         """Return counters (units in their names) and texts of what the binding has ``reported``.
 
         Both are empty unless the engine is inside the client.
@@ -435,7 +434,7 @@ class Engine:
 
     # External engines: data stay in a schema of ours in the user's server ------------
 
-    def prepared(self, key: str) -> Mapping[str, Any] | None:
+    def prepared(self, key: str) -> JsonObject | None:
         """Return the facts given to ``mark_prepared`` for this key; None where data are missing."""
         return None
 
@@ -445,7 +444,7 @@ class Engine:
         A schema of the same name without our mark is refused; nothing else is touched.
         """
 
-    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
+    def mark_prepared(self, key: str, facts: JsonObject) -> None:
         """Note that the data of this key are complete."""
 
     def data_bytes(self) -> int | None:
@@ -477,18 +476,18 @@ class EngineFactory:
     workloads: Collection[str]
     placeable: frozenset[Part]
     make: Callable[[EngineContext], Engine]
-    installation: Callable[[Mapping[str, Any], Path], EngineVersion]
+    installation: Callable[[EngineOptions, Path], EngineVersion]
     not_placeable: Mapping[Part, str] = field(default_factory=dict)
     path_separators: str = ""
-    settings_of_file: Callable[[Mapping[str, Any], Path], FileSettings] = lambda *_: FileSettings()
+    settings_of_file: Callable[[EngineOptions, Path], FileSettings] = lambda *_: FileSettings()
     external: Callable[[EngineContext], Engine] | None = None
-    external_version: Callable[[Mapping[str, Any]], EngineVersion] | None = None
+    external_version: Callable[[EngineOptions], EngineVersion] | None = None
 
-    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+    def supported_parts(self, options: EngineOptions) -> frozenset[Part]:
         """Return the parts that can be placed under these options: none of an external server."""
         return frozenset() if "dsn" in options else self.placeable
 
-    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+    def available(self, options: EngineOptions, engines_prefix: Path) -> EngineVersion:
         """Return what would run; UsageError says what is missing and how to get it."""
         if self.external_version is not None and "dsn" in options:
             return self.external_version(options)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from engines._cluster import TIMEOUTS
 from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
@@ -49,11 +48,13 @@ from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
+    EngineOptions,
     ProcessId,
     Tunnel,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import Part
+from harness.store.spec import JsonObject
 from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
 
@@ -162,7 +163,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
     def _open(self, local_infile: bool = False) -> LazyConnection:
         return self._login.connect(local_infile=local_infile)
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         return self._login.native()
 
     def tunnel(self, token: str) -> Tunnel:
@@ -174,7 +175,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         }
         return Tunnel(self.socket, remote, connection)
 
-    def from_elsewhere(self) -> Mapping[str, Any] | None:
+    def from_elsewhere(self) -> JsonObject | None:
         """TLS; the run's own authority certifies the server's address."""
         if (listening := self._listening) is None:
             return None
@@ -306,12 +307,12 @@ def before_trace(log: Path, user: Credentials | None) -> str | None:
     return "its log before the stack trace:\n" + "\n".join(shown)
 
 
-def _page_size(options: Mapping[str, Any]) -> str:
+def _page_size(options: EngineOptions) -> str:
     """``innodb_page_size`` in bytes, from the option ``page_size`` in KiB."""
     return str(int(choice_of(options, "page_size", _PAGE_SIZES)) * 1024)
 
 
-def _part_of_doublewrite(installation: Installation, options: Mapping[str, Any]) -> Part:
+def _part_of_doublewrite(installation: Installation, options: EngineOptions) -> Part:
     """The part whose tier holds the doublewrite files.
 
     Before MySQL 8.0.20 and in MariaDB, they are inside ibdata1 and always on ``data``, which is

@@ -25,8 +25,9 @@ from engines._innodb.connection import Login, MySqlConnection, close, flavour_of
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.wire import LazyConnection
-from harness.engine import EngineContext, EngineVersion
+from harness.engine import EngineContext, EngineOptions, EngineVersion
 from harness.errors import RunFailed, UsageError, nearest
+from harness.store.spec import JsonObject
 
 _PARAMETERS = ("socket", "ssl-ca")
 _FORM = "write mysql://user@host/database, or mysql://user@/database?socket=/run/mysqld/mysqld.sock"
@@ -44,7 +45,7 @@ _OBJECTS = """
 """
 
 
-def dsn_of(flavour: Flavour, options: Mapping[str, Any]) -> Login:
+def dsn_of(flavour: Flavour, options: EngineOptions) -> Login:
     """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
     problem = f"external {TITLES[flavour]} by DSN"
 
@@ -85,7 +86,7 @@ def _parsed(text: str, problem: str) -> Login:
     )
 
 
-def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersion:
+def server_version(flavour: Flavour, options: EngineOptions) -> EngineVersion:
     """The server's version; UsageError if it does not answer or is of the other flavour."""
     dsn = dsn_of(flavour, options)
     problem = f"external {TITLES[flavour]} at {dsn.address}"
@@ -189,7 +190,7 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
     def _address(self) -> str:
         return self._dsn.address
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         """The DSN's address and the database in use."""
         return self._dsn.native(self._schema)
 

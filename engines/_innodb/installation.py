@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from engines._installation import (
     check_reachable,
     first_fitting,
     output_of,
 )
-from harness.engine import EngineVersion
+from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, linker
 
@@ -88,7 +88,7 @@ class Installation(EngineVersion):
         return next(self.base.glob(f"share/mysql-*/{name}"), None)
 
 
-def choose(flavour: Flavour, options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+def choose(flavour: Flavour, options: EngineOptions, engines_prefix: Path) -> Installation:
     """The installation that the engine options select; UsageError if there is none.
 
     Order: ``prefix``; the newest of the machine's own; the private prefix. With

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.engine import Engine, YcsbBinding
 from harness.errors import UsageError
@@ -25,15 +24,13 @@ class ThroughJdbc(Engine):
     """Engines that the official client drives through JDBC ."""
 
     #: Connection of the native client → properties of the engine's JDBC driver.
-    jdbc_properties: Callable[[Mapping[str, Any]], dict[str, str]]
+    jdbc_properties: Callable[[JsonObject], dict[str, str]]
 
     def ycsb_binding(self) -> YcsbBinding:
         """The same for every engine."""
         return YcsbBinding(_PROJECT, "tierbench.ycsb.JdbcBinding")
 
-    def ycsb_properties(
-        self, connection: Mapping[str, Any], params: JsonObject
-    ) -> Mapping[str, str]:
+    def ycsb_properties(self, connection: JsonObject, params: JsonObject) -> Mapping[str, str]:
         """Those of the driver, and the native client's statements."""
         return {
             "db": self.ycsb_binding().database,
@@ -53,7 +50,7 @@ def _calls(native: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
     return calls
 
 
-def postgres_properties(connection: Mapping[str, Any]) -> dict[str, str]:
+def postgres_properties(connection: JsonObject) -> dict[str, str]:
     """Properties of PostgreSQL's driver, from libpq's keywords."""
     host, port = str(connection["host"]), connection["port"]
     _refuse_others(connection, {*_POSTGRES_SAME, "host", "port", "database", "application_name"})
@@ -73,7 +70,7 @@ def postgres_properties(connection: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def innodb_properties(connection: Mapping[str, Any]) -> dict[str, str]:
+def innodb_properties(connection: JsonObject) -> dict[str, str]:
     """Properties of MariaDB's driver, which also connects to MySQL."""
     _refuse_others(connection, {*_SAME, "socket", "host", "port", "database"})
     socket = connection.get("socket")
@@ -93,7 +90,7 @@ def _through(socket: str) -> dict[str, str]:
     return {"jdbc.socket": socket, "jdbc.with.socketFactory": _FACTORY}
 
 
-def _taken_over(connection: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+def _taken_over(connection: JsonObject, names: Sequence[str]) -> dict[str, str]:
     return {f"jdbc.with.{name}": str(connection[name]) for name in names if connection.get(name)}
 
 
@@ -101,7 +98,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _refuse_others(connection: Mapping[str, Any], known: set[str]) -> None:
+def _refuse_others(connection: JsonObject, known: set[str]) -> None:
     if others := sorted(name for name in connection.keys() - known if connection[name]):
         raise UsageError(
             "driver ycsb with this connection",

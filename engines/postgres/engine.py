@@ -49,10 +49,12 @@ from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
+    EngineOptions,
     Tunnel,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part
+from harness.store.spec import JsonObject
 from harness.supervise.segments import remove_segment
 from harness.supervise.user_files import acting_as, read_text
 
@@ -134,7 +136,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         return self._open_database(MAINTENANCE_DATABASE), DATABASE
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         return {
             "host": str(self._context.scratch),
             "port": self._port,
@@ -151,7 +153,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         local = self._context.scratch / f".s.PGSQL.{self._port}"
         return Tunnel(local, f"/tmp/.s.PGSQL.{token}", connection)
 
-    def from_elsewhere(self) -> Mapping[str, Any] | None:
+    def from_elsewhere(self) -> JsonObject | None:
         """TLS; the run's own authority certifies the server's address."""
         if (listening := self._listening) is None:
             return None
@@ -162,7 +164,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
             "ca_certificate": listening.authority_pem,
         }
 
-    def _connection_elsewhere(self) -> Mapping[str, Any]:
+    def _connection_elsewhere(self) -> JsonObject:
         """The connection of a client on another host, which is not a superuser."""
         self._make_client_role()
         return {
@@ -189,7 +191,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         return int(SETTINGS.values["port"]) if self._listening is None else self._listening.port
 
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
-        keywords = {**self.native_connection(), "database": None, "dbname": name}
+        keywords: dict[str, Any] = {**self.native_connection(), "database": None, "dbname": name}
         keywords["options"] = "-c client_min_messages=warning"
         with connecting(), acting_as(self._user):
             return open_connection(**keywords)
@@ -268,7 +270,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         return self._place(cluster, directories.memory)
 
 
-def _initdb_options(options: Mapping[str, Any], installation: Installation) -> list[str]:
+def _initdb_options(options: EngineOptions, installation: Installation) -> list[str]:
     chosen: list[str] = []
     if segment := options.get("wal_segment_size_mb"):
         size = str(segment)

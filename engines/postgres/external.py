@@ -21,8 +21,9 @@ from engines.postgres.cluster import MAINTENANCE_DATABASE
 from engines.postgres.connection import PostgresConnection, open_connection
 from engines.postgres.load import Loader
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
-from harness.engine import EngineContext, EngineVersion
+from harness.engine import EngineContext, EngineOptions, EngineVersion
 from harness.errors import RunFailed, UsageError
+from harness.store.spec import JsonObject
 
 #: The advisory lock: "tier", "benc".
 _LOCK = (0x74696572, 0x62656E63)
@@ -43,7 +44,7 @@ _SECRET = frozenset(
 )
 
 
-def dsn_of(options: Mapping[str, Any]) -> str:
+def dsn_of(options: EngineOptions) -> str:
     """The DSN; UsageError if it is invalid or contains a secret, or $HARNESS_DSN is unset."""
     return dsn_text("external PostgreSQL by DSN", options, _secrets)
 
@@ -60,7 +61,7 @@ def _secrets(dsn: str) -> str:
         ) from error
 
 
-def server_version(options: Mapping[str, Any]) -> EngineVersion:
+def server_version(options: EngineOptions) -> EngineVersion:
     """The server's version; UsageError if it does not answer."""
     dsn = dsn_of(options)
     try:
@@ -197,7 +198,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             connection.execute(path)
         return connection
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         """As libpq resolves the DSN, the environment and ~/.pgpass, with the schema in use."""
         with _connect(self._dsn) as connection:
             info = connection.info

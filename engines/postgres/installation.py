@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from engines._installation import (
     check_reachable,
     first_fitting,
     output_of,
 )
-from harness.engine import EngineVersion
+from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
 
@@ -35,7 +34,7 @@ class Installation(EngineVersion):
     bin: Path
 
 
-def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     """The installation that the engine options select; UsageError if there is none.
 
     Order: ``prefix``; the newest of the machine's own; the private prefix. With

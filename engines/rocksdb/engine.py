@@ -17,7 +17,6 @@ import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from engines._installation import check_reachable
 from engines._loading import verify_counts
@@ -40,6 +39,7 @@ from harness.engine import (
     EngineContext,
     EngineFactory,
     EngineKind,
+    EngineOptions,
     EngineVersion,
     FileSettings,
     Fill,
@@ -243,7 +243,7 @@ class RocksDb(OfficialClient):
     ) -> Iterable[RunWarning]:
         return write_back_warnings(window)
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         """Library, directories and options, for the native client and for one in Java.
 
         ``options``: all of them, as text that RocksDB parses; ``db_options`` and ``cf_options``:
@@ -369,7 +369,7 @@ def _text(truth: bool) -> str:
     return str(truth).lower()
 
 
-def _settings_of_file(options: Mapping[str, Any], engines_prefix: Path) -> FileSettings:
+def _settings_of_file(options: EngineOptions, engines_prefix: Path) -> FileSettings:
     if (named := options.get("options_file")) is None:
         return FileSettings()
     return settings_of_file(Path(str(named)), choose(options, engines_prefix))

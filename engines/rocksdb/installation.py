@@ -12,17 +12,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from engines._installation import first_fitting
 from engines.rocksdb import probe
 from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness import jsonfile
-from harness.engine import EngineVersion
+from harness.engine import EngineOptions, EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.install import installed
 from harness.supervise import programs, workdirs
@@ -67,7 +66,7 @@ class Answer:
         return row_cache_of(self.log)
 
 
-def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     """The installation that the engine options select; UsageError if there is none.
 
     Order: ``prefix``; the private prefix; the machine's own. With ``version`` (a major or a

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from engines._cluster import TIMEOUTS
 from engines._installation import workloads_in
@@ -155,7 +154,7 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
     def network(self) -> str | None:
         return network_of(self._process.pid) if self._process is not None else None
 
-    def native_connection(self) -> Mapping[str, Any]:
+    def native_connection(self) -> JsonObject:
         """The port on the loopback address of the server's network."""
         return {
             "host": "127.0.0.1",

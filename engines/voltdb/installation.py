@@ -7,18 +7,17 @@ A folder has the server and what it needs as jars in ``lib``, and in ``classes``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from engines._installation import (
     check_reachable,
     first_fitting,
     output_of,
 )
-from harness.engine import EngineVersion
+from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, java_command
 
@@ -55,7 +54,7 @@ class Installation(EngineVersion):
         ]
 
 
-def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     """The installation that these options mean; UsageError where there is none.
 
     Order: ``prefix``; the private prefix. With ``version`` the first there that fits it.

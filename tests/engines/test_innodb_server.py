@@ -280,10 +280,10 @@ def test_the_flavour_is_what_the_server_says(lab: Any, open_path: Path) -> None:
         f'#!/bin/sh\nexec {" ".join(engine._installation.command)} "$@"\n'
     )
     (open_path / "bin/mysqld").chmod(0o755)
-    found = registry.engine("mariadb").available({"prefix": open_path}, paths.engines_prefix())
+    found = registry.engine("mariadb").available({"prefix": str(open_path)}, paths.engines_prefix())
     assert found.version == engine.version().version
     with pytest.raises(UsageError, match="is MariaDB"):
-        registry.engine("mysql").available({"prefix": open_path}, paths.engines_prefix())
+        registry.engine("mysql").available({"prefix": str(open_path)}, paths.engines_prefix())
 
 
 @pytest.mark.parametrize("name", FLAVOURS)
