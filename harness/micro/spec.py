@@ -126,7 +126,8 @@ def _job(
         "range_bytes": job.range_bytes,
         "partitions": job.partitions,
         "operations": job.operations,
-        "pace": _pace(job),
+        # Of each thread; a suite's is that of all of them.
+        "pace": max(1, job.pace // job.threads) if job.pace else None,
         **{name: value for name, value in job.keys.items() if name != "mode"},
     }
     taken[key] = taken.get(key, 0) + job.range_bytes
@@ -142,11 +143,6 @@ def _job(
         }
         taken[second] = taken.get(second, 0) + job.dram_range_bytes
     return document
-
-
-def _pace(job: Job) -> dict[str, int] | None:
-    """The program's pace is that of each thread, a suite's that of all of them."""
-    return None if job.pace is None else {"bytes_per_second": max(1, job.pace // job.threads)}
 
 
 def _chain(job: Job) -> dict[str, Any]:

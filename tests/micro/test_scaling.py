@@ -229,7 +229,7 @@ def test_the_rate_of_a_load_is_that_of_all_its_threads_together():
         " pattern: sequential, threads: 3, pace: 3GB/s}}}}"
     )
     spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=1)
-    assert spec["measurements"][0]["jobs"][1]["pace"] == {"bytes_per_second": 10**9}
+    assert spec["measurements"][0]["jobs"][1]["pace"] == 10**9
 
 
 def test_of_chains_that_wait_for_each_other_few_are_stamped_and_of_others_none():

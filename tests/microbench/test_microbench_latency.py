@@ -175,7 +175,7 @@ def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released
 
 def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: Run):
     beside = {"kind": "throughput", "operation": "load", "access_bytes": 4096,
-              "pattern": "sequential", "pace": {"bytes_per_second": 500_000_000},
+              "pattern": "sequential", "pace": 500_000_000,
               "range_bytes": 32 * MIB, "offset_bytes": 32 * MIB}  # fmt: skip
     jobs = [{"kind": "chase", "range_bytes": 32 * MIB}, {"name": "load", **beside}]
     measurement = {"duration_ns": 100_000_000, "repeats": 10, "jobs": jobs}
