@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from harness.micro.metrics import Repeat, SuiteResult, pages_of
 from harness.micro.spec import BLOCK
@@ -16,7 +15,7 @@ from harness.warnings import RunWarning
 _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
 #: Share of the processors' time that the hypervisor may take without a warning. It is counted in
 #: ticks of 10 ms: measurements shorter than a hundred of them do not resolve 1 %.
-_STOLEN, _LONG_ENOUGH_NS = 0.01, NS_PER_S
+_STOLEN, _LONG_NS = 0.01, NS_PER_S
 #: Share of a thread's time that other processes may have its processor without a warning; threads
 #: that ran for less time than this say nothing of it.
 _SHARED, _LEAST_NS = 0.02, 1_000_000
@@ -108,19 +107,29 @@ def _persistence(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _stolen(result: SuiteResult) -> Iterator[RunWarning]:
-    """Warn of stolen time: of measurements of 1 s or more one by one, of shorter ones together."""
-    counted = [one for one in _processor_times(result) if one.stolen_ns >= 0]
-    long = [one for one in counted if one.wall_ns >= _LONG_ENOUGH_NS]
-    short = [one for one in counted if one.wall_ns < _LONG_ENOUGH_NS]
-    together = _ProcessorTime(
-        *(sum(getattr(one, key) for one in short) for key in ("stolen_ns", "all_ns", "wall_ns"))
-    )
+    """Warn of stolen time: of measurements of 1 s or more one by one, of shorter ones together.
+
+    ``stolen_ns`` is a sum over processors since the warm-up began; what was stolen during the
+    set-up counts with it, so that a share may be above 1.
+    """
+    times = [
+        (one.stolen_ns, wall_ns * len({t.cpu for job in one.jobs for t in job.threads}), wall_ns)
+        for measurement, repeats in result.by_measurement()
+        for one in repeats
+        for wall_ns in [measurement.warm_up_ns + one.duration_ns]
+        if one.stolen_ns is not None
+    ]
+    long = [min(1.0, stolen / max(1, all_)) for stolen, all_, wall in times if wall >= _LONG_NS]
+    short = [one for one in times if one[2] < _LONG_NS]
     found = []
-    if many := sum(one.share > _STOLEN for one in long):
-        worst = max(one.share for one in long)
-        found.append(f"in {many} of {len(long)} measurements of 1 s or more, up to {worst:.0%}")
-    if together.wall_ns >= _LONG_ENOUGH_NS and together.share > _STOLEN:
-        found.append(f"{together.share:.0%} in {len(short)} shorter ones together")
+    if many := [share for share in long if share > _STOLEN]:
+        found.append(
+            f"in {len(many)} of {len(long)} measurements of 1 s or more, up to {max(long):.0%}"
+        )
+    if sum(wall for _, _, wall in short) >= _LONG_NS:
+        share = min(1.0, sum(one[0] for one in short) / max(1, sum(one[1] for one in short)))
+        if share > _STOLEN:
+            found.append(f"{share:.0%} in {len(short)} shorter ones together")
     if found:
         yield RunWarning(
             code="stolen-while-measuring",
@@ -129,30 +138,6 @@ def _stolen(result: SuiteResult) -> Iterator[RunWarning]:
             + "; ".join(found),
             hint="request dedicated processors, or repeat",
         )
-
-
-@dataclass(frozen=True)
-class _ProcessorTime:
-    """Of a measurement's processors: what was stolen (-1: unknown), and all that they had."""
-
-    stolen_ns: int
-    all_ns: int
-    wall_ns: int
-
-    @property
-    def share(self) -> float:
-        """Return the stolen share, at most 1: stealing during the set-up counts, too."""
-        return min(1.0, self.stolen_ns / max(1, self.all_ns))
-
-
-def _processor_times(result: SuiteResult) -> Iterator[_ProcessorTime]:
-    """Yield the processors' time of every repeat, from the warm-up on."""
-    for measurement, repeats in result.by_measurement():
-        for one in repeats:
-            cpus = {thread.cpu for job in one.jobs for thread in job.threads}
-            stolen = -1 if one.stolen_ns is None else one.stolen_ns
-            wall = measurement.warm_up_ns + one.duration_ns
-            yield _ProcessorTime(stolen, wall * len(cpus), wall)
 
 
 def _shared(result: SuiteResult) -> Iterator[RunWarning]:
