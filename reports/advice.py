@@ -10,19 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.units import counted, format_ns
+from harness.units import counted
 from reports.basis import Fact
 from reports.compare import Group, compare
-from reports.explain.ceilings import ceilings
-from reports.explain.devices import PARTS, Call, Devices, longest_call, timed_calls
-from reports.formatting import interval_text, percent, stand_in_mark, times
+from reports.explain.causes import cause, parts_text
+from reports.formatting import interval_text, stand_in_mark, times
 from reports.money import money
 from reports.series import panels
-
-#: Parts as a sentence names them.
-_WORDS = {"data": "the data", "wal": "the WAL", "temp": "temporary files", "index": "the indexes"}
-#: What a session waits for, by the operation.
-_CALLS = {"sync": "a sync", "read": "a read", "write": "a write"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Trial:
     @property
     def what(self) -> str:
         """``the WAL and the data``."""
-        return " and ".join(_WORDS.get(part, part) for part in self.parts)
+        return parts_text(self.parts)
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,7 @@ def ratio_text(group: Group) -> str:
 
 
 def _move(today: Trial, trial: Trial, group: Group, every: Sequence[StoredRun]) -> Answer:
-    why = [text for text in (_cause(today, trial),) if text]
+    why = [text for text in (cause(today.runs, trial.runs),) if text]
     sentence = f"Move {trial.what} to {trial.tier}: {ratio_text(group)}."
     if why:
         sentence += f" Why: {why[0]}."
@@ -142,7 +136,7 @@ def _stay(today: Trial, trial: Trial, group: Group) -> Answer:
         f"{ratio}.",
         "part not used": f"Leave {trial.what} on {today.tier}: the runs did not use it.",
     }.get(group.verdict, f"Not decided yet: moving {trial.what} to {trial.tier} gives {ratio}.")
-    why = _cause(today, trial)
+    why = cause(today.runs, trial.runs)
     return Answer(
         f"Should {trial.what} move to {trial.tier}?",
         sentence + (f" Why: {why}." if why else ""),
@@ -152,7 +146,7 @@ def _stay(today: Trial, trial: Trial, group: Group) -> Answer:
 
 
 def _as_well(chosen: Trial, trial: Trial, group: Group) -> Answer:
-    more = " and ".join(_WORDS.get(p, p) for p in trial.parts if p not in chosen.parts)
+    more = parts_text([part for part in trial.parts if part not in chosen.parts])
     verdict = {"faster": "gains more", "slower": "loses some of it"}.get(
         group.verdict, "adds nothing shown"
     )
@@ -164,44 +158,6 @@ def _alone(trial: Trial, group: Group) -> Answer:
     verdict = {"faster": "gains less", "slower": "loses"}.get(group.verdict, "gains nothing shown")
     sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {ratio_text(group)}."
     return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
-
-
-def _cause(today: Trial, trial: Trial) -> str:
-    """Return what sessions wait for on today's tier and on the other one; empty without a trace."""
-    call = longest_call(today.runs, trial.parts)
-    if call is None:
-        return ""
-    before, after = (_mean_ns(one.runs, call) for one in (today, trial))
-    if before is None or after is None:
-        return ""
-    part = _WORDS.get(call.part, call.part).removeprefix("the ")
-    text = (
-        f"{_CALLS[call.operation]} of the {part} takes {format_ns(before)} on {today.tier}, "
-        f"{format_ns(after)} on {trial.tier}"
-    )
-    share = _waiting(today.runs, trial.parts)
-    return text + (f" ({share})" if share else "")
-
-
-def _mean_ns(runs: Sequence[StoredRun], call: Call) -> float | None:
-    spent = [
-        (one.calls, one.calls * one.mean_ns)
-        for cell, one in timed_calls(runs).items()
-        if (cell.part, cell.operation) == (call.part, call.operation)
-    ]
-    calls = sum(count for count, _ in spent)
-    return sum(ns for _, ns in spent) / calls if calls else None
-
-
-def _waiting(runs: Sequence[StoredRun], parts: Sequence[str]) -> str:
-    """Return ``84 % of a transaction is waiting for it``; empty where waits were not observed."""
-    found = ceilings(runs)
-    sets: tuple[Devices, ...] = ("log", "data", "all")
-    devices = next((one for one in sets if set(parts) <= PARTS[one]), None)
-    one = found.of(devices) if found and devices else None
-    if found is None or one is None or not one.latency_ns:
-        return ""
-    return f"{percent(round(one.direct_ns / one.latency_ns, 2))} of a {found.noun}"
 
 
 def _price(today: Trial, trial: Trial, every: Sequence[StoredRun]) -> str:

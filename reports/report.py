@@ -49,6 +49,7 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
+from reports.explain.causes import cause
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
 from reports.explain.devices import Evidence
@@ -235,6 +236,8 @@ class Report:
                 ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
                 found = f"{verdict_text(group.verdict)}: {ratio} by {row.title}, {repeats}"
             yield f"{where}: {which}: {found}"
+            if why := cause(group.a.usable, group.b.usable):
+                yield f"  why: {why}"
         for run_id, status, reason in troubles(self.runs):
             if status == "failed":
                 yield f"failed: {run_id}: {reason}"

@@ -9,6 +9,7 @@ import typer
 
 from harness import hdr
 from harness.cli.common import metric_value, print_json
+from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
 from harness.store.runs import StoredRun
 from harness.terminal import print_table
@@ -20,6 +21,8 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     if json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
+    for line in _verdicts(finished):
+        print(line)
     _print_headlines(finished)
     _print_figures(finished)
     if len({stored.spec.driver for stored in finished}) > 1:
@@ -27,6 +30,19 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     for stored in finished:
         for line in problems(stored.run):
             print(f"{stored.run_id}: {line}")
+
+
+def _verdicts(finished: Sequence[StoredRun]) -> Sequence[str]:
+    """Return a line for each comparison, and its cause; none where nothing is compared."""
+    from reports.report import Report  # reports are loaded where they are needed
+
+    usable = [stored for stored in finished if stored.run["status"] != "failed"]
+    if len({(stored.spec.where, stored.spec.label) for stored in usable}) < 2:
+        return ()
+    try:
+        return list(Report(usable).lines)
+    except UsageError:  # runs that are not comparable
+        return ()
 
 
 def problems(run: Mapping[str, Any]) -> Iterator[str]:
