@@ -1,10 +1,10 @@
 /*
- * Reading everything back. The table is gone through once, in
- * pages, in as many ranges of keys as keep all threads busy. Whether every record that
- * belongs there was among them is known without remembering any: the number of keys and the
- * sum of their hashes must be those of the keys that were written. Only where they are not,
- * each record is read by its key, to say which are missing. Of each field that an update wrote last it is noted that it was (updated.h),
- * to be held against the updates that were acknowledged.
+ * Reading everything back. The table is gone through once, in pages, in as many ranges of keys as
+ * keep all threads busy. Whether every record that belongs there was among them is known without
+ * remembering any: the number of keys and the sum of their hashes must be those of the keys that
+ * were written. Only where they are not, each record is read by its key, to say which are missing.
+ * Of each field that an update wrote last it is noted that it was (values.h), to be compared with
+ * the updates that were acknowledged.
  */
 #include "ycsb.h"
 
