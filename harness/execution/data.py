@@ -21,7 +21,7 @@ from harness.workload import Clients, Loading
 
 
 def make_engine(
-    prepared: EngineRun,
+    resolved: EngineRun,
     env: Environment,
     stack: ExitStack,
     starter: ProcessStarter,
@@ -31,13 +31,13 @@ def make_engine(
     ``starter``: starts its processes, under the run's cap and on its processors, or not.
     """
     scratch = stack.enter_context(env.scratch())
-    engine = prepared.factory.create(prepared.context(env, starter, scratch))
+    engine = resolved.factory.create(resolved.context(env, starter, scratch))
     stack.callback(engine.kill)
     return engine
 
 
 def clients_of(
-    prepared: EngineRun,
+    resolved: EngineRun,
     env: Environment,
     stack: ExitStack,
     engine: Engine,
@@ -46,93 +46,93 @@ def clients_of(
     """``starter``: of an engine inside the client, since it is the client then."""
     scratch = stack.enter_context(env.scratch())
     if engine.inside_client:
-        return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
+        return Clients(starter, env.credentials, scratch, engine, resolved.memory_policy)
     return Clients(env.supervisor, env.credentials, scratch, joined=engine)
 
 
-def loaded_dataset(prepared: EngineRun, env: Environment) -> Dataset:
+def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
     """The dataset that a run is restored from, loaded first where it is missing."""
     with ExitStack() as stack:
-        engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
-        key, name = prepared.dataset_facts(engine), prepared.dataset_name
+        engine = make_engine(resolved, env, stack, env.supervisor)  # may use all processors
+        key, name = resolved.dataset_facts(engine), resolved.dataset_name
         if (found := env.datasets.find(name)) is not None:
             return found
-        source = source_data(prepared, env, engine)
+        source = source_data(resolved, env, engine)
         if source is not None:
             stack.enter_context(source.in_use(env.progress))
         with env.datasets.building(name) as building:
             if building is None:  # another harness has built it while we waited
-                return loaded_dataset(prepared, env)
-            facts = _load(prepared, env, engine, source, building)
+                return loaded_dataset(resolved, env)
+            facts = _load(resolved, env, engine, source, building)
             return building.publish(key, facts, env.progress, engine.load_retries())
 
 
 def _load(
-    prepared: EngineRun,
+    resolved: EngineRun,
     env: Environment,
     engine: Engine,
     source: Dataset | None,
     building: DatasetBuilder,
 ) -> dict[str, Any]:
     """Load into directories next to the content, stop, and move the result into it."""
-    spec = prepared.spec
+    spec = resolved.spec
     places = DataDirectories(
         {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},
-        prepared.memory_policy,
+        resolved.memory_policy,
     )
-    env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
+    env.progress.say(f"loading {spec.workload} into {resolved.factory.title}")
     with ExitStack() as stack, silence.phase("load"):
         stack.callback(engine.kill)  # before the building's directories go
         engine.initialise(places)
         engine.start()
-        facts = _loaded(prepared, env, engine, source)
+        facts = _loaded(resolved, env, engine, source)
         engine.stop()
         engine.snapshot(building.content)
     return facts
 
 
 def _loaded(
-    prepared: EngineRun, env: Environment, engine: Engine, source: Dataset | None
+    resolved: EngineRun, env: Environment, engine: Engine, source: Dataset | None
 ) -> dict[str, Any]:
     """The workload's load into the started engine; its facts."""
-    spec = prepared.spec
+    spec = resolved.spec
     with ExitStack() as stack:
         loading = Loading(
             engine,
             spec.driver,
             None if source is None else source.content,
-            clients_of(prepared, env, stack, engine, env.supervisor),
-            prepared.threads,
+            clients_of(resolved, env, stack, engine, env.supervisor),
+            resolved.threads,
             env.progress,
         )
-        facts = prepared.workload.load(prepared.params, loading)
+        facts = resolved.workload.load(resolved.params, loading)
     if retries := engine.load_retries():
         pieces = ", ".join(f"{table} {count}" for table, count in sorted(retries.items()))
         env.progress.say(f"loaded again after deadlocks, pieces by table: {pieces}")
     return facts
 
 
-def source_data(prepared: EngineRun, env: Environment, engine: Engine) -> Dataset | None:
+def source_data(resolved: EngineRun, env: Environment, engine: Engine) -> Dataset | None:
     """Generated source files, made first where they are missing; None: loaded from no files."""
-    workload = prepared.workload
-    if not prepared.source_name:
+    workload = resolved.workload
+    if not resolved.source_name:
         return None
     return _generated(
-        prepared.source_name,
+        resolved.source_name,
         env,
-        lambda folder: workload.generate(prepared.params, engine, folder, env.progress),
+        lambda folder: workload.generate(resolved.params, engine, folder, env.progress),
     )
 
 
-def changes_data(prepared: EngineRun, env: Environment) -> Dataset | None:
+def changes_data(resolved: EngineRun, env: Environment) -> Dataset | None:
     """Files by which the run changes its data, made first where missing; None: there are none."""
-    workload = prepared.workload
-    if not (name := workload.changes_key(prepared.params)):
+    workload = resolved.workload
+    if not (name := workload.changes_key(resolved.params)):
         return None
     return _generated(
         name,
         env,
-        lambda folder: workload.generate_changes(prepared.params, folder, env.progress),
+        lambda folder: workload.generate_changes(resolved.params, folder, env.progress),
     )
 
 
@@ -146,26 +146,26 @@ def _generated(name: str, env: Environment, generate: Callable[[Path], None]) ->
     return found
 
 
-def existing_source(prepared: EngineRun, env: Environment) -> Path | None:
+def existing_source(resolved: EngineRun, env: Environment) -> Path | None:
     """Source files that are there already; None where there are none."""
-    found = env.source.find(prepared.source_name) if prepared.source_name else None
+    found = env.source.find(resolved.source_name) if resolved.source_name else None
     return found.content if found else None
 
 
-def external_data(prepared: EngineRun, env: Environment, engine: Engine) -> dict[str, Any]:
+def external_data(resolved: EngineRun, env: Environment, engine: Engine) -> dict[str, Any]:
     """Load into the user's server, in a schema of ours, unless it is there already.
 
     Data that runs change are loaded for each of them, and are never marked as complete.
     """
-    spec, workload = prepared.spec, prepared.workload
-    key = dataset_name(spec.workload, workload.data_key(prepared.params, spec.driver))
-    spent = workload.spends_data(prepared.params)
+    spec, workload = resolved.spec, resolved.workload
+    key = dataset_name(spec.workload, workload.data_key(resolved.params, spec.driver))
+    spent = workload.spends_data(resolved.params)
     if not spent and (facts := engine.prepared(key)) is not None:
         return dict(facts)
-    source = source_data(prepared, env, engine)
+    source = source_data(resolved, env, engine)
     with source.in_use(env.progress) if source is not None else nullcontext():
         engine.prepare(key)
-        loaded = _loaded(prepared, env, engine, source)
+        loaded = _loaded(resolved, env, engine, source)
     if not spent:
         engine.mark_prepared(key, loaded)
     return loaded

@@ -1,4 +1,4 @@
-"""A run: checked beforehand, then measured and stored."""
+"""A ResolvedRun is checked beforehand; a Run is under way and stores itself at its end."""
 
 from __future__ import annotations
 

@@ -224,22 +224,22 @@ def _prepare_data(steps: Sequence[ResolvedRun], env: Environment) -> None:
         for step in steps
         if step.done is None and isinstance(step, EngineRun) and step.dataset_name
     }
-    for prepared in todo.values():
+    for resolved in todo.values():
         env.supervisor.renew()
         try:
             with (
                 env.supervisor.silence.naming(),
                 one_at_a_time(env.progress, env.supervisor.hold),
             ):
-                data.loaded_dataset(prepared, env)
-                data.changes_data(prepared, env)
+                data.loaded_dataset(resolved, env)
+                data.changes_data(resolved, env)
                 os.sync()
         except Exception as error:
             # Its runs will meet the same and be stored as failed with their reason;
             # those of other engines continue.
             if interruption(error) is not None:
                 raise
-            env.progress.say(str(as_failure(error, f"load {prepared.dataset_name}")))
+            env.progress.say(str(as_failure(error, f"load {resolved.dataset_name}")))
 
 
 def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:

@@ -1,4 +1,4 @@
-"""One run, from its spec to its stored result. The flow of the package docstring."""
+"""Run a workload on an engine: :func:`run_on_engine` has the steps in their order."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ _EXTERNAL = RunWarning(
 
 
 def run_on_engine(
-    prepared: EngineRun, env: Environment, store: Store, attempt: Attempt
+    resolved: EngineRun, env: Environment, store: Store, attempt: Attempt
 ) -> StoredRun:
     """Place, restore, start, evict, warm up, measure, check, stop, store."""
     import numpy  # noqa: F401  (harness.later: never first within a measured window)
 
-    external, spec = prepared.external, prepared.spec
+    external, spec = resolved.external, resolved.spec
     run = Run(
         spec,
         env,
         attempt,
-        list(dict.fromkeys(prepared.tiers.values())),
+        list(dict.fromkeys(resolved.tiers.values())),
         memory_bytes=None if external else env.memory_bytes,
-        processors=format_cpus(prepared.cpus) or None,
-        warnings=[*([_EXTERNAL] if external else []), *prepared.warnings],
+        processors=format_cpus(resolved.cpus) or None,
+        warnings=[*([_EXTERNAL] if external else []), *resolved.warnings],
     )
     with run.storing(store), run.measuring(), silence.phase("prepare"), _memory_cap(run):
         with ExitStack() as stack, naming_full_tiers(run.tiers):
-            work = _EngineAtWork(prepared, run, stack)
+            work = _EngineAtWork(resolved, run, stack)
             session, engine = work.session, work.engine
             with naming_lost_data(work.restored, env.credentials):
                 try:
@@ -97,7 +97,7 @@ def run_on_engine(
                         run.monitored(work.monitor_context()) as session.monitors,
                         silence.phase("warm-up"),
                     ):
-                        outcome = prepared.workload.measure(prepared.params, session)
+                        outcome = resolved.workload.measure(resolved.params, session)
                 finally:
                     silence.enter("stop")  # until everything is undone
                 run.add(outcome)
@@ -106,11 +106,11 @@ def run_on_engine(
                 # make_engine), and an unclean stop must not cover up what went wrong.
                 engine.stop()
         for name in spec.observe:
-            _observe(prepared, run, name)
+            _observe(resolved, run, name)
     return run.stored
 
 
-def _observe(prepared: EngineRun, record: Run, name: str) -> None:
+def _observe(resolved: EngineRun, record: Run, name: str) -> None:
     """Execute the run again, untimed, from the same restored data, under one observer.
 
     A failure is a warning: the timed result stands.
@@ -125,17 +125,17 @@ def _observe(prepared: EngineRun, record: Run, name: str) -> None:
         env.supervisor.journal,
         env.credentials,
         lambda: env.directory(
-            work_directory(prepared.tiers["data"], f"{record.run_id}-observed", "data")
+            work_directory(resolved.tiers["data"], f"{record.run_id}-observed", "data")
         ),
     )
     env.progress.say(f"{record.run_id}: second execution under {name}")
     try:
         with ExitStack() as stack, silence.phase("prepare"):
-            run = _EngineAtWork(prepared, record.scratch(), stack)
+            run = _EngineAtWork(resolved, record.scratch(), stack)
             run.session.checkpoint, run.session.observed = None, observing
             run.start()
             with observing.running():
-                prepared.workload.measure(prepared.params, run.session)
+                resolved.workload.measure(resolved.params, run.session)
             run.engine.stop()
         record.metrics += observing.result()
         record.warnings += observing.warnings
@@ -173,24 +173,24 @@ def _memory_cap(record: Run) -> Iterator[None]:
 class _EngineAtWork:
     """The engine of a run and its data. What ``stack`` holds is released in reverse order."""
 
-    def __init__(self, prepared: EngineRun, record: Run, stack: ExitStack) -> None:
-        self.prepared, self.env, self.record, self.stack = prepared, record.env, record, stack
-        spec, env = prepared.spec, record.env
-        self.trace = _io_trace(prepared, env, stack)
-        confined = env.supervisor.capped_by(record.cap, prepared.cpus, self.trace)
-        engine = self.engine = make_engine(prepared, env, stack, confined)
+    def __init__(self, resolved: EngineRun, record: Run, stack: ExitStack) -> None:
+        self.resolved, self.env, self.record, self.stack = resolved, record.env, record, stack
+        spec, env = resolved.spec, record.env
+        self.trace = _io_trace(resolved, env, stack)
+        confined = env.supervisor.capped_by(record.cap, resolved.cpus, self.trace)
+        engine = self.engine = make_engine(resolved, env, stack, confined)
         self.record_config({})
         self.session = Session(
             engine,
             env.progress,
-            existing_source(prepared, env),
+            existing_source(resolved, env),
             drop_caches=os.geteuid() == 0,
-            traffic=TierTraffic(prepared.tiers.values()),
-            page_cached=_page_cached(prepared),
+            traffic=TierTraffic(resolved.tiers.values()),
+            page_cached=_page_cached(resolved),
             checkpoint=record.folder.checkpoint,
             driver=spec.driver,
             seed=spec.seed_of_block(),
-            client_starter=clients_of(prepared, env, stack, engine, confined),
+            client_starter=clients_of(resolved, env, stack, engine, confined),
             user=env.credentials,
             check_placement=self._check_engine,
         )
@@ -203,10 +203,10 @@ class _EngineAtWork:
 
     def start(self) -> None:
         """Restore the dataset, or load into a user's server; start the engine."""
-        if (changes := changes_data(self.prepared, self.env)) is not None:
+        if (changes := changes_data(self.resolved, self.env)) is not None:
             self.stack.enter_context(changes.in_use(self.env.progress))
             self.session.changes = changes.content
-        if self.prepared.external:
+        if self.resolved.external:
             self._load_external()
         else:
             self._restore()
@@ -216,7 +216,7 @@ class _EngineAtWork:
         cap = self.record.cap
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):
             self.record.drop_cap(reason)
-        return _placement_checks(self.prepared, self.engine)
+        return _placement_checks(self.resolved, self.engine)
 
     def restored(self) -> DataDirectories | None:
         """Where the data are; None before they are there, and of an external server."""
@@ -224,7 +224,7 @@ class _EngineAtWork:
 
     def conclude(self) -> None:
         """Record what the measured phase has left."""
-        prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
+        resolved, record, session, engine = self.resolved, self.record, self.session, self.engine
         if session.placement_checks is None:
             session.measured()
         record.run_state = self.state.facts()
@@ -234,9 +234,9 @@ class _EngineAtWork:
             if session.timed_io is not None:  # so is the trace
                 record.metrics += session.timed_io.metrics()
         if session.timed_io is not None:
-            plants = [parse_plant(text) for text in prepared.spec.plant]
+            plants = [parse_plant(text) for text in resolved.spec.plant]
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
-            record.warnings += session.timed_io.check_models(prepared.models)
+            record.warnings += session.timed_io.check_models(resolved.models)
             record.artifacts["io-operations"] = session.timed_io.operations()
         if engine.inside_client:  # its configuration is known when it has run
             self.record_config(engine.effective_config())
@@ -256,27 +256,27 @@ class _EngineAtWork:
         )
 
     def _load_external(self) -> None:
-        prepared, record = self.prepared, self.record
+        resolved, record = self.resolved, self.record
         self.engine.start()
-        facts = external_data(prepared, self.env, self.engine)
+        facts = external_data(resolved, self.env, self.engine)
         record.dataset = {"key": "external", "fingerprint": facts}
-        self.session.source = existing_source(prepared, self.env)
+        self.session.source = existing_source(resolved, self.env)
         record.data_bytes = self.engine.data_bytes()
 
     def _restore(self) -> None:
-        prepared, env, record, session = self.prepared, self.env, self.record, self.session
-        dataset = loaded_dataset(prepared, env)
+        resolved, env, record, session = self.resolved, self.env, self.record, self.session
+        dataset = loaded_dataset(resolved, env)
         self.stack.enter_context(dataset.in_use(env.progress))
         record.dataset = dataset.identity
         record.restore_method = "copy"
-        session.source = existing_source(prepared, env)
+        session.source = existing_source(resolved, env)
         directories = {
             part: self.stack.enter_context(
-                env.directory(work_directory(prepared.tiers[part], record.run_id, part))
+                env.directory(work_directory(resolved.tiers[part], record.run_id, part))
             )
             for part in DIRECTORY_PARTS
         }
-        places = self.places = DataDirectories(directories, prepared.memory_policy)
+        places = self.places = DataDirectories(directories, resolved.memory_policy)
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
         env.progress.say(f"{record.run_id}: restoring the dataset")
@@ -303,7 +303,7 @@ class _EngineAtWork:
             trace.directories = {part: places[part] for part in parts}
             self.session.timed_io = TimedIo(trace, engine.processes, self._model_devices)
             self._model_devices([])
-            for text in self.prepared.spec.plant:
+            for text in self.resolved.spec.plant:
                 parse_plant(text).apply(trace.page)
 
     def _model_devices(self, processes: Sequence[ProcessId]) -> None:
@@ -311,33 +311,33 @@ class _EngineAtWork:
 
         With a memory limit, their page cache has what the engine's own memory leaves of it.
         """
-        models = self.prepared.models
+        models = self.resolved.models
         if models and self.trace is not None:
-            limit = self.prepared.spec.memory_limit_bytes
+            limit = self.resolved.spec.memory_limit_bytes
             left = None if limit is None else max(0, limit - own_memory_bytes(processes))
             cache = PageCache(left, limit or self.env.memory_bytes)
-            names = {part: self.prepared.tiers[part].name for part in models}
+            names = {part: self.resolved.tiers[part].name for part in models}
             self.trace.page.model(models_table(models, names, cache))
 
     def record_config(self, config: Mapping[str, str]) -> None:
         """Record the program with what it says of its own configuration."""
-        version, engine = self.prepared.version, self.engine
+        version, engine = self.resolved.version, self.engine
         self.record.program = Program(
-            self.prepared.spec.engine,
+            self.resolved.spec.engine,
             version.version,
             version.build,
             version.source,
             engine.kind,
-            dict(self.prepared.settings),
+            dict(self.resolved.settings),
             dict(config),
             list(engine.durability_settings),
         )
 
 
-def _io_trace(prepared: EngineRun, env: Environment, stack: ExitStack) -> IoTrace | None:
+def _io_trace(resolved: EngineRun, env: Environment, stack: ExitStack) -> IoTrace | None:
     """Traces processes once it has directories; None of an external server."""
     library = find_native(LIBRARY)
-    if prepared.external or library is None or IoMonitor.name in prepared.spec.no_monitors:
+    if resolved.external or library is None or IoMonitor.name in resolved.spec.no_monitors:
         return None
     trace = IoTrace(stack.enter_context(env.readable(library)))
     stack.callback(trace.page.close)
@@ -354,9 +354,9 @@ def data_bytes(parts: Mapping[Part, int]) -> int:
     return sum(parts[part] for part in _HOLDING)
 
 
-def _page_cached(prepared: EngineRun) -> bool:
+def _page_cached(resolved: EngineRun) -> bool:
     """Whether the engine reads tables and indexes through the page cache."""
-    holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
+    holding = [tier for part, tier in resolved.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
 
 
@@ -407,14 +407,14 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         yield
 
 
-def _placement_checks(prepared: EngineRun, engine: Engine) -> list[Check]:
+def _placement_checks(resolved: EngineRun, engine: Engine) -> list[Check]:
     """Whether the engine's memory and processors are those of the placement and the spec."""
     checks = []
-    if (policy := prepared.memory_policy) is not None:
+    if (policy := resolved.memory_policy) is not None:
         found = numa_residency(process.pid for process in engine.processes())
         checks.append(memory_check(policy, found))
-    if prepared.cpus:
-        checks.append(affinity_check(prepared.cpus, engine.processes()))
+    if resolved.cpus:
+        checks.append(affinity_check(resolved.cpus, engine.processes()))
     return checks
 
 

@@ -187,7 +187,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     addresses: tuple[str, ...] = ()
     if listen is not None:
         addresses = remote_hosts.addresses(outline.client_hosts, listen.host)
-    prepared = EngineRun(
+    resolved = EngineRun(
         spec=spec,
         factory=factory,
         version=version,
@@ -202,9 +202,9 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         client_addresses=addresses,
         warnings=tuple(of_file.warnings),
     )
-    _check_cache(prepared)
-    _check_memory_limit(prepared, env)
-    engine = factory.create(prepared.context(env, env.supervisor, _NOWHERE))
+    _check_cache(resolved)
+    _check_memory_limit(resolved, env)
+    engine = factory.create(resolved.context(env, env.supervisor, _NOWHERE))
     if listen is not None and not engine.takes_remote_clients:
         raise UsageError(
             f"listen {listen} on {engine.name}",
@@ -212,13 +212,13 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
             "leave listen out",
         )
     _check_plant(spec, engine, supported)
-    _check_models(prepared, engine, supported)
+    _check_models(resolved, engine, supported)
     workload.check_engine(params, spec.driver, engine, settings)
     name = ""
-    if not prepared.external:
-        name = dataset_name(f"{spec.workload}-{spec.engine}", prepared.dataset_facts(engine))
+    if not resolved.external:
+        name = dataset_name(f"{spec.workload}-{spec.engine}", resolved.dataset_facts(engine))
     return replace(
-        prepared,
+        resolved,
         load_format=engine.load_format or "",
         dataset_name=name,
         source_name=workload.source_key(params, engine),
@@ -316,13 +316,13 @@ def _check_plant(spec: RunSpec, engine: Engine, supported: frozenset[Part]) -> N
         raise UsageError(f"planted delay {text}", context, "leave --plant out")
 
 
-def _check_models(prepared: EngineRun, engine: Engine, supported: frozenset[Part]) -> None:
+def _check_models(resolved: EngineRun, engine: Engine, supported: frozenset[Part]) -> None:
     """UsageError for a modelled tier whose times would not reach the engine."""
-    spec = prepared.spec
-    for part, model in prepared.models.items():
+    spec = resolved.spec
+    for part, model in resolved.models.items():
         if part not in supported:
             continue
-        tier = prepared.tiers[part]
+        tier = resolved.tiers[part]
         hint = f"place {part} on another tier, or use another model"
         if not engine.traced:
             context = f"the harness does not trace {engine.name}"
@@ -367,15 +367,15 @@ def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address 
     return address
 
 
-def _check_cache(prepared: EngineRun) -> None:
-    cache = prepared.params.outline().cache
-    if prepared.external and cache != "warm":
+def _check_cache(resolved: EngineRun) -> None:
+    cache = resolved.params.outline().cache
+    if resolved.external and cache != "warm":
         raise UsageError(
             f"cache mode {cache!r} on an external server",
             "the harness can neither restart it nor evict its files",
             "use --cache warm",
         )
-    if prepared.external and prepared.workload.changes_key(prepared.params):
+    if resolved.external and resolved.workload.changes_key(resolved.params):
         raise UsageError(
             "refresh functions on an external server",
             "they change its data, and the harness cannot restore an external server",
@@ -383,11 +383,11 @@ def _check_cache(prepared: EngineRun) -> None:
         )
 
 
-def _check_memory_limit(prepared: EngineRun, env: Environment) -> None:
-    limit = prepared.spec.memory_limit_bytes
+def _check_memory_limit(resolved: EngineRun, env: Environment) -> None:
+    limit = resolved.spec.memory_limit_bytes
     if limit is None:
         return
-    if prepared.external:
+    if resolved.external:
         raise UsageError(
             "a memory limit for an external server",
             "the harness does not run it and cannot cap it",
@@ -409,12 +409,12 @@ def _check_memory_limit(prepared: EngineRun, env: Environment) -> None:
         )
 
 
-def _parts_needed(prepared: EngineRun) -> list[tuple[Tier, str, int]]:
-    estimate = prepared.needs_bytes
+def _parts_needed(resolved: EngineRun) -> list[tuple[Tier, str, int]]:
+    estimate = resolved.needs_bytes
     return [
-        (prepared.tiers[part], str(part), estimate.get(part, 0))
+        (resolved.tiers[part], str(part), estimate.get(part, 0))
         for part in DIRECTORY_PARTS
-        if part in prepared.tiers
+        if part in resolved.tiers
     ]
 
 
