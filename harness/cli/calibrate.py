@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -13,10 +12,10 @@ from harness.cli import show
 from harness.cli.common import print_json, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import hours, print_run_list
+from harness.cli.run_list import execute, hours
 from harness.errors import RunFailed
 from harness.execution.environment import command_environment
-from harness.execution.run_list import Retries, last_attempts_of, plan_steps, run_plan
+from harness.execution.run_list import last_attempts_of
 from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
@@ -46,25 +45,19 @@ class CalibrateOptions(RunOptions):
 def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
     """Run each engine and placement twice in every block; store and print the noise."""
     resolve = parse_share(options.resolve) if options.resolve is not None else None
-    options = replace(options, repeats=options.repeats or _PAIRS)
-    plan = twice(plan_of(parameters, replace(options, name="calibration")))
-    root = store(options.results).root
-    into = CalibrationStore(root)
+    options = replace(options, repeats=options.repeats or _PAIRS, name="calibration", again=True)
+    plan = twice(plan_of(parameters, options))
+    into = CalibrationStore(store(options.results).root)
     finished: list[StoredRun] = []
-    attempts: list[StoredRun] = []
+
+    def ended(planned: int, made: Sequence[StoredRun]) -> None:
+        finished.extend(last_attempts_of(planned, made))
+
     try:
         with command_environment(options.host, plan.emulate, options.quiet) as env:
-            with plan.blaming():
-                steps = plan_steps(plan, env, into.runs, again=True)
-            if options.dry_run:
-                print_run_list(steps, env, store(options.results), options.json_)
-                return
-            retries = Retries(options.retries)
-            for _, of_block in groupby(steps, lambda step: step.spec.block):
-                block = list(of_block)
-                made = run_plan(plan, block, env, into.runs, restart=True, retries=retries)
-                attempts += made
-                finished += last_attempts_of(len(block), made)
+            attempts = execute(plan, options, env, True, into=into.runs, after_block=ended)
+        if attempts is None:
+            return
     except BaseException:  # Ctrl-C, or a failure of more than a run: whole blocks count
         if found := _stored(finished, into, _LEAST_PAIRS):
             _print(found, resolve, options.json_)

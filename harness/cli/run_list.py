@@ -47,22 +47,27 @@ def execute(
     again: bool = False,
     resolved: Sequence[ResolvedRun] | None = None,
     print_plan: Callable[[Sequence[ResolvedRun], Store], None] | None = None,
+    into: Store | None = None,
+    after_block: Callable[[int, Sequence[StoredRun]], None] = lambda planned, runs: None,
 ) -> list[StoredRun] | None:
     """Run a plan and return all attempts; with --dry-run print its runs and return None.
 
     ``again``: complete runs are repeated, too; with the option of that name, interrupted ones are
     not resumed. ``resolved``: the plan's runs, unless they are on engines. ``print_plan``: prints
-    them, with the store to estimate from.
+    them, with the store to estimate from. ``into``: another store than that of the options.
+    ``after_block``: see :func:`run_plan`.
     """
-    into = store(options.results)
+    earlier = store(options.results)
+    into = into or earlier
     with plan.blaming():
         steps = plan_steps(plan, env, into, again, resume=not options.again, resolved=resolved)
     if options.dry_run and print_plan is not None:
-        print_plan(steps, into)
+        print_plan(steps, earlier)
     elif options.dry_run:
-        print_run_list(steps, env, into, options.json_)
+        print_run_list(steps, env, earlier, options.json_)
     else:
-        return run_plan(plan, steps, env, into, options.again, Retries(options.retries))
+        retries = Retries(options.retries)
+        return run_plan(plan, steps, env, into, options.again, retries, after_block)
     return None
 
 

@@ -151,6 +151,7 @@ def run_plan(
     store: Store,
     restart: bool = False,
     retries: Retries | None = None,
+    after_block: Callable[[int, Sequence[StoredRun]], None] = lambda planned, runs: None,
 ) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
@@ -158,7 +159,8 @@ def run_plan(
     A failed run is stored and the next one starts; further attempts follow at the end of its
     block, and in the result (:func:`last_attempts`). What can be run in the present host
     mode is run first; then a run that needs another one stops the plan with what to do:
-    finished runs stay, and the same command resumes.
+    finished runs stay, and the same command resumes. ``after_block`` receives the number of runs
+    of each block that has ended, and all attempts at them.
     """
     runs: list[StoredRun] = []
 
@@ -172,7 +174,8 @@ def run_plan(
 
     _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
-        for _, block in groupby(steps, lambda step: step.spec.block):
+        for _, of_block in groupby(steps, lambda step: step.spec.block):
+            block, first = list(of_block), len(runs)
             failed: list[tuple[ResolvedRun, StoredRun]] = []
             for step in block:
                 if step.done:
@@ -185,6 +188,7 @@ def run_plan(
                 task.advance()
             if retries is not None:
                 retries.make(failed, attempt, env.progress.say)
+            after_block(len(block), runs[first:])
     for step in steps:
         if step.done is None and not step.runnable:
             _stop_for(step.spec, env)

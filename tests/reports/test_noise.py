@@ -16,6 +16,7 @@ from report_runs import Case, metric, write
 from typer.testing import CliRunner
 
 from harness.cli import calibrate as command
+from harness.cli import run_list
 from harness.cli.app import app
 from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
@@ -136,25 +137,24 @@ def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
 def test_an_interrupted_calibration_has_its_whole_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, kept: int | None
 ) -> None:
-    def run_plan(
-        plan: Plan, steps: Sequence[ResolvedRun], *_: object, **__: object
-    ) -> list[StoredRun]:
-        if steps[0].spec.block == blocks:
-            raise KeyboardInterrupt
-        names = {one.name: getattr(steps[0].spec, one.name) for one in fields(RunSpec)}
+    def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any) -> None:
+        after_block = more[-1]
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
-        changes: dict[str, Any] = {
-            "spec_changes": names,
-            "run_changes": {"uncontrolled": UNCONTROLLED},
-        }
-        return [write(tmp_path, Case(metrics=[one], **changes)) for one in results]
+        for step in steps[: 2 * blocks : 2]:
+            names = {one.name: getattr(step.spec, one.name) for one in fields(RunSpec)}
+            changes: dict[str, Any] = {
+                "spec_changes": names,
+                "run_changes": {"uncontrolled": UNCONTROLLED},
+            }
+            after_block(2, [write(tmp_path, Case(metrics=[one], **changes)) for one in results])
+        raise KeyboardInterrupt
 
     nowhere = SimpleNamespace()
     monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
     monkeypatch.setattr(
-        command, "plan_steps", lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]
+        run_list, "plan_steps", lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]
     )
-    monkeypatch.setattr(command, "run_plan", run_plan)
+    monkeypatch.setattr(run_list, "run_plan", run_plan)
     argv = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--results", str(tmp_path)]
     done = CliRunner().invoke(app, ["calibrate", *argv, "--repeats", "8", "--json"])
     assert done.exit_code == 130
