@@ -118,7 +118,10 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def comparison_page(comparison: Comparison, everything: bool = False) -> Iterator[Block]:
-    """What ``harness compare`` prints; ``everything``: counters and operator times, too."""
+    """Yield the blocks that ``harness compare`` prints.
+
+    ``everything``: counters and operator times, too.
+    """
     for group in comparison.groups:
         yield from _group_blocks(group, everything)
     for difference in comparison.differences:

@@ -30,7 +30,7 @@ _ANSWERS_TOGETHER = re.compile(r"(\d+) of \d+ answers ")
 
 
 def checks(runs: Sequence[StoredRun]) -> dict[str, Counter[str]]:
-    """How many checks of each name passed, failed or are unknown; answers first, then by name."""
+    """Count the checks of each name by status; answers first, then by name."""
     counts: dict[str, Counter[str]] = {}
     for run in runs:
         for check in run.run["checks"]:
@@ -164,7 +164,7 @@ def _fits(run: Mapping[str, Any]) -> bool:
 
 
 def troubles(runs: Sequence[StoredRun]) -> Iterator[tuple[str, str, str]]:
-    """Id, status and at most five reasons of every run that is not complete."""
+    """Yield id, status and at most five reasons of every run that is not complete."""
     for run in runs:
         if run.run["status"] == "complete":
             continue
@@ -183,7 +183,7 @@ def troubles(runs: Sequence[StoredRun]) -> Iterator[tuple[str, str, str]]:
 
 
 def durability_section(panels: Sequence[Panel]) -> Iterator[Section]:
-    """Commits that each arm's server kept when it was killed under its clients."""
+    """Yield a table of the commits that each arm's server kept when it was killed."""
     rows = [
         _durability_row(panel, arm, checked)
         for panel in panels
@@ -304,7 +304,7 @@ _STATES = (
 
 
 def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
-    """The tiers of the runs that have a manifest, and each of their hosts."""
+    """Return the tiers of the runs that have a manifest, and the facts of their hosts."""
     manifests = [run.manifest for run in runs if run.manifest]
     tiers = dict.fromkeys(_tier_row(tier) for one in manifests for tier in one["tiers"])
     head = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
@@ -363,7 +363,7 @@ def _state(found: Any) -> str:
 
 
 def engine_settings(panel: Panel) -> Iterator[Block]:
-    """Of a panel's arms, each set of settings once, with the engine's build.
+    """Yield each set of settings of a panel's arms, with the engine's build.
 
     Of the settings given to it, and of those that decide whether a commit survives a crash.
     """

@@ -111,7 +111,7 @@ def gain_text(ratio: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """``1.90×``."""
+    """Format a ratio: ``1.90×``."""
     return quantity_text(ratio, TIMES)
 
 
@@ -130,15 +130,15 @@ def interval_text(estimate: Value) -> str:
 
 
 def percent(share: float) -> str:
-    """``95 %``, ``96.9 %``."""
+    """Format a share: ``95 %``, ``96.9 %``."""
     return f"{100 * share:.3g} %"
 
 
 def p_text(p: float) -> str:
-    """``0.031``; small ones as a bound."""
+    """Format a p: ``0.031``; small ones as a bound."""
     return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def utc(unix_ns: int) -> str:
-    """``2026-11-21 07:16:55 UTC``."""
+    """Format a time stamp: ``2026-11-21 07:16:55 UTC``."""
     return datetime.fromtimestamp(unix_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -65,7 +65,7 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
 
 
 def history_section(runs: Sequence[StoredRun]) -> Iterator[Section]:
-    """Nothing where no experiment was executed several times."""
+    """Yield the history of every experiment that was executed several times."""
     found = histories(runs)
     head = ("began", "n", "median", "times better", "verdict", "what else changed")
     tables: list[Block] = [

@@ -255,7 +255,7 @@ def metric_info(quantity: Quantity, better: Better) -> MetricInfo:
 
 
 def metric_title(quantity: Quantity, better: Better) -> str:
-    """``query time, query 6``."""
+    """Name a quantity in words: ``query time, query 6``."""
     return ", ".join(filter(None, (metric_info(quantity, better).title, quantity.labels_text())))
 
 
@@ -266,7 +266,7 @@ def headline_first(quantities: Iterable[Quantity]) -> list[Quantity]:
 
 
 def workload_title(workload: str) -> str:
-    """``TPC-H-derived`` for ``tpch``."""
+    """Name a workload in words: ``TPC-H-derived`` for ``tpch``."""
     known = _WORKLOADS.get(workload)
     return known.title if known else workload
 

@@ -76,7 +76,6 @@ class Capacity:
 
     @property
     def unpriced(self) -> tuple[str, ...]:
-        """Tiers without a price."""
         return tuple(share.tier for share in self.shares if share.per_gb is None)
 
     @property
@@ -136,7 +135,10 @@ class Money:
 
 
 def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | None:
-    """None where no arm has a price. UsageError where prices were given and no arm has one."""
+    """Return the price-performance of the panels; None where no arm has a price.
+
+    UsageError where prices were given and no arm has one.
+    """
     found = (_table(panel, prices) for panel in panels)
     tables = tuple(table for table in found if table is not None)
     if tables and prices is None:

@@ -106,7 +106,7 @@ def arms_differ(noise: MetricNoise) -> bool | None:
 
 
 def title_of(noise: MetricNoise) -> str:
-    """``query time, query 6``."""
+    """Name the quantity in words: ``query time, query 6``."""
     quantity = Quantity(noise.name, tuple(noise.labels.items()))
     return metric_title(quantity, noise.better)
 
@@ -132,7 +132,7 @@ class Expected:
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """Say in one sentence what the repeats resolve."""
         other = ", ".join(self.other_conditions)
         of = f" with other {other}" if other else ""
         shows = (

@@ -201,7 +201,6 @@ class Report:
 
     @cached_property
     def warnings(self) -> list[RunWarning]:
-        """What limits the comparisons."""
         return [one for panel in self.comparable for one in panel_warnings(panel)]
 
     @cached_property

@@ -18,7 +18,7 @@ _SMALLEST_REM = 44
 
 @dataclass(frozen=True)
 class Span:
-    """Words with a style. ``of``: the verdict of a badge, the page of a link."""
+    """Words that are shown in a style. ``of``: the verdict of a badge, the page of a link."""
 
     text: str
     style: Literal["strong", "code", "badge", "link"] = "strong"
@@ -111,30 +111,30 @@ Block: TypeAlias = Paragraph | Lines | Facts | Table | Section | Drawing
 
 
 def note(text: Text) -> Paragraph:
-    """A remark in small letters."""
+    """Return a remark in small letters."""
     return Paragraph(text, "note")
 
 
 def badge(verdict: str, emulated: Sequence[str] = ()) -> Span:
-    """A verdict, marked where it is of stand-ins."""
+    """Return a verdict, marked where it is of stand-ins."""
     style = verdict.replace(" ", "-") + " stand-in" * bool(emulated)
     return Span(verdict_text(verdict), "badge", style)
 
 
 def spans(text: Text) -> tuple[str | Span, ...]:
-    """The pieces of a text."""
+    """Return the pieces of a text."""
     return text if isinstance(text, tuple) else (text,)
 
 
 def plain(text: Cell) -> str:
-    """A text without its styles."""
+    """Return a text without its styles."""
     if isinstance(text, int):
         return str(text)
     return "".join(one.text if isinstance(one, Span) else one for one in spans(text))
 
 
 def banner(emulated: Sequence[str]) -> list[Paragraph]:
-    """Which stand-ins the numbers are of; empty without any."""
+    """Say which stand-ins the numbers are of; empty without any."""
     if not emulated:
         return []
     text = f" {', '.join(emulated)}. {stand_in_note(emulated)}"
@@ -142,12 +142,12 @@ def banner(emulated: Sequence[str]) -> list[Paragraph]:
 
 
 def marked_title(title: str, emulated: Sequence[str]) -> str:
-    """A page's title with the mark of its stand-ins."""
+    """Append the mark of stand-ins to a page's title."""
     return f"{title} ({stand_in_mark(emulated)})" if emulated else title
 
 
 def drawings(blocks: Iterable[Block]) -> Iterator[Drawing]:
-    """The charts among the blocks, in their order."""
+    """Yield the charts among the blocks, in their order."""
     for block in blocks:
         if isinstance(block, Drawing):
             yield block

@@ -64,7 +64,7 @@ class StallTable:
         return self.levels[level][2].value / self.levels[TOTAL][0]
 
     def blocks(self) -> Iterator[Block]:
-        """As it is shown."""
+        """Yield the table and its note."""
         rows = [
             (
                 level,
@@ -89,7 +89,7 @@ class StallTable:
 
 
 def stall_tables(panel: Panel) -> list[StallTable]:
-    """Of every comparison with the baseline of which both arms counted stalls."""
+    """Return a table of every comparison with the baseline whose arms both counted stalls."""
     return [table for group in panel.groups if (table := _table(group)) is not None]
 
 

@@ -109,7 +109,6 @@ class Sweep:
 
     @property
     def title(self) -> str:
-        """``postgres 18.4, warehouses 10``."""
         return ", ".join([self.engine_title, *self.shared])
 
     @property
@@ -121,7 +120,6 @@ class Sweep:
 
     @property
     def unit(self) -> str:
-        """Of the values."""
         return self.one.unit
 
     @property
@@ -132,7 +130,6 @@ class Sweep:
 
     @property
     def over(self) -> str:
-        """The parameter in words."""
         return "share of rows selected" if self.per_cent else parameter_words(self.parameter)
 
     def at(self, value: int) -> str:

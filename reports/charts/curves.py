@@ -246,7 +246,8 @@ def _dress_x(axes: Axes, plot: Plot) -> None:
         axes.set_xscale("symlog", linthresh=plot.linear_to, linscale=0.5)
         axes.set_xlim(0, values[-1] * 1.3)
         # Of the longest curve: ticks of several would overlap.
-        values = [x for x, _ in max(plot.curves, key=lambda curve: curve.points[-1][0]).points]
+        lines = [curve for curve in plot.curves if not curve.star]
+        values = [x for x, _ in max(lines, key=lambda curve: curve.points[-1][0]).points]
         axes.xaxis.set_major_locator(FixedLocator(values))
         axes.xaxis.set_minor_locator(NullLocator())
     elif plot.x_log and values[0] > 0:

@@ -31,7 +31,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def conclusions_page(found: Sequence[Checked]) -> list[Block]:
-    """What ``harness conclusions`` prints."""
+    """Return the blocks that ``harness conclusions`` prints."""
     commands = dict.fromkeys(one.conclusion.command for one in found if one.missing)
     return [*conclusion_tables(found), *(Paragraph(f"to test more: {one}") for one in commands)]
 

@@ -121,7 +121,7 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
 
 
 def explain_page(view: ExplainedView) -> list[Block]:
-    """What ``harness explain`` prints."""
+    """Return the blocks that ``harness explain`` prints."""
     return [
         *explained_blocks(view),
         *rests_on_all(view.rests_on[0]),

@@ -109,7 +109,6 @@ class FigureView:
         return self.head.index("published") + 1 if self.rows else 0
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
         return {
             "figure": self.of.title,
             **attributes(self.of, "command", "planned"),
@@ -134,7 +133,7 @@ def _cell_json(cell: Cell) -> Any:
 
 @dataclass(frozen=True)
 class PaperPage:
-    """The whole page."""
+    """A paper's page: its figures and conclusions."""
 
     title: str
     figures: tuple[FigureView, ...]
@@ -146,7 +145,6 @@ class PaperPage:
         return tuple(dict.fromkeys(by for one in self.figures for by in one.emulated))
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
         return attributes(self, "title", "figures", "conclusions")
 
 

@@ -113,7 +113,7 @@ class Card:
 
 @dataclass(frozen=True)
 class CardFiles:
-    """Where the report is."""
+    """The files of a card, and the devices on it."""
 
     html: Path
     markdown: Path
@@ -121,7 +121,6 @@ class CardFiles:
     devices: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
         paths = {"html": self.html, "markdown": self.markdown, "csv": self.csv}
         return {name: str(path) for name, path in paths.items()} | {"devices": list(self.devices)}
 
