@@ -34,7 +34,7 @@ class Timeouts:
 
     @classmethod
     def of(cls, options: EngineOptions) -> Timeouts:
-        """From the engine options; UsageError unless they are positive numbers."""
+        """Read them from the engine options; UsageError unless they are positive numbers."""
         return cls(
             _seconds(options, "start_timeout_s", limit_s("start")),
             _seconds(options, "stop_timeout_s", limit_s("stop")),
@@ -109,11 +109,11 @@ class DataFolders(ABC, Generic[Found]):
 
     @abstractmethod
     def directories(self) -> list[Path]:
-        """All directories that contain its data."""
+        """Return all directories that contain its data."""
 
     @abstractmethod
     def dataset_names(self) -> Mapping[Path, str]:
-        """The directories of a dataset, with their names in it."""
+        """Return the directories of a dataset, with their names in it."""
 
     def make_durable(self) -> None:
         """Force to the devices what the server wrote without fsync."""
@@ -121,7 +121,7 @@ class DataFolders(ABC, Generic[Found]):
             make_durable(folder, self._user)
 
     def assert_clean(self, problem: str) -> None:
-        """RunFailed unless the server was shut down cleanly."""
+        """Raise RunFailed unless the server was shut down cleanly."""
         if not self.clean:
             where = self.directories()[0]
             raise RunFailed(

@@ -37,13 +37,13 @@ _Connection = TypeVar("_Connection", bound=SqlConnection)
 
 
 def mark_text(*, complete: bool, facts: JsonObject | None = None) -> str:
-    """The harness's mark on a schema; ``facts``: of the data, when they are complete."""
+    """Return the harness's mark on a schema; ``facts``: of the data, when they are complete."""
     mark = {"made_by": PREFIX, "complete": complete}
     return json.dumps(mark if facts is None else {**mark, "facts": dict(facts)}, sort_keys=True)
 
 
 def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]) -> str:
-    """The option ``dsn``, or ``$HARNESS_DSN`` if it is "env"; UsageError if that is unset.
+    """Return the option ``dsn``; "env": ``$HARNESS_DSN``, with UsageError if that is unset.
 
     ``secrets``: names the secrets in a DSN. UsageError if the option has one: it is stored.
     """
@@ -63,7 +63,7 @@ def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]
 
 
 def session_name() -> str:
-    """Name of a lock's session, for the error in another harness."""
+    """Return the name of a lock's session, for the error in another harness."""
     return f"harness on {socket.gethostname()}, process {os.getpid()}"
 
 
@@ -99,16 +99,16 @@ class ExternalServer(Engine, ABC, Generic[_Connection]):
     @property
     @abstractmethod
     def _title(self) -> str:
-        """The server's product, for messages."""
+        """Return the server's product, for messages."""
 
     @property
     @abstractmethod
     def _address(self) -> str:
-        """Its address, for messages, without user and password."""
+        """Return its address, for messages, without user and password."""
 
     @abstractmethod
     def connect(self) -> _Connection:
-        """A new connection in autocommit mode."""
+        """Open a connection in autocommit mode."""
 
     @abstractmethod
     def _close_monitor(self) -> None:
@@ -116,7 +116,7 @@ class ExternalServer(Engine, ABC, Generic[_Connection]):
 
     @abstractmethod
     def _stored_mark(self, schema: str) -> str | None:
-        """The stored mark ("" if there is none); None if there is no such schema."""
+        """Return the stored mark ("" if there is none); None if there is no such schema."""
 
     @abstractmethod
     def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
@@ -169,7 +169,7 @@ class ExternalServer(Engine, ABC, Generic[_Connection]):
         self._set_mark(self._schema_name(key), mark_text(complete=True, facts=facts))
 
     def prepared(self, key: str) -> JsonObject | None:
-        """The facts of the complete data under ``key``, which become the data in use."""
+        """Return the facts of the complete data under ``key``, which become the data in use."""
         name = self._schema_name(key)
         mark = self._mark_of(name)
         if mark is None or not mark.get("complete"):
@@ -197,7 +197,7 @@ class ExternalServer(Engine, ABC, Generic[_Connection]):
         return f"{PREFIX}_{key.replace('-', '_')}"[: self.longest_schema_name]
 
     def _mark_of(self, schema: str) -> JsonObject | None:
-        """The mark of a schema; None if there is no such schema; RunFailed if it has no mark."""
+        """Return the mark of a schema, None if there is no schema; RunFailed if it has no mark."""
         stored = self._stored_mark(schema)
         if stored is None:
             return None

@@ -27,7 +27,7 @@ def first_fitting(
     options: EngineOptions,
     install: str,
 ) -> Found:
-    """The newest of the machine's own, or the first of the private prefix.
+    """Return the newest of the machine's own, or the first of the private prefix.
 
     With the option ``version`` (a major or a full release), the first in that order that
     matches. UsageError if none does, with ``install``, the command that installs one.
@@ -48,7 +48,7 @@ def first_fitting(
 
 
 def check_reachable(title: str, prefix: Path) -> None:
-    """UsageError if the servers' user cannot enter the folder ``prefix``."""
+    """Raise UsageError if the servers' user cannot enter the folder ``prefix``."""
     if (user := unprivileged()) is None:
         return
     real = prefix.resolve()
@@ -63,7 +63,7 @@ def check_reachable(title: str, prefix: Path) -> None:
 
 @lru_cache(maxsize=64)
 def output_of(*command: str) -> str:
-    """What a program prints on stdout when the servers' user runs it; empty if it cannot run."""
+    """Return what a program prints when the servers' user runs it; empty if it cannot run."""
     try:
         done = run_unprivileged(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
@@ -72,5 +72,5 @@ def output_of(*command: str) -> str:
 
 
 def workloads_in(sql_folder: Path) -> tuple[str, ...]:
-    """Those that an engine brings SQL for."""
+    """Return the workloads that an engine brings SQL for."""
     return tuple(folder.name for folder in sql_folder.iterdir())

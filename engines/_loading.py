@@ -21,17 +21,17 @@ _ROW_BYTES = 400
 
 
 def readable_by(server: AnyServer | None, files: Mapping[str, Sequence[Path]]) -> bool:
-    """Whether the server's own user may read all of ``files``; False for an external server."""
+    """Return whether the server's own user may read all files; False for an external server."""
     return server is not None and server.can_read([p for paths in files.values() for p in paths])
 
 
 def total_bytes(files: Mapping[str, Sequence[Path]]) -> int:
-    """The size of all ``files``."""
+    """Return the size of all ``files``."""
     return sum(path.stat().st_size for paths in files.values() for path in paths)
 
 
 def has_header(file: Path, columns: Sequence[str]) -> bool:
-    """Whether the first line of a CSV file names the table's columns."""
+    """Return whether the first line of a CSV file names the table's columns."""
     with file.open("rb") as stream:
         return stream.readline().decode().strip().lower().split(",") == list(columns)
 
@@ -41,7 +41,7 @@ def verify_counts(
     expected: Mapping[str, int],
     hint: str = "the source files are incomplete: remove them with `harness data rm`",
 ) -> None:
-    """RunFailed for the first table whose number of rows is not the expected one."""
+    """Raise RunFailed for the first table whose number of rows is not the expected one."""
     for table, rows in expected.items():
         if (found := loaded.get(table, 0)) != rows:
             raise RunFailed(f"load {rows} rows into {table}", f"{found} were loaded", hint)
@@ -66,7 +66,7 @@ class FileLoad(Generic[Connection]):
         *,
         shared: bool,
     ) -> Job[Connection]:
-        """A job that adds the rows which ``load`` returns to those of ``table``."""
+        """Return a job that adds the rows which ``load`` returns to those of ``table``."""
 
         def run(connection: Connection) -> None:
             rows = load(connection)
@@ -87,7 +87,7 @@ class Loader(ABC, Generic[Connection]):
     def empty_tables(
         self, folder: Path, source_bytes: int, params: JsonObject | None = None
     ) -> AbstractContextManager[Workers[Connection]]:
-        """Connections to empty tables; all data are durable at the end of the block.
+        """Open connections to empty tables; all data are durable at the end of the block.
 
         A managed server runs with its settings for loading until then.
         """
@@ -106,7 +106,7 @@ class Loader(ABC, Generic[Connection]):
     def final_jobs(
         self, folder: Path, weights: Mapping[str, int], task: Task
     ) -> list[Job[Connection]]:
-        """All work on the filled tables, by stages; ``weights``: their sizes, in any unit."""
+        """Return all work on the filled tables, by stages; ``weights``: sizes, in any unit."""
 
     @abstractmethod
     def run(self, connection: Connection, sql: str, table: str = "") -> None:
@@ -119,7 +119,7 @@ class Loader(ABC, Generic[Connection]):
         task: Task,
         alone: Sequence[int] = (),
     ) -> list[Job[Connection]]:
-        """Jobs for the statements of ``stages``: number, texts, whether they share their tables.
+        """Return jobs for the statements of ``stages``: number, texts, whether they share tables.
 
         A statement uses the tables it names; all of them if it names none or its stage is one
         of ``alone``.

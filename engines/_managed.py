@@ -55,7 +55,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
     def _manage(
         self, installation: Found, context: EngineContext, settings: Mapping[str, str]
     ) -> None:
-        """``settings``: the tuning profile's. UsageError for an invalid timeout."""
+        """Take what it works with, and the profile's settings; UsageError for a bad timeout."""
         self._installation = installation
         self._context = context
         self._settings = settings
@@ -65,7 +65,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         self.log = context.scratch / "server.log"
 
     def version(self) -> EngineVersion:
-        """Release and build of the installation."""
+        """Return release and build of the installation."""
         return self._installation
 
     @property
@@ -73,7 +73,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         return self._context.memory_limit_bytes
 
     def stored_settings(self) -> dict[str, str]:
-        """The tuning profile's settings that decide what a load stores, such as statistics."""
+        """Return the profile's settings that decide what a load stores, such as statistics."""
         return self._setting_table.stored_of(self._settings)
 
     @abstractmethod
@@ -102,7 +102,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         self._shut_down()
 
     def kill(self) -> None:
-        """SIGKILL; no error if the server does not run."""
+        """Kill it (SIGKILL); no error if the server does not run."""
         self._close_monitor()
         process, self._process = self._process, None
         if process is not None:
@@ -121,7 +121,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         self.start()
 
     def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's user may read every one of ``paths``."""
+        """Return whether the server's user may read every one of ``paths``."""
         process = self._context.processes.spawn(
             ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
             credentials=self._user,
@@ -130,11 +130,11 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
 
     @property
     def running(self) -> bool:
-        """Whether the server's process runs."""
+        """Return whether the server's process runs."""
         return self._process is not None and self._process.poll() is None
 
     def processes(self) -> list[ProcessId]:
-        """The server and every process it started; empty if it does not run."""
+        """Return the server and every process it started; none if it does not run."""
         if self._process is None or not self.running:
             return []
         identity = process_identity(self._process.pid)
@@ -142,7 +142,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         return [identity, *below] if identity else below
 
     def files(self) -> Sequence[Path]:
-        """The directories of every part."""
+        """Return the directories of every part."""
         return self._placed.directories() if self._placed is not None else []
 
     def snapshot(self, dataset: Path) -> None:
@@ -150,11 +150,11 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         self._cluster.snapshot(dataset)
 
     def _loaded_with(self) -> dict[str, str]:
-        """The settings of a start for loading, in addition to the loader's."""
+        """Return the settings of a start for loading, in addition to the loader's."""
         return self.stored_settings()
 
     def _listens(self) -> Listening | None:
-        """Where the server will listen; None during a load, which has no clients elsewhere."""
+        """Return where the server will listen; None during a load, without clients elsewhere."""
         if self._context.listen is None or self._loading:
             return None
         if self._listening is None:
@@ -256,7 +256,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         )
 
     def _log_end(self) -> str:
-        """The end of the log, as the end of a sentence."""
+        """Return the end of the log, as the end of a sentence."""
         return f"the last lines of its log:\n{log_tail(self.log, self._user)}"
 
 

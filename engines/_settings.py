@@ -25,7 +25,7 @@ _RESERVED = "reserved for the harness (directories, sockets, access, data format
 
 
 def choice_of(options: EngineOptions, name: str, choices: Collection[str]) -> str:
-    """The engine option's value, in lower case; the first of ``choices`` where it is not given.
+    """Return an engine option in lower case; the first of ``choices`` where it is not given.
 
     UsageError for another.
     """
@@ -63,27 +63,27 @@ class SettingTable:
 
     @classmethod
     def read(cls, folder: Path) -> SettingTable:
-        """The table of the engine in ``folder``."""
+        """Read the table of the engine in ``folder``."""
         document: dict[str, Any] = load_yaml(folder / "settings.yml").value
         return cls(**document)
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The settings that only the harness decides."""
+        """Return the settings that only the harness decides."""
         return frozenset({*self.values, *self.values_where_known, *self.reserved})
 
     def refuse_fixed(self, title: str, names: Mapping[str, str], hint: str = "remove it") -> None:
-        """UsageError for a setting that only the harness decides; ``names``: given → plain name."""
+        """Refuse a setting that only the harness decides; ``names``: given → plain name."""
         if reserved := sorted(given for given, plain in names.items() if plain in self.fixed):
             raise UsageError(f"{title}: setting {', '.join(reserved)}", _RESERVED, hint)
 
     def stored_of(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Those of a tuning profile that decide what a load leaves on disk."""
+        """Return those of a tuning profile that decide what a load leaves on disk."""
         given = {name: settings.get(name, default) for name, default in self.stored.items()}
         return {name: value for name, value in given.items() if value is not None}
 
     def is_secret(self, name: str) -> bool:
-        """Whether a setting of that name is left out of the record."""
+        """Return whether a setting of that name is left out of the record."""
         return any(part in name for part in self.secret)
 
 

@@ -21,7 +21,7 @@ class Monitor:
     """A connection that reads the counters of one server start."""
 
     def read(self) -> Mapping[str, float]:
-        """Cumulative counters; those that the server does not have are left out."""
+        """Return cumulative counters, without those that the server does not have."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -36,10 +36,10 @@ class CallsSql(Engine, ABC):
 
     @abstractmethod
     def _new_monitor(self) -> Monitor:
-        """A connection for reading counters."""
+        """Open a connection for reading counters."""
 
     def counters(self) -> Mapping[str, float]:
-        """Cumulative counters of the server; see the engine's counters.py."""
+        """Return cumulative counters of the server; see the engine's counters.py."""
         if self._monitor is None:
             self._monitor = self._new_monitor()
         return self._monitor.read()
@@ -64,14 +64,14 @@ class SqlEngine(CallsSql, Generic[Connection]):
 
     @abstractmethod
     def _new_connection(self) -> Connection:
-        """A new connection in autocommit mode."""
+        """Open a connection in autocommit mode."""
 
     @abstractmethod
     def _loader(self) -> Loader[Connection]:
-        """What loads rows into the database."""
+        """Return what loads rows into the database."""
 
     def connect(self) -> Connection:
-        """A new connection in autocommit mode."""
+        """Open a connection in autocommit mode."""
         connection = self._new_connection()
         self._connections.add(connection)
         return connection
@@ -83,7 +83,7 @@ class SqlEngine(CallsSql, Generic[Connection]):
         row_counts: Mapping[str, int],
         progress: Progress,
     ) -> None:
-        """Schema, files in parallel, keys, indexes, statistics; row counts verified."""
+        """Load schema, files in parallel, keys, indexes, statistics; verify row counts."""
         self._loader().load(self.sql_folder / workload, files, row_counts, progress)
 
     def native_load(
@@ -94,7 +94,7 @@ class SqlEngine(CallsSql, Generic[Connection]):
         progress: Progress,
         params: JsonObject | None = None,
     ) -> None:
-        """Schema, ``fill``, keys, indexes, statistics, procedures; row counts verified."""
+        """Load schema, keys, indexes and procedures around ``fill``; verify row counts."""
         self._loader().fill(
             self.sql_folder / workload,
             lambda: fill(self.native_connection()),
@@ -104,6 +104,6 @@ class SqlEngine(CallsSql, Generic[Connection]):
         )
 
     def _query(self, sql: str) -> list[tuple[Scalar, ...]]:
-        """The rows of one statement, read by a connection of its own."""
+        """Return the rows of one statement, read by a connection of its own."""
         with closing(self.connect()) as connection:
             return connection.execute(sql).rows

@@ -51,7 +51,7 @@ _LIST_EVERY_S = 1.0
 
 
 def event_of(found: Blocked, is_log: Callable[[str], bool]) -> str:
-    """The event's name; ``is_log``: whether a file is one of the log's, by its path."""
+    """Return the event's name; ``is_log``: whether a file is one of the log's, by its path."""
     if found.path.startswith("/"):
         return f"{found.call} {'log' if is_log(found.path) else 'data'}"
     return "recv" if found.call in READS else "send" if found.call in WRITES else found.call
@@ -100,7 +100,7 @@ class ThreadObserver(WaitObserver):
         ]
 
     def _changed(self) -> bool:
-        """Whether a process has ended, or has another number of threads."""
+        """Return whether a process has ended, or has another number of threads."""
         try:
             return any(thread_count(pid) != count for pid, count in self._counts.items())
         except OSError:

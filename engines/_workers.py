@@ -42,7 +42,7 @@ class Schedule(Generic[Connection]):
         self._changed = threading.Condition()
 
     def take(self) -> Job[Connection] | None:
-        """The next job; waits for one that may start. None if no job is left."""
+        """Wait for a job that may start and return it; None if no job is left."""
         with self._changed:
             while self._waiting:
                 for job in self._waiting:
@@ -54,7 +54,7 @@ class Schedule(Generic[Connection]):
             return None
 
     def done(self, job: Job[Connection]) -> None:
-        """``job`` has ended, successfully or not."""
+        """Note that ``job`` has ended, successfully or not."""
         with self._changed:
             self._running.remove(job)
             self._changed.notify_all()
