@@ -222,7 +222,7 @@ def _again(options: AdviseOptions, pairs: int) -> str:
 
 
 app = workload_commands(
-    "Answer which part of a database pays off on a faster device, and why.",
+    "Answer which part should move to a faster device.",
     AdviseOptions,
     advise,
     "Measure what moving each part gains; the first line is the answer.",

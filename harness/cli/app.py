@@ -12,21 +12,21 @@ from typer.main import get_group
 
 import harness
 
-#: In the order of the help: the module of harness.cli that has the command as a function of that
-#: name, or sub-commands as ``app``.
+#: In the order of the help, those of the first day first: the module of harness.cli that has the
+#: command as a function of that name, or sub-commands as ``app``.
 _MODULES = {
     "doctor": "doctor",
-    "calibrate": "calibrate",
+    "advise": "advise",
     "run": "run",
+    "compare": "results",
+    "report": "results",
+    "calibrate": "calibrate",
     "experiment": "experiment",
     "model": "model",
-    "advise": "advise",
     "curve": "curve",
     "runs": "runs",
     "data": "data",
-    "compare": "results",
     "explain": "results",
-    "report": "results",
     "repro": "results",
     "engines": "engines",
     "micro": "micro",

@@ -292,7 +292,7 @@ def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:
 
 
 app = workload_commands(
-    "Measure performance over the latency of a part's device, from none to today's.",
+    "Measure performance over the latency of a device.",
     CurveOptions,
     curve,
     "Measure a response curve of the workload.",
