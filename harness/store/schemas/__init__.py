@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -76,18 +77,30 @@ def validate(
     ``source``: where the document came from, or a function from a path in it to
     such a text (a YAML file's line).
     """
-    validator = _validator(name)
     try:
-        if validator.is_valid(document):
-            return
-        error = _most_relevant(validator.iter_errors(document))
+        error = _error_of(document, name)
     except ValueError as unreadable:  # too many levels, or a value that JSON cannot have
         place = source(()) if callable(source) else source
         raise UsageError(place, str(unreadable)) from None
+    if error is None:
+        return
     where, found, do = _explain(error, name)
     do = do or f"see {_DOCUMENTED.get(name, 'docs/profiles.md')}"
     place = source(where) if callable(source) else f"{source} at {_dotted(where)}"
     raise UsageError(place, found, do)
+
+
+def _error_of(document: Any, name: str) -> ValidationError | None:
+    validator = _validator(name)
+    try:
+        valid = validator.is_valid(document)
+    except ValueError as refused:  # numpy's numbers: floats for json, unknown to the validator
+        try:
+            document = jsonfile.parse(json.dumps(document))
+        except (RecursionError, TypeError):
+            raise refused from None
+        valid = validator.is_valid(document)
+    return None if valid else _most_relevant(validator.iter_errors(document))
 
 
 def read(path: Path, name: str) -> Any:
