@@ -92,15 +92,18 @@ def validate(
 
 def _error_of(document: Any, name: str) -> ValidationError | None:
     validator = _validator(name)
+
+    def error_in(value: Any) -> ValidationError | None:
+        return None if validator.is_valid(value) else _most_relevant(validator.iter_errors(value))
+
     try:
-        valid = validator.is_valid(document)
+        return error_in(document)
     except ValueError as refused:  # numpy's numbers: floats for json, unknown to the validator
         try:
-            document = jsonfile.parse(json.dumps(document))
+            plain = jsonfile.parse(json.dumps(document))
         except (RecursionError, TypeError):
             raise refused from None
-        valid = validator.is_valid(document)
-    return None if valid else _most_relevant(validator.iter_errors(document))
+        return error_in(plain)
 
 
 def read(path: Path, name: str) -> Any:
