@@ -159,11 +159,7 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
             yerr=[[s.median - s.low for s in summaries], [s.high - s.median for s in summaries]],
             color=colour,
             linestyle=":" if curve.published else DASHES[index % len(DASHES)],
-            marker="*"
-            if curve.star
-            else "x"
-            if curve.published
-            else _MARKERS[index % len(_MARKERS)],
+            marker=_marker(curve, index),
             mfc="white" if emulated or curve.emulated else colour,
             ms=13 if curve.star else 4.5,
             linewidth=1.3,
