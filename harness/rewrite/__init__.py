@@ -1,9 +1,10 @@
 """Replace a program's flush instructions, without its source (BENTŌ, section 4).
 
 Flushes of the same length are changed in place. Otherwise the program is disassembled into text
-that assembles again, the rules are applied to that text, and gcc links the result. The flushes are
-``objdump``'s: what was disassembled is compared with them beforehand, and the instructions of the
-result are counted afterwards. A program whose counts are not what the rules give is not written.
+that assembles again, the rules are applied to that text, and gcc links the result; what does not
+assemble is left to E9Patch, where the user has it. The flushes are ``objdump``'s: what was
+disassembled is compared with them beforehand, and the instructions of the result are counted
+afterwards. A program whose counts are not what the rules give is not written.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.errors import RunFailed
-from harness.rewrite import assembled
+from harness.errors import RunFailed, UsageError
+from harness.rewrite import assembled, e9patch
 from harness.rewrite.rules import FENCES, FLUSHES, RULES, Rule
 from harness.rewrite.tools import (
     MAX_BYTES,
@@ -37,7 +38,7 @@ _OPCODE = b"\x0f\xae"
 _PREFIXES = 4
 _LOAD = re.compile(r"^\s+LOAD\s+0x(\w+) 0x(\w+) 0x\w+ 0x(\w+) ", re.MULTILINE)
 
-Way = Literal["in place", "assembled"]
+Way = Literal["in place", "assembled", "e9patch"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewri
         new = folder / "program"
         way, added = _change(program, new, flushes, rules)
         after = _expected(before, flushes, added)
-        _check_counts(program, new, after)
+        if way != "e9patch":
+            _check_counts(program, new, after)
         content = read_bytes(new, user, MAX_BYTES)
     with replacing(output, program.stat().st_mode & 0o777) as file:
         file.write(content)
@@ -106,7 +108,13 @@ def _change(
     if all(_fits(rule) for _, rule in flushes):
         _change_in_place(program, new, flushes)
         return "in place", [False] * len(flushes)
-    return "assembled", assembled.change(program, new, flushes, rules)
+    try:
+        return "assembled", assembled.change(program, new, flushes, rules)
+    except UsageError as error:
+        if e9patch.is_there():
+            return "e9patch", e9patch.change(program, new, flushes)
+        hint = f"{error.hint}, or set {e9patch.VARIABLE} to E9Patch, which does not assemble"
+        raise UsageError(error.problem, error.context, hint) from error
 
 
 def _fits(rule: Rule) -> bool:

@@ -83,23 +83,29 @@ def as_whom() -> str:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A flush or fence. ``address``: hexadecimal."""
+    """A flush or fence. ``address``: hexadecimal; ``before_fence``: one is next to it."""
 
     function: str
     address: str
     name: str
+    before_fence: bool
 
 
 def flushes_and_fences(program: Path) -> list[Instruction]:
     """Return the program's flushes and fences in the order of the file."""
     listing = run(["objdump", "-d", "--no-show-raw-insn", str(program.absolute())], program)
-    function, found = "", []
+    function, every = "", []
     for line in listing.splitlines():
         if head := _FUNCTION.match(line):
             function = head["name"]
-        elif (one := _OBJDUMP.match(line)) and one["name"] in (*FLUSHES, *FENCES):
-            found.append(Instruction(function, one["address"], one["name"]))
-    return found
+        elif one := _OBJDUMP.match(line):
+            every.append((function, one["address"], one["name"]))
+    following = [name for _, _, name in every[1:]] + [""]
+    return [
+        Instruction(function, address, name, after in FENCES)
+        for (function, address, name), after in zip(every, following, strict=True)
+        if name in FLUSHES or name in FENCES
+    ]
 
 
 def is_library(program: Path) -> bool:

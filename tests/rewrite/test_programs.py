@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -167,14 +168,21 @@ def test_a_library_that_needs_none_is_a_library(tmp_path: Path) -> None:
 VERSIONED = """int flush(char *at) { __asm__ volatile("clflush %0" : "+m"(*at)); return 7; }"""
 
 
+def versioned(folder: Path) -> Path:
+    (folder / "map").write_text("V1 { global: flush; local: *; };\n")
+    script = f"-Wl,--version-script={folder}/map"
+    return compiled(folder, "-shared", "-fPIC", "-Wl,-soname,libnew.so", script, source=VERSIONED)
+
+
 @pytest.mark.parametrize(
     ("options", "source"),
     [((), "int main(void) { return 0; }"), (("-static",), SOURCE), (("-c",), SOURCE)],
     ids=["no flush", "static", "not linked"],
 )
 def test_what_is_not_rewritten_leaves_nothing(
-    tmp_path: Path, options: tuple[str, ...], source: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], source: str
 ) -> None:
+    monkeypatch.delenv("E9PATCH_HOME", raising=False)
     program = compiled(tmp_path, *options, source=source)
     there = sorted(tmp_path.iterdir())
     with pytest.raises(UsageError):
@@ -194,6 +202,48 @@ def test_the_cause_is_reported_and_not_that_the_linker_failed(tmp_path: Path) ->
     with pytest.raises(UsageError) as failed:
         run(["sh", "-c", script.replace("`", "'")], tmp_path)
     assert "undefined reference to 'g'" in failed.value.context
+
+
+#: A stand-in for E9Patch's e9tool: it checks its command line and the files that it names, and
+#: copies the program with other bytes in place of the flushes. It reports as e9tool 1.0.1 does.
+STAND_IN = """#!/bin/sh
+home=$(dirname "$0")
+[ "$1 $2 $3 $4 $5" = "--backend $home/e9patch --static-loader --executable -o" ] || exit 3
+new=$6
+shift 6
+while [ "$1" = -M ]; do
+    name=${2#sites?1? == ?}
+    name=${name%?}
+    [ "$4" = "replace $name<naked>(&mem[0])@patch" ] || exit 4
+    nm -D patch | grep -q " T $name$" || exit 5
+    shift 4
+done
+sed 's/\\x0f\\xae/\\xe9\\x0/g' "$1" > "$new"
+count=$(grep -c '^0x[0-9a-f]*,"[a-z_]*"$' sites.csv)
+echo "num_patched           = $((count - LESS)) / $count (100.00%)"
+"""
+
+
+@pytest.mark.parametrize("less", [0, 1])
+def test_what_does_not_assemble_is_left_to_e9patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, less: int
+) -> None:
+    program = compiled(tmp_path, "-static")
+    home = tmp_path / "stand-in"
+    home.mkdir()
+    (home / "e9tool").write_text(STAND_IN.replace("LESS", str(less)))
+    (home / "e9tool").chmod(0o755)
+    monkeypatch.setenv("E9PATCH_HOME", str(home))
+    if less:
+        with pytest.raises(UsageError, match="num_patched"):
+            rewrite(program, tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+        return
+    done = rewrite(program, tmp_path / "new")
+    assert done.way == "e9patch" and (tmp_path / "new").exists()
+    assert {(one.function, one.new, one.fence) for one in done.sites} >= {
+        ("fenced", "clwb", "follows"), ("alone", "clwb", "added"), ("unordered", "clwb", "none")
+    }  # fmt: skip
 
 
 #: Loaded into the linker, it would leave a file behind.
@@ -256,3 +306,26 @@ def test_what_only_root_may_read_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         rewrite(program, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif("E9PATCH_HOME" not in os.environ, reason="E9Patch is the user's")
+def test_e9patch_itself(tmp_path: Path) -> None:
+    """A static program, and a library with versions; the loaded code has no clflush."""
+    program = compiled(tmp_path, "-static")
+    assert rewrite(program, tmp_path / "new").way == "e9patch"
+    assert executed(tmp_path / "new", "7") == (7, "8\n")
+    library = versioned(tmp_path)
+    assert rewrite(library, tmp_path / "libnew.so").way == "e9patch"
+    main = """
+    #include <string.h>
+    int flush(char *);
+    char area[64];
+    int main(void) { return flush(area) + !!memmem((void *)flush, 16, "\\x0f\\xae", 2); }
+    """
+    (tmp_path / "user.c").write_text(main)
+    user = tmp_path / "user"
+    subprocess.run(
+        ["gcc", "-D_GNU_SOURCE", tmp_path / "user.c", f"-L{tmp_path}", "-l:libnew.so",
+         f"-Wl,-rpath,{tmp_path}", "-o", user], check=True,
+    )  # fmt: skip
+    assert executed(user)[0] == 7
