@@ -45,6 +45,9 @@ class PaperOptions(CommonOptions):
     """Options of ``harness paper``."""
 
     name: Annotated[str, typer.Argument(help="A paper, such as nvm-for-databases, or its file.")]
+    figures: Annotated[list[str] | None, typer.Argument(help="Only these: fig4, table5 [all].")] = (
+        None
+    )
     size: Annotated[
         float | None, typer.Option(help="Size of data and memory of all its profiles [1].")
     ] = None
@@ -70,6 +73,8 @@ def run_paper(options: PaperOptions) -> None:
     Complete runs are not run again: rerunning the command resumes.
     """
     found = find_paper(options.name)
+    if options.figures:
+        found = found.only(options.figures)
     budget_ns = parse_duration_ns(options.budget)
     requests = stand_ins(options.emulate, options.model)
     request = PaperRequest(options.size, options.repeats, options.pairs, tuple(requests))

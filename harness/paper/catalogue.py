@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +28,11 @@ class Entry:
     differs: str = ""
     missing: str = ""
 
+    @property
+    def key(self) -> str:
+        """``fig4`` of ``Fig 4: selectivity``, as commands name it."""
+        return re.sub(r"\W", "", self.figure.partition(":")[0]).lower()
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -38,6 +45,16 @@ class Paper:
     title: str
     entries: tuple[Entry, ...]
     published: Path | None = None
+
+    def only(self, keys: Sequence[str]) -> Paper:
+        """Return the paper with these figures alone; UsageError lists those that there are."""
+        known = list(dict.fromkeys(entry.key for entry in self.entries))
+        for key in keys:
+            if key not in known:
+                raise unknown(
+                    f"figure {key!r}", f"not one of {self.name}", key, known, "figures: {}"
+                )
+        return replace(self, entries=tuple(one for one in self.entries if one.key in keys))
 
 
 def known_papers() -> dict[str, Path]:

@@ -68,3 +68,12 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     assert [row["estimated_ns"] for row in plan] == [None, None, None]
     complete = [run_id for row in plan for run_id in row["complete"]]
     assert sorted(complete) == sorted(query["runs"] + loads["runs"])
+
+
+def test_some_of_a_papers_figures(harness):
+    named = ("paper", "nvm-for-databases", "table5", "fig4", "--emulate", "pmem", "--dry-run")
+    done = harness(*named, "--json")
+    assert done.code == 0, done.err
+    shown = {one["figure"].partition(":")[0] for one in done.json["plan"]}
+    assert shown == {"Fig 4", "Table 5"}
+    assert harness("paper", "nvm-for-databases", "fig99", "--dry-run").code == 2
