@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.store.documents import Document, DocumentStore
+from harness.warnings import RunWarning
 
 #: An error beyond it, shown by the interval, contradicts the model.
 CONTRADICTED = 0.25
@@ -65,7 +66,11 @@ class ScoreStore(DocumentStore[Score]):
     """The scores of a results directory, one file for each model, tier and case."""
 
     def __init__(self, results: Path) -> None:
-        super().__init__(results / "scores", Score, ("score-unreadable", "a score is left out"))
+
+        def unreadable(context: str) -> RunWarning:
+            return RunWarning("score-unreadable", "a score is left out", context)
+
+        super().__init__(results / "scores", Score, unreadable)
 
 
 def summary(scores: Sequence[Score], host_id: str) -> str:

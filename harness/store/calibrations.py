@@ -107,6 +107,9 @@ class CalibrationStore(DocumentStore[Calibration]):
     """The calibrations of a results directory; ``runs``: those that they were made of."""
 
     def __init__(self, results: Path) -> None:
-        unreadable = ("calibration-unreadable", "a calibration is left out")
+
+        def unreadable(context: str) -> RunWarning:
+            return RunWarning("calibration-unreadable", "a calibration is left out", context)
+
         super().__init__(results / "calibrations", Calibration, unreadable)
         self.runs = Store(self.folder)

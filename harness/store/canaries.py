@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.store.documents import Document, DocumentStore
+from harness.warnings import RunWarning
 
 
 @dataclass(frozen=True)
@@ -43,5 +44,8 @@ class CanaryStore(DocumentStore[Canary]):
     """The canaries of a results directory."""
 
     def __init__(self, results: Path) -> None:
-        unreadable = ("canary-unreadable", "a canary is left out")
+
+        def unreadable(context: str) -> RunWarning:
+            return RunWarning("canary-unreadable", "a canary is left out", context)
+
         super().__init__(results / "canaries", Canary, unreadable)

@@ -98,9 +98,14 @@ D = TypeVar("D", bound=Document)
 
 
 class DocumentStore(Generic[D]):
-    """The documents of one kind in a folder. ``unreadable``: code and text of its warning."""
+    """The documents of one kind in a folder.
 
-    def __init__(self, folder: Path, kind: type[D], unreadable: tuple[str, str]) -> None:
+    ``unreadable``: makes the warning of a file that cannot be read, of its path and the error.
+    """
+
+    def __init__(
+        self, folder: Path, kind: type[D], unreadable: Callable[[str], RunWarning]
+    ) -> None:
         self.folder = folder
         self._kind, self._unreadable = kind, unreadable
 
@@ -118,8 +123,7 @@ class DocumentStore(Generic[D]):
             try:
                 found.append(self._kind.from_json(schemas.read(path, self._kind.schema)))
             except (OSError, ValueError, UsageError) as error:
-                code, text = self._unreadable
-                warn(RunWarning(code, text, f"{path}: {error}"))
+                warn(self._unreadable(f"{path}: {error}"))
         return found
 
 

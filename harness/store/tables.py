@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 
 from harness import hdr
 from harness.store.runs import StoredRun
+from harness.supervise import workdirs
 from harness.supervise.user_files import make_own, replacing
 
 Row = dict[str, Any]
@@ -144,10 +144,10 @@ def database(
 ) -> duckdb.DuckDBPyConnection:
     """Return a database in memory with the tables of these runs."""
     connection = duckdb.connect(":memory:")
-    with tempfile.TemporaryDirectory(prefix="tierbench-tables-") as folder:
+    with workdirs.temporary() as folder:
         for table in tables:
             rows_of, empty = _TABLES[table]
-            file = Path(folder) / f"{table}.ndjson"
+            file = folder / f"{table}.ndjson"
             with file.open("w", encoding="utf-8") as stream:
                 for run in runs:
                     stream.writelines(json.dumps(row) + "\n" for row in rows_of(run))
@@ -165,9 +165,9 @@ def write_parquet(runs: Sequence[StoredRun], folder: Path) -> list[Path]:
     """Write each table as a Parquet file into the folder; return the files."""
     make_own(folder)
     written = []
-    with database(runs) as connection, tempfile.TemporaryDirectory() as private:
+    with database(runs) as connection, workdirs.temporary() as private:
         for table in TABLES:
-            made = Path(private) / f"{table}.parquet"
+            made = private / f"{table}.parquet"
             connection.execute(f"COPY {table} TO '{made}' (FORMAT parquet, COMPRESSION zstd)")
             with made.open("rb") as source, replacing(folder / made.name) as target:
                 shutil.copyfileobj(source, target)
