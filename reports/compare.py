@@ -275,7 +275,8 @@ def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> str:
     compared = " and ".join(dim.name for dim in over)
-    listed = "; ".join(str(difference) for difference in differences)
+    more = f", and in {len(differences) - 1} more" if len(differences) > 1 else ""
+    listed = f"{differences[0]}{more}"
     return f"they differ in more than {compared}: {listed}" if over else f"they differ: {listed}"
 
 
