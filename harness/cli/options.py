@@ -161,6 +161,56 @@ def known_parameters() -> dict[str, type[Parameters]]:
     return {**registry.all_parameters(), MicroParams.workload: MicroParams}
 
 
+#: Options in the help by what they are about; all others are the workload's.
+_WORKLOAD = "Workload"
+_GROUPS: Mapping[str, frozenset[str]] = {
+    "Engine and placement": frozenset(
+        [
+            "engine",
+            "placement",
+            "driver",
+            "threads",
+            "cpus",
+            "memory_limit",
+            "tuning",
+            "set_",
+            "option",
+            "listen",
+            "dsn",
+            "label",
+            "model",
+            "emulate",
+            "from_",
+            "to",
+            "part",
+            "parts",
+            "properties",
+            "tier",
+            "host",
+        ]
+    ),
+    "Measurement": frozenset(
+        [
+            "repeats",
+            "budget",
+            "resolve",
+            "arm",
+            "load_curve",
+            "plant",
+            "observe",
+            "monitor",
+            "no_monitor",
+            "seed",
+            "again",
+            "retries",
+            "suite",
+            "overwrite",
+        ]
+    ),
+    "Output": frozenset(["name", "out", "results", "format", "json_", "quiet", "dry_run", "help"]),
+}
+
+
 class RunGroup(TyperGroup):
     """``harness run``: an unknown workload is an error like any other."""
 
@@ -181,6 +231,20 @@ class RunCommand(TyperCommand):
             if type(error).__name__ == "NoSuchOption":  # of typer's own copy of click
                 self._refuse(str(getattr(error, "option_name", "")), ctx)
             raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List the options by what they are about; of engines, those of the workload."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (*_GROUPS, _WORKLOAD)}
+        for one in self.get_params(ctx):
+            if one.name == "engine" and self.name in registry.all_parameters():
+                one.help = f"{', '.join(sorted(registry.engines_of(self.name)))}; may repeat."  # type: ignore[attr-defined]
+            if (record := one.get_help_record(ctx)) is not None:
+                found = (name for name, fields in _GROUPS.items() if one.name in fields)
+                groups[next(found, _WORKLOAD)].append(record)
+        for name in (_WORKLOAD, *_GROUPS):
+            if groups[name]:
+                with formatter.section(name):
+                    formatter.write_dl(groups[name])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """List the parameters and drivers that have no option of their own."""
